@@ -1,0 +1,54 @@
+# Every target sets itself up: it needs make and Python 3.11 or later, nothing else.
+#
+#   PYTHON=python3.12   the Python to use (default: the first one that fits)
+#   SPARK=4.2.0         another Spark than the usual one, in an environment of its own
+#   ARGS="..."          handed on to the program that the target runs
+
+PYTHON ?=
+SPARK ?=
+ARGS ?=
+VENV := .venv$(if $(SPARK),-spark-$(SPARK))
+BIN := $(VENV)/bin
+
+# A Spark, a Python path or a profile of the user's own would take the place of what the lock file names.
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
+export PYTHON VENV
+export PYTHONUNBUFFERED := 1
+export PYTHONFAULTHANDLER := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench format docs lock clean
+
+help: ## What there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: ## Make or update the environment in .venv (the other targets do it by themselves)
+	@scripts/python.sh environment.py setup $(VENV) $(if $(SPARK),--spark $(SPARK))
+
+demo: setup ## Count words, live: a real Kafka, Spark, RocksDB, interactive queries (ARGS="--help")
+	@$(BIN)/millstream demo $(ARGS)
+
+test: setup ## Every test, tier by tier, the fast ones first (ARGS="-k words", TIER="pure spark")
+	@$(BIN)/python scripts/run_tests.py $(if $(TIER),--tiers "$(TIER)") -- $(ARGS)
+
+check: setup ## In seconds: lint, format, types, and the tests that need no engine
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format"; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/python scripts/run_tests.py --tiers pure
+
+bench: setup ## Measure: throughput, latency, reads, start-up; prints a table (some minutes)
+	@$(BIN)/python -m bench $(ARGS)
+
+format: setup ## Format the code, and mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+docs: setup ## Write the generated parts of docs/ anew, and CHANGELOG.md from changes/ (ARGS="--release 0.1.0")
+	@$(BIN)/python scripts/make_docs.py $(ARGS)
+
+lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)
+	@scripts/python.sh environment.py lock $(ARGS)
+
+clean: ## Delete the environments and what tools left behind (downloads in the cache stay)
+	@rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	@find millstream tests scripts bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

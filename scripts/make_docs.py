@@ -1,0 +1,117 @@
+"""Writes the generated parts of docs/: the state diagrams, and the table of configuration keys.
+
+    make_docs.py            write them
+    make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
+
+What is generated stands between two comment lines in a file; all else in it is written by hand. The sources
+are the tables that the program itself runs on, so the documents cannot say anything else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from millstream.config_keys import KEYS, PREFIXES, Effect, Key
+from millstream.machine import Rules
+from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+S = TypeVar("S", bound=Enum)
+
+
+def state_diagram(rules: Rules[S]) -> str:
+    """One machine as a Mermaid diagram; transitions of a state to itself are left out.
+
+    Terminal states lead to the end mark, and what the table calls no mistake is no arrow.
+    """
+    states = list(rules.allowed)
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {states[0].name}"]
+    for old, following in rules.allowed.items():
+        lines += [f"    {old.name} --> {new.name}" for new in following if new is not old]
+    lines += [f"    {state.name} --> [*]" for state in states if state in rules.terminal]
+    return "\n".join([*lines, "```"])
+
+
+def ignored_table(rules: Rules[S]) -> str:
+    """The requests that change nothing, with the reason; one row for each reason and state."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for (old, new), reason in rules.ignored.items():
+        rows.setdefault((old.name, reason), []).append(new.name)
+    lines = ["| in | asked for | nothing changes, because |", "| --- | --- | --- |"]
+    lines += [f"| {old} | {', '.join(new)} | {reason} |" for (old, reason), new in rows.items()]
+    return "\n".join(lines)
+
+
+def configuration() -> str:
+    """All keys, those that do something first."""
+    parts = []
+    for effect, title in (
+        (Effect.YES, "Keys that are used"),
+        (Effect.LATER, "Known, and not used yet"),
+        (Effect.NONE, "Known, and without effect here"),
+    ):
+        rows = [_row(key) for key in sorted(KEYS.values(), key=lambda key: key.name) if key.effect is effect]
+        if rows:
+            head = ["| key | type | default | what it does |", "| --- | --- | --- | --- |"]
+            parts.append("\n".join([f"### {title}", "", *head, *rows]))
+    prefixes = "\n".join(f"- `{prefix}…`: {text}" for prefix, text in PREFIXES.items())
+    return "\n\n".join([*parts, f"### Prefixes\n\n{prefixes}"])
+
+
+def _row(key: Key) -> str:
+    default = "required" if key.required else ("" if key.default is None else f"`{key.default}`")
+    doc = " ".join(key.doc.split()).replace("|", "\\|")
+    return f"| `{key.name}` | {key.type.value} | {default} | {doc} |"
+
+
+GENERATED: dict[str, dict[str, Callable[[], str]]] = {
+    "lifecycle.md": {
+        "client": lambda: state_diagram(CLIENT),
+        "client-ignored": lambda: ignored_table(CLIENT),
+        "stream-thread": lambda: state_diagram(STREAM_THREAD),
+        "global-thread": lambda: state_diagram(GLOBAL_THREAD),
+    },
+    "configuration.md": {"keys": configuration},
+}
+"""For each file, its sections and what makes them."""
+
+
+def with_section(text: str, name: str, content: str) -> str:
+    """The text with what stands between the section's two marks replaced.
+
+    Raises:
+        ValueError: the marks are not there, once each.
+    """
+    begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
+    head, mark, rest = text.partition(begin)
+    _, mark_end, tail = rest.partition(end)
+    if not mark or not mark_end or begin in tail:
+        raise ValueError(f"the section needs the lines {begin} and {end}, once")
+    return f"{head}{begin}\n{content}\n{end}{tail}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    check = "--check" in arguments
+    stale = []
+    for file, sections in GENERATED.items():
+        path = DOCS / file
+        text = path.read_text(encoding="utf-8")
+        new = text
+        for name, make in sections.items():
+            new = with_section(new, name, make())
+        if new != text:
+            stale.append(file)
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    for file in stale:
+        print(f"docs/{file}: {'not current: make docs' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

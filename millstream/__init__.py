@@ -1,0 +1,133 @@
+"""Kafka Streams for Python, driven by Spark.
+
+General layout: `dsl` is what one writes, `topology` what it means, `spark` runs it; `stores` and `query`
+keep and answer its state; `kafka` talks to the cluster; `runtime` is the operating model. ARCHITECTURE.md is
+the map.
+Everything public can be imported from here; exceptions also from `millstream.errors`, what tests need from
+`millstream.testing`, the embedded broker from `millstream.broker`.
+"""
+
+from millstream.config import StreamsConfig
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.kstream import BranchedKStream, KStream
+from millstream.dsl.ktable import KTable
+from millstream.dsl.options import (
+    AutoOffsetReset,
+    Branched,
+    Consumed,
+    Grouped,
+    Materialized,
+    Named,
+    Produced,
+    Repartitioned,
+)
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import (
+    ArtifactException,
+    BrokerException,
+    ConfigException,
+    IllegalStateException,
+    InternalTopicException,
+    InvalidStateStoreException,
+    InvalidStateStorePartitionException,
+    InvalidStateStoreTypeException,
+    JavaNotFoundException,
+    LockException,
+    MissingSourceTopicException,
+    PipelineException,
+    ProcessorStateException,
+    SerializationException,
+    SetupException,
+    StateStoreMigratedException,
+    StateStoreNotAvailableException,
+    StreamsException,
+    StreamsNotStartedException,
+    StreamsRebalancingException,
+    TimeoutException,
+    TopologyException,
+    UnknownStateStoreException,
+)
+from millstream.model import (
+    KeyValue,
+    LagInfo,
+    PipelineMetadata,
+    TaskId,
+    TaskMetadata,
+    ThreadMetadata,
+    TopicPartition,
+    ValueAndTimestamp,
+)
+from millstream.query.composite import ReadOnlyKeyValueStore
+from millstream.query.iterators import KeyValueIterator
+from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.runtime.client import KafkaStreams
+from millstream.stores.updater import StateRestoreListener
+from millstream.topology.topology import Topology
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArtifactException",
+    "AutoOffsetReset",
+    "Branched",
+    "BranchedKStream",
+    "BrokerException",
+    "ConfigException",
+    "Consumed",
+    "Grouped",
+    "IllegalStateException",
+    "InternalTopicException",
+    "InvalidStateStoreException",
+    "InvalidStateStorePartitionException",
+    "InvalidStateStoreTypeException",
+    "JavaNotFoundException",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "KafkaStreams",
+    "KeyValue",
+    "KeyValueIterator",
+    "LagInfo",
+    "LockException",
+    "Materialized",
+    "MissingSourceTopicException",
+    "Named",
+    "PipelineException",
+    "PipelineMetadata",
+    "ProcessorStateException",
+    "Produced",
+    "QueryableStoreType",
+    "QueryableStoreTypes",
+    "ReadOnlyKeyValueStore",
+    "Repartitioned",
+    "Serde",
+    "Serdes",
+    "SerializationException",
+    "SetupException",
+    "StateRestoreListener",
+    "StateStoreMigratedException",
+    "StateStoreNotAvailableException",
+    "StoreQueryParameters",
+    "StreamsBuilder",
+    "StreamsConfig",
+    "StreamsException",
+    "StreamsNotStartedException",
+    "StreamsRebalancingException",
+    "TaskId",
+    "TaskMetadata",
+    "ThreadMetadata",
+    "TimeoutException",
+    "TopicPartition",
+    "Topology",
+    "TopologyException",
+    "UnknownStateStoreException",
+    "ValueAndTimestamp",
+]
+
+# Reprs and tracebacks say `millstream.KafkaStreams`: where one imports it, not where it is written.
+for _name in __all__:
+    _object = globals()[_name]
+    if isinstance(_object, type):
+        _object.__module__ = __name__
+del _name, _object

@@ -1,0 +1,127 @@
+"""Where a program begins: topics become streams and tables, and at the end all of it a topology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from millstream.dsl.drafts import Drafts
+from millstream.dsl.kstream import KStream
+from millstream.dsl.ktable import KTable, declare_store
+from millstream.dsl.options import Consumed, Materialized, option
+from millstream.errors import TopologyException
+from millstream.topology.names import validate_name, validate_topic
+from millstream.topology.nodes import Source, TableSource
+from millstream.topology.topology import Topology
+
+__all__ = ["StreamsBuilder"]
+
+
+class StreamsBuilder:
+    """Collects the operations of one program.
+
+    Source: org.apache.kafka.streams.StreamsBuilder.
+    """
+
+    def __init__(self) -> None:
+        self._drafts = Drafts()
+
+    def stream(
+        self, topics: str | Iterable[str] | re.Pattern[str], consumed: Consumed | None = None
+    ) -> KStream:
+        """The records of a topic, of several, or of all topics whose whole name matches a pattern.
+
+        Streams of the same topics share one source, so that they are read once.
+
+        Raises:
+            TopologyException: no topic, one with an illegal name, or one that another source reads.
+        """
+        consumed = option(consumed, Consumed, "stream")
+        names: tuple[str, ...] = ()
+        pattern: re.Pattern[str] | None = None
+        if isinstance(topics, re.Pattern):
+            if not isinstance(topics.pattern, str):
+                raise TopologyException(f"a pattern of topics is text, got bytes: {topics.pattern!r}")
+            pattern = topics
+        elif isinstance(topics, str):
+            names = (validate_topic(topics),)
+        elif isinstance(topics, Iterable):
+            names = tuple(dict.fromkeys(validate_topic(topic) for topic in topics))
+            if not names:
+                raise TopologyException("stream() takes at least one topic, got none")
+        else:
+            raise TopologyException(f"stream() takes a topic, several, or a compiled pattern, got {topics!r}")
+        node = Source(
+            consumed.name or "",
+            (),
+            topics=names,
+            pattern=pattern,
+            key_serde=consumed.key_serde,
+            value_serde=consumed.value_serde,
+            offset_reset=consumed.offset_reset_policy,
+        )
+        if self._drafts.twin_of(node) is None:
+            self._drafts.check(consumed.name)
+        draft = self._drafts.add_source(
+            replace(node, name=self._drafts.names.processor("KSTREAM-SOURCE-", consumed.name))
+        )
+        return KStream(self._drafts, draft, consumed.key_serde, consumed.value_serde)
+
+    def table(
+        self,
+        topic: str,
+        consumed: Consumed | Materialized | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """A topic as a table: a record updates its key, a null value deletes it, a null key is skipped.
+
+        The table has a store when `materialized` names one; the topic itself is its changelog.
+
+        Raises:
+            TopologyException: the topic's name is illegal, or another source reads it.
+
+        Differs: Kafka Streams copies the topic into a changelog unless `topology.optimization` says not to.
+        """
+        if isinstance(consumed, Materialized):
+            if materialized is not None:
+                raise TopologyException("table() takes one Materialized, got two")
+            consumed, materialized = None, consumed
+        consumed = option(consumed, Consumed, "table")
+        materialized = option(materialized, Materialized, "table")
+        key_serde = consumed.key_serde or materialized.key_serde
+        value_serde = consumed.value_serde or materialized.value_serde
+        source_name = None if consumed.name is None else validate_name(f"{consumed.name}-source")
+        node = TableSource(
+            consumed.name or "",
+            (),
+            topic=validate_topic(topic),
+            source_name=source_name or "",
+            key_serde=key_serde,
+            value_serde=value_serde,
+            offset_reset=consumed.offset_reset_policy,
+        )
+        self._drafts.twin_of(node)
+        self._drafts.check(consumed.name, source_name, store=materialized.store_name)
+        names = self._drafts.names
+        store = declare_store(materialized, names, f"{topic}-", key_serde, value_serde, source_topic=topic)
+        source_name = names.processor("KSTREAM-SOURCE-", source_name)
+        name = names.processor("KTABLE-SOURCE-", consumed.name)
+        draft = self._drafts.add_source(
+            replace(node, name=name, source_name=source_name, stored=store if store.queryable else None)
+        )
+        return KTable(self._drafts, draft, key_serde, value_serde, materialized.store_name)
+
+    def build(self, config: Mapping[str, Any] | None = None) -> Topology:
+        """The topology of what was written so far. Changes nothing: one may write on, and build again.
+
+        `config` is accepted as in Kafka Streams; nothing in it changes a topology yet
+        (`topology.optimization` is always `none`, save that a table's topic is its changelog).
+
+        Raises:
+            TopologyException: it reads nothing, a split has no branches, or Spark cannot run it.
+        """
+        topology = Topology(self._drafts.build())
+        _ = topology.pipelines  # raises for what no query can run, here and not at the start
+        return topology

@@ -1,0 +1,294 @@
+"""The program while it is being written: drafts of nodes, which `build()` turns into a frozen topology.
+
+Nodes are frozen; a program under way is not: a split gets branches one by one, two sources of one topic turn
+out to be one. What is still open lives here and nowhere else. Every rule that can be broken while
+writing is checked here before anything is changed, so that a refused operation leaves no trace.
+
+Source: InternalStreamsBuilder (addGraphNode, mergeDuplicateSourceNodes, buildAndOptimizeTopology) and
+    the checks of InternalTopologyBuilder, which come when the topology is built; here they come at the line.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from millstream.errors import TopologyException
+from millstream.topology.functions import caller
+from millstream.topology.names import NameProvider
+from millstream.topology.nodes import Branch, Node, Repartition, Source, TableSource
+
+__all__ = ["Draft", "Drafts"]
+
+
+@dataclass(eq=False)
+class Draft:
+    """A node to be. `node.parents` is empty until it is built.
+
+    Attributes:
+        priority: Kafka Streams' build priority: when it was last attached to a parent.
+        where: the line of the program it came from.
+    """
+
+    node: Node
+    parents: list[Draft]
+    where: str
+    priority: int = 0
+    children: list[Draft] = field(default_factory=list)
+
+
+class Drafts:
+    """All drafts of one builder."""
+
+    def __init__(self) -> None:
+        self.names = NameProvider()
+        self._sources: list[Draft] = []
+        self._priorities = 0
+        self._node_names: dict[str, str] = {}
+        self._store_names: dict[str, str] = {}
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def check(self, *names: str | None, store: str | None = None) -> None:
+        """Raise if a node or a store of such a name is there; to be asked before names are counted.
+
+        Raises:
+            TopologyException: it is.
+        """
+        for name in names:
+            if name is not None and name in self._node_names:
+                raise TopologyException(
+                    f"a node named '{name}' is already there ({self._node_names[name]}); "
+                    f"give the one at {caller()} another name"
+                )
+        given = [name for name in names if name is not None]
+        if len(set(given)) < len(given):
+            raise TopologyException(
+                f"one operation needs different names for its nodes, got {', '.join(given)}"
+            )
+        if store is not None and store in self._store_names:
+            raise TopologyException(
+                f"a store named '{store}' is already there ({self._store_names[store]}); "
+                f"give the one at {caller()} another name"
+            )
+
+    def add(self, node: Node, *parents: Draft) -> Draft:
+        """A draft of `node` behind `parents`."""
+        names = _names(node)
+        self.check(*names, store=node.store.name if node.store is not None else None)
+        draft = Draft(node, [], caller())
+        self._node_names.update((name, draft.where) for name in names)
+        if node.store is not None:
+            self._store_names[node.store.name] = draft.where
+        for parent in parents:
+            self.attach(draft, parent)
+        return draft
+
+    def attach(self, draft: Draft, parent: Draft) -> None:
+        """Put a draft behind one more parent; behind the same one again only renews its priority."""
+        if parent not in draft.parents:
+            draft.parents.append(parent)
+            parent.children.append(draft)
+        draft.priority = self._priority()
+
+    def add_source(self, node: Source | TableSource) -> Draft:
+        """A draft of a source, or of its twin: streams of the same topics read them once.
+
+        Raises:
+            TopologyException: its topics are read by a source that is not the same.
+        """
+        twin = self.twin_of(node)
+        # A twin's name is never used, so it takes none: Kafka Streams drops the second source when it builds.
+        draft = self.add(node) if twin is None else Draft(node, [], caller())
+        draft.priority = self._priority()
+        self._sources.append(draft)
+        return draft
+
+    def twin_of(self, node: Source | TableSource) -> Draft | None:
+        """The earlier source that reads what `node` reads, if there is one.
+
+        Raises:
+            TopologyException: one reads some of it, or reads it differently.
+
+        Source: InternalStreamsBuilder.mergeDuplicateSourceNodes, StreamSourceNode.merge;
+            InternalTopologyBuilder.validateTopicNotAlreadyRegistered.
+        Differs: serdes that contradict each other are refused; Kafka Streams takes the first ones.
+        """
+        for draft in self._sources:
+            other = draft.node
+            assert isinstance(other, Source | TableSource)
+            if isinstance(node, Source) and isinstance(other, Source) and _reads_the_same(node, other):
+                _check_twins(node, other, draft.where)
+                return draft
+            _check_apart(node, other, draft.where)
+        return None
+
+    def check_internal_topic(self, topic: str) -> None:
+        """Raise if a pattern would read `topic`, which is to be a repartition topic.
+
+        Raises:
+            TopologyException: it would.
+        """
+        for draft in self._sources:
+            if isinstance(draft.node, Source) and draft.node.pattern is not None:
+                _check_pattern(draft.node.pattern, (topic,), draft.where)
+
+    def _priority(self) -> int:
+        self._priorities += 1
+        return self._priorities
+
+    # --- building ----------------------------------------------------------------------------------------
+
+    def build(self) -> tuple[Node, ...]:
+        """The nodes, in the order in which Kafka Streams adds them to a topology: parents first.
+
+        Raises:
+            TopologyException: there is nothing to run, or a split has no branches.
+        """
+        if not self._sources:
+            raise TopologyException(
+                "the program reads no topic; begin with builder.stream() or builder.table()"
+            )
+        owners = self._owners()
+        built: dict[Draft, Node] = {}
+        for draft in _in_order(self._sources, owners):
+            if isinstance(draft.node, Branch) and not draft.children:
+                raise TopologyException(
+                    f"{draft.node.name} ({draft.where}) is a split() without branches; "
+                    "add branch(predicate), and end with default_branch() or no_default_branch()"
+                )
+            node = draft.node
+            if isinstance(node, Source):
+                for twin in (twin for twin, owner in owners.items() if owner is draft):
+                    assert isinstance(twin.node, Source)
+                    node = replace(
+                        node,
+                        key_serde=node.key_serde or twin.node.key_serde,
+                        value_serde=node.value_serde or twin.node.value_serde,
+                    )
+            built[draft] = replace(node, parents=tuple(built[parent] for parent in _parents(draft, owners)))
+        return tuple(built.values())
+
+    def _owners(self) -> dict[Draft, Draft]:
+        """For each source that reads what an earlier one reads, that one: it stays, the others go."""
+        owners: dict[Draft, Draft] = {}
+        for draft in self._sources:
+            for earlier in self._sources:
+                if earlier is draft:
+                    break
+                one, other = earlier.node, draft.node
+                if isinstance(one, Source) and isinstance(other, Source) and _reads_the_same(one, other):
+                    owners[draft] = earlier
+                    break
+        return owners
+
+
+def _in_order(sources: list[Draft], owners: dict[Draft, Draft]) -> list[Draft]:
+    """Drafts by build priority, each when all its parents are there; what is owned is left out.
+
+    Not simply by priority: a node that is attached anew (a repartition that two aggregations share) gets a
+    higher one than its first child has.
+
+    Source: InternalStreamsBuilder.buildAndOptimizeTopology.
+    """
+    children = {draft: list(draft.children) for draft in sources}
+    for twin, owner in owners.items():
+        children[owner] += twin.children
+    written: dict[Draft, None] = {}
+    heap: list[tuple[int, int, Draft]] = []
+    pushed = count()  # only keeps the heap from comparing drafts
+
+    def push(drafts: Iterable[Draft]) -> None:
+        for draft in drafts:
+            if draft not in written:
+                heapq.heappush(heap, (draft.priority, next(pushed), draft))
+
+    push(draft for draft in sources if draft not in owners)
+    while heap:
+        _, _, draft = heapq.heappop(heap)
+        if all(owners.get(parent, parent) in written for parent in draft.parents):
+            written[draft] = None
+        push(children.get(draft, draft.children))
+    return list(written)
+
+
+def _parents(draft: Draft, owners: dict[Draft, Draft]) -> list[Draft]:
+    """What a draft is behind, once owners have taken over; they come last, as upstream attaches them anew."""
+    parents = list(draft.parents)
+    for twin, owner in owners.items():
+        if twin in parents:
+            parents.remove(twin)
+            if owner not in parents:
+                parents.append(owner)
+    return parents
+
+
+def _names(node: Node) -> list[str]:
+    """Every name that `node` takes in Kafka Streams' text."""
+    if isinstance(node, TableSource):
+        return [node.source_name, node.name]
+    if isinstance(node, Repartition):
+        return [name for name in (node.filter_name, node.sink_name, node.name) if name is not None]
+    return [node.name]
+
+
+def _reads_the_same(one: Source, other: Source) -> bool:
+    if one.pattern is not None and other.pattern is not None:
+        return (one.pattern.pattern, one.pattern.flags) == (other.pattern.pattern, other.pattern.flags)
+    return bool(one.topics) and set(one.topics) == set(other.topics)
+
+
+def _check_twins(node: Source, other: Source, where: str) -> None:
+    what = f"pattern {other.pattern.pattern}" if other.pattern is not None else ", ".join(other.topics)
+    if node.offset_reset is not other.offset_reset:
+        raise TopologyException(
+            f"can't configure different offset reset policies on the same input: {what} is read at {where} "
+            f"and at {caller()}; use the same Consumed in both places"
+        )
+    for word, mine, theirs in (
+        ("key", node.key_serde, other.key_serde),
+        ("value", node.value_serde, other.value_serde),
+    ):
+        if mine is not None and theirs is not None and mine != theirs:
+            raise TopologyException(
+                f"{what} is read once for both, but with {word} serde {theirs!r} at {where} and {mine!r} at "
+                f"{caller()}; use the same Consumed in both places, or one stream"
+            )
+
+
+def _check_apart(node: Source | TableSource, other: Source | TableSource, where: str) -> None:
+    topics, others = _topics(node), _topics(other)
+    pattern = node.pattern if isinstance(node, Source) else None
+    other_pattern = other.pattern if isinstance(other, Source) else None
+    shared = [topic for topic in topics if topic in others]
+    if shared and isinstance(node, Source) and isinstance(other, Source):
+        raise TopologyException(
+            "two source nodes are subscribed to overlapping but not equal input topics: "
+            f"{', '.join(shared)} at {where} and at {caller()}; read the shared topics in a stream of "
+            "their own, and merge()"
+        )
+    if shared:
+        raise TopologyException(
+            f"topic {shared[0]} has already been registered by another source, at {where}; "
+            "read it once, as a table, and use to_stream() for its updates"
+        )
+    if pattern is not None:
+        _check_pattern(pattern, others, caller())
+    if other_pattern is not None:
+        _check_pattern(other_pattern, topics, where)
+
+
+def _check_pattern(pattern: re.Pattern[str], topics: Iterable[str], where: str) -> None:
+    for topic in topics:
+        if pattern.fullmatch(topic):
+            raise TopologyException(
+                f"pattern {pattern.pattern} (at {where}) matches topic {topic}, which the program has "
+                "already; narrow the pattern: a topic has one source"
+            )
+
+
+def _topics(node: Source | TableSource) -> tuple[str, ...]:
+    return (node.topic,) if isinstance(node, TableSource) else node.topics

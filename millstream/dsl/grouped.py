@@ -1,0 +1,188 @@
+"""Groups: records of one key together, waiting to become one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.ktable import KTable, check_function, declare_store
+from millstream.dsl.options import Materialized, Named, name_of, option
+from millstream.dsl.repartition import add_repartition, check_repartition
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import TopologyException
+from millstream.topology import nodes
+from millstream.topology.functions import accepts, arity, describe_function
+
+__all__ = ["KGroupedStream"]
+
+Function = nodes.Function
+
+
+class KGroupedStream:
+    """Records grouped by key. Those with a null key or a null value take no part.
+
+    Source: org.apache.kafka.streams.kstream.KGroupedStream.
+    """
+
+    def __init__(
+        self,
+        drafts: Drafts,
+        draft: Draft,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        *,
+        name: str | None,
+        repartition_required: bool,
+    ) -> None:
+        self._drafts = drafts
+        self._draft = draft
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._name = name
+        self._repartition_required = repartition_required
+        self._repartition: Draft | None = None
+
+    def count(self, materialized: Materialized | None = None, *, named: str | Named | None = None) -> KTable:
+        """How many records each key has had: a long."""
+        given = option(materialized, Materialized, "count")
+        burns = materialized is not None and given.store_name is None
+        return self._aggregate(
+            nodes.Count(),
+            given,
+            named,
+            "KSTREAM-AGGREGATE-",
+            value_serde=given.value_serde or Serdes.long(),
+            burns_a_count=burns,
+        )
+
+    def reduce(
+        self, reducer: Function, materialized: Materialized | None = None, *, named: str | Named | None = None
+    ) -> KTable:
+        """One value of the values' own type.
+
+        Args:
+            reducer: `lambda value: F.max(value)`, a Spark aggregate expression; or with two parameters,
+                `lambda aggregate, value: …`, a Python function that is called record by record.
+        """
+        takes = arity(reducer) if callable(reducer) else None
+        if takes not in (1, 2):
+            raise TopologyException(
+                f"reduce() takes `lambda value: F.max(value)`, a Spark aggregate expression, or "
+                f"`lambda aggregate, value: …`, a Python function; got {_shown(reducer)}"
+            )
+        given = option(materialized, Materialized, "reduce")
+        return self._aggregate(
+            nodes.ColumnAggregation(reducer) if takes == 1 else nodes.Fold(reducer),
+            given,
+            named,
+            "KSTREAM-REDUCE-",
+            value_serde=given.value_serde or self._value_serde,
+        )
+
+    @overload
+    def aggregate(
+        self,
+        expression: Function,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Function,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    def aggregate(
+        self,
+        first: Function,
+        /,
+        *rest: Any,
+        materialized: Materialized | None = None,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """One value of any type.
+
+        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions, which return a
+        Column, or a dict of several by name for a struct of them.
+        `aggregate(lambda: 0, lambda key, value, aggregate: …)` folds in Python, record by record.
+        """
+        positional = list(rest)
+        adder = positional.pop(0) if positional and callable(positional[0]) else None
+        if positional and materialized is None:
+            materialized = positional.pop(0)
+        if positional:
+            raise TopologyException(
+                "aggregate() takes an expression, or an initializer and an adder, and then a Materialized; "
+                f"got {positional[0]!r} besides"
+            )
+        aggregation: nodes.Aggregation
+        if adder is None:
+            check_function("aggregate", first)
+            aggregation = nodes.ColumnAggregation(first)
+        else:
+            if not callable(first) or not accepts(first, 0):
+                raise TopologyException(
+                    "the initializer of aggregate() is a function of nothing, such as `lambda: 0`; "
+                    f"got {_shown(first)}"
+                )
+            if not accepts(adder, 3):
+                raise TopologyException(
+                    f"the adder of aggregate() is a function of key, value and aggregate; got {_shown(adder)}"
+                )
+            aggregation = nodes.Fold(adder, first)
+        given = option(materialized, Materialized, "aggregate")
+        return self._aggregate(aggregation, given, named, "KSTREAM-AGGREGATE-", value_serde=given.value_serde)
+
+    def _aggregate(
+        self,
+        aggregation: nodes.Aggregation,
+        materialized: Materialized,
+        named: str | Named | None,
+        prefix: str,
+        *,
+        value_serde: Serde | None,
+        burns_a_count: bool = False,
+    ) -> KTable:
+        """The table of an aggregation, behind a repartition if keys may have changed.
+
+        Source: KGroupedStreamImpl.doAggregate, GroupedStreamAggregateBuilder.build.
+        """
+        drafts = self._drafts
+        given = name_of(named)
+        drafts.check(given, store=materialized.store_name)
+        if self._repartition_required and (self._repartition is None or self._name is None):
+            check_repartition(drafts, self._name or materialized.store_name)
+        if burns_a_count:
+            drafts.names.store(prefix)  # count(Materialized) does so upstream, for compatibility with itself
+        key_serde = materialized.key_serde or self._key_serde
+        store = declare_store(materialized, drafts.names, prefix, key_serde, value_serde)
+        name = drafts.names.processor(prefix, given)
+        parent = self._draft
+        if self._repartition_required:
+            parent = self._repartitioned(self._name or store.name)
+        draft = drafts.add(nodes.Aggregate(name, (), aggregation, store), parent)
+        return KTable(drafts, draft, key_serde, value_serde, materialized.store_name)
+
+    def _repartitioned(self, prefix: str) -> Draft:
+        """The repartition before an aggregation; if it has a name, all aggregations of the group share it."""
+        if self._repartition is not None and self._name is not None:
+            self._drafts.names.repartition(prefix)  # its three counts are used up all the same
+            self._drafts.attach(self._repartition, self._draft)
+            return self._repartition
+        self._repartition = add_repartition(
+            self._drafts, self._draft, prefix, self._key_serde, self._value_serde
+        )
+        return self._repartition
+
+
+def _shown(function: Any) -> str:
+    return describe_function(function) if callable(function) else repr(function)

@@ -1,0 +1,358 @@
+"""Streams: independent records. An operation checks what it was given, adds one node and returns a stream.
+
+Functions get Columns and return Columns; they are traced once, when a client compiles the topology. They may
+take `value`, `key, value`, or `key, value, record` (`record`: topic, partition, offset, timestamp, headers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.ktable import KTable, check_function, declare_store
+from millstream.dsl.options import (
+    Branched,
+    Grouped,
+    Materialized,
+    Named,
+    Produced,
+    Repartitioned,
+    name_of,
+    option,
+)
+from millstream.dsl.repartition import add_repartition, check_repartition
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.names import validate_name, validate_topic
+
+__all__ = ["BranchedKStream", "KStream"]
+
+Function = nodes.Function
+
+
+class KStream:
+    """A stream of records.
+
+    After an operation that can change keys (map, flat_map, select_key, group_by), what needs equal keys
+    together repartitions first: an aggregation, to_table().
+
+    Source: org.apache.kafka.streams.kstream.KStream.
+    """
+
+    def __init__(
+        self,
+        drafts: Drafts,
+        draft: Draft,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        *,
+        repartition_required: bool = False,
+    ) -> None:
+        self._drafts = drafts
+        self._draft = draft
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._repartition_required = repartition_required
+
+    # --- one record in, records out ----------------------------------------------------------------------
+
+    def filter(self, predicate: Function, *, named: str | Named | None = None) -> KStream:
+        """Keep the records for which `predicate` is true."""
+        check_function("filter", predicate)
+        return self._then(nodes.Filter("", (), predicate), "KSTREAM-FILTER-", named)
+
+    def filter_not(self, predicate: Function, *, named: str | Named | None = None) -> KStream:
+        """Drop the records for which `predicate` is true."""
+        check_function("filter_not", predicate)
+        return self._then(nodes.Filter("", (), predicate, negate=True), "KSTREAM-FILTER-", named)
+
+    def map(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+        """Make each record another one: `mapper` returns a pair of Columns, key and value."""
+        check_function("map", mapper)
+        return self._then(
+            nodes.Map("", (), mapper), "KSTREAM-MAP-", named, keeps_key=False, keeps_value=False
+        )
+
+    def map_values(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+        """Make each value another one; the key stays."""
+        check_function("map_values", mapper)
+        return self._then(nodes.MapValues("", (), mapper), "KSTREAM-MAPVALUES-", named, keeps_value=False)
+
+    def flat_map(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+        """Make each record any number of records: `mapper` returns an array of structs of key and value."""
+        check_function("flat_map", mapper)
+        return self._then(
+            nodes.FlatMap("", (), mapper), "KSTREAM-FLATMAP-", named, keeps_key=False, keeps_value=False
+        )
+
+    def flat_map_values(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+        """Make each value any number of values: `mapper` returns an array; the key stays."""
+        check_function("flat_map_values", mapper)
+        return self._then(
+            nodes.FlatMapValues("", (), mapper), "KSTREAM-FLATMAPVALUES-", named, keeps_value=False
+        )
+
+    def select_key(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+        """Give each record another key; the value stays."""
+        check_function("select_key", mapper)
+        return self._then(nodes.SelectKey("", (), mapper), "KSTREAM-KEY-SELECT-", named, keeps_key=False)
+
+    def peek(self, action: Function, *, named: str | Named | None = None) -> KStream:
+        """Call a Python function with the records of each micro-batch; they pass through unchanged.
+
+        A batch that is repeated after a failure is peeked at again.
+        """
+        check_function("peek", action)
+        return self._then(nodes.Peek("", (), action), "KSTREAM-PEEK-", named)
+
+    def foreach(self, action: Function, *, named: str | Named | None = None) -> None:
+        """Call a Python function with the records of each micro-batch, and end the stream there."""
+        check_function("foreach", action)
+        self._then(nodes.Peek("", (), action, terminal=True), "KSTREAM-FOREACH-", named)
+
+    # --- apart and together ------------------------------------------------------------------------------
+
+    def merge(self, other: KStream, *, named: str | Named | None = None) -> KStream:
+        """The records of both streams, in no order between them."""
+        if not isinstance(other, KStream):
+            raise TopologyException(f"merge() takes a KStream, got {other!r}")
+        if other._drafts is not self._drafts:
+            raise TopologyException(
+                "merge() got a stream of another StreamsBuilder; build both with one builder"
+            )
+        name = name_of(named)
+        self._drafts.check(name)
+        node = nodes.Merge(self._drafts.names.processor("KSTREAM-MERGE-", name), ())
+        # Neither stream's serdes can speak for both.
+        return KStream(
+            self._drafts,
+            self._drafts.add(node, self._draft, other._draft),
+            None,
+            None,
+            repartition_required=self._repartition_required or other._repartition_required,
+        )
+
+    def split(self, *, named: str | Named | None = None) -> BranchedKStream:
+        """Begin to route each record to the first branch whose predicate is true."""
+        name = name_of(named)
+        self._drafts.check(name)
+        node = nodes.Branch(self._drafts.names.processor("KSTREAM-BRANCH-", name), ())
+        return BranchedKStream(self, self._drafts.add(node, self._draft))
+
+    def repartition(
+        self, repartitioned: Repartitioned | None = None, *, named: str | Named | None = None
+    ) -> KStream:
+        """Write the stream to an internal topic, by key, and go on from there. Null keys are dropped.
+
+        Runs on: a topic of its own, always; what comes after it is another Spark query.
+        """
+        repartitioned = option(repartitioned, Repartitioned, "repartition")
+        name = name_of(named) or repartitioned.name
+        check_repartition(self._drafts, name)
+        value_serde = repartitioned.value_serde or self._value_serde
+        key_serde = repartitioned.key_serde or self._key_serde
+        # Unlike everywhere else, a name that is given uses up no count here.
+        prefix = name or self._drafts.names.processor("KSTREAM-REPARTITION-")
+        draft = add_repartition(
+            self._drafts,
+            self._draft,
+            prefix,
+            key_serde,
+            value_serde,
+            partitions=repartitioned.number_of_partitions,
+            implicit=False,
+        )
+        return KStream(self._drafts, draft, key_serde, value_serde)
+
+    # --- groups and tables -------------------------------------------------------------------------------
+
+    def group_by(
+        self, selector: Function, grouped: Grouped | None = None, *, named: str | Named | None = None
+    ) -> KGroupedStream:
+        """Group records by a new key."""
+        check_function("group_by", selector)
+        grouped = option(grouped, Grouped, "group_by")
+        name = name_of(named) or grouped.name
+        self._drafts.check(name)
+        node = nodes.SelectKey(self._drafts.names.processor("KSTREAM-KEY-SELECT-", name), (), selector)
+        return KGroupedStream(
+            self._drafts,
+            self._drafts.add(node, self._draft),
+            grouped.key_serde,
+            grouped.value_serde or self._value_serde,
+            name=name,
+            repartition_required=True,
+        )
+
+    def group_by_key(
+        self, grouped: Grouped | None = None, *, named: str | Named | None = None
+    ) -> KGroupedStream:
+        """Group records by the key they have."""
+        grouped = option(grouped, Grouped, "group_by_key")
+        return KGroupedStream(
+            self._drafts,
+            self._draft,
+            grouped.key_serde or self._key_serde,
+            grouped.value_serde or self._value_serde,
+            name=name_of(named) or grouped.name,
+            repartition_required=self._repartition_required,
+        )
+
+    def to_table(
+        self, materialized: Materialized | None = None, *, named: str | Named | None = None
+    ) -> KTable:
+        """Read the stream as a table: a record updates its key, a null value deletes it."""
+        materialized = option(materialized, Materialized, "to_table")
+        given = name_of(named)
+        self._drafts.check(given, store=materialized.store_name)
+        if self._repartition_required:
+            check_repartition(self._drafts, given)
+        name = self._drafts.names.processor("KSTREAM-TOTABLE-", given)
+        key_serde = materialized.key_serde or self._key_serde
+        value_serde = materialized.value_serde or self._value_serde
+        store = declare_store(materialized, self._drafts.names, "KSTREAM-TOTABLE-", key_serde, value_serde)
+        parent = self._draft
+        if self._repartition_required:
+            parent = add_repartition(self._drafts, parent, name, key_serde, value_serde)
+        draft = self._drafts.add(nodes.ToTable(name, (), store if store.queryable else None), parent)
+        return KTable(self._drafts, draft, key_serde, value_serde, materialized.store_name)
+
+    # --- out ---------------------------------------------------------------------------------------------
+
+    def to(
+        self,
+        topic: str | Function,
+        produced: Produced | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> None:
+        """Write to a topic, or to the topic that a function's Column names for each record."""
+        produced = option(produced, Produced, "to")
+        name = name_of(named) or produced.name
+        if callable(topic):
+            check_function("to", topic)
+        else:
+            validate_topic(topic)
+        self._drafts.check(name)
+        node = nodes.Sink(
+            self._drafts.names.processor("KSTREAM-SINK-", name),
+            (),
+            topic=None if callable(topic) else topic,
+            topic_function=topic if callable(topic) else None,
+            key_serde=produced.key_serde or self._key_serde,
+            value_serde=produced.value_serde or self._value_serde,
+            partitioner=produced.partitioner,
+        )
+        self._drafts.add(node, self._draft)
+
+    def _then(
+        self,
+        node: nodes.Node,
+        prefix: str,
+        named: str | Named | None,
+        *,
+        keeps_key: bool = True,
+        keeps_value: bool = True,
+    ) -> KStream:
+        """The stream behind `node`. A serde is forgotten with what it was for."""
+        name = name_of(named)
+        self._drafts.check(name)
+        node = replace(node, name=self._drafts.names.processor(prefix, name))
+        return KStream(
+            self._drafts,
+            self._drafts.add(node, self._draft),
+            self._key_serde if keeps_key else None,
+            self._value_serde if keeps_value else None,
+            repartition_required=self._repartition_required or not keeps_key,
+        )
+
+
+class BranchedKStream:
+    """A stream being split. Branches are asked in order; a record goes to the first that says yes.
+
+    Source: org.apache.kafka.streams.kstream.BranchedKStream.
+    """
+
+    def __init__(self, stream: KStream, splitter: Draft) -> None:
+        self._stream = stream
+        self._splitter = splitter
+        self._branches: dict[str, KStream] = {}
+        self._ended = False
+
+    def branch(self, predicate: Function, branched: Branched | None = None) -> BranchedKStream:
+        """One more branch, for what no earlier branch took and `predicate` is true for."""
+        check_function("branch", predicate)
+        branched = option(branched, Branched, "branch")
+        splitter = self._node
+        number = len(splitter.predicates) + 1
+        name = self._check(branched, number)
+        self._splitter.node = replace(splitter, predicates=(*splitter.predicates, predicate))
+        self._add(branched, name, index=number - 1)
+        return self
+
+    def default_branch(self, branched: Branched | None = None) -> dict[str, KStream]:
+        """One branch for all the rest; ends the split. Returns the branches by name."""
+        branched = option(branched, Branched, "default_branch")
+        name = self._check(branched, 0)
+        self._ended = True
+        self._add(branched, name, index=len(self._node.predicates))
+        return dict(self._branches)
+
+    def no_default_branch(self) -> dict[str, KStream]:
+        """Drop all the rest; ends the split. Returns the branches by name.
+
+        Raises:
+            TopologyException: there is no branch.
+        """
+        if not self._node.predicates:
+            raise TopologyException(
+                f"{self._splitter.node.name} ({self._splitter.where}) is a split() without branches; "
+                "add branch(predicate) before no_default_branch()"
+            )
+        self._ended = True
+        return dict(self._branches)
+
+    @property
+    def _node(self) -> nodes.Branch:
+        node = self._splitter.node
+        assert isinstance(node, nodes.Branch)
+        return node
+
+    def _check(self, branched: Branched, number: int) -> str:
+        if self._ended:
+            raise TopologyException(
+                f"{self._node.name} ({self._splitter.where}): the split has ended with its default branch; "
+                "add branches before it"
+            )
+        suffix = str(number) if branched.name is None else branched.name
+        name = validate_name(f"{self._node.name}{suffix}", "name of a branch")
+        self._stream._drafts.check(name)
+        return name
+
+    def _add(self, branched: Branched, name: str, *, index: int) -> None:
+        stream = self._stream
+        stream._drafts.names.processor("")  # the name is never generated, but a count is used up
+        draft = stream._drafts.add(nodes.PassThrough(name, (), index), self._splitter)
+        branch: KStream | None = KStream(
+            stream._drafts,
+            draft,
+            stream._key_serde,
+            stream._value_serde,
+            repartition_required=stream._repartition_required,
+        )
+        assert branch is not None
+        if branched.chain_consumer is not None:
+            branched.chain_consumer(branch)
+            return
+        if branched.chain_function is not None:
+            branch = branched.chain_function(branch)
+        if branch is not None:
+            if not isinstance(branch, KStream):
+                raise TopologyException(
+                    f"the function of branch '{name}' ({describe_function(branched.chain_function)}) "
+                    f"returned a {type(branch).__name__}; it has to return a KStream, or None"
+                )
+            self._branches[name] = branch

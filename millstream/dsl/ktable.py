@@ -1,0 +1,209 @@
+"""Tables: a key's last value. Every change of a table is a record of its stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.options import Materialized, Named, StoreType, name_of, option
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.topology import nodes
+from millstream.topology.functions import arity, describe_function
+from millstream.topology.names import NameProvider
+
+if TYPE_CHECKING:
+    from millstream.dsl.kstream import KStream
+
+__all__ = ["KTable", "check_function", "declare_store"]
+
+Function = nodes.Function
+
+
+class KTable:
+    """A table: the last value of each key.
+
+    Only a table whose store was given a name (`Materialized.as_`) can be queried.
+
+    Source: org.apache.kafka.streams.kstream.KTable.
+    """
+
+    def __init__(
+        self,
+        drafts: Drafts,
+        draft: Draft,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        queryable_store_name: str | None,
+    ) -> None:
+        self._drafts = drafts
+        self._draft = draft
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._queryable_store_name = queryable_store_name
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name to query the table's store by; None when it was given none."""
+        return self._queryable_store_name
+
+    def filter(
+        self,
+        predicate: Function,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The rows for which `predicate` is true; a row that no longer is becomes a deletion."""
+        check_function("filter", predicate)
+        return self._then(
+            nodes.TableFilter("", (), predicate), "filter", "KTABLE-FILTER-", materialized, named
+        )
+
+    def filter_not(
+        self,
+        predicate: Function,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The rows for which `predicate` is not true."""
+        check_function("filter_not", predicate)
+        return self._then(
+            nodes.TableFilter("", (), predicate, negate=True),
+            "filter_not",
+            "KTABLE-FILTER-",
+            materialized,
+            named,
+        )
+
+    def map_values(
+        self,
+        mapper: Function,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The rows with other values; a deletion stays a deletion."""
+        check_function("map_values", mapper)
+        return self._then(
+            nodes.TableMapValues("", (), mapper),
+            "map_values",
+            "KTABLE-MAPVALUES-",
+            materialized,
+            named,
+            keeps_value=False,
+        )
+
+    def select(
+        self,
+        *fields: str,
+        materialized: Materialized | None = None,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The rows with only these fields of their struct values: `table.select("name", "city")`.
+
+        Differs: Kafka Streams has no such step; it is a `map_values` and is named as one.
+        """
+        if not fields or not all(isinstance(field, str) and field for field in fields):
+            raise TopologyException(
+                f"select() takes names of fields, such as select('name', 'city'), got {fields!r}; "
+                "for expressions use map_values(lambda value: {'total': value.net + value.tax})"
+            )
+        return self.map_values(
+            lambda value: {field: value[field] for field in fields}, materialized, named=named
+        )
+
+    def __getitem__(self, field: str) -> KTable:
+        """The rows with one field of their struct values as the value: `table["city"]`."""
+        if not isinstance(field, str) or not field:
+            raise TopologyException(
+                f"table[…] takes the name of a field, such as table['city'], got {field!r}"
+            )
+        return self.map_values(lambda value: value[field])
+
+    # A table is not a sequence; without this, `for row in table` would ask for field 0, 1, 2, …
+    __iter__ = None
+
+    def to_stream(self, mapper: Function | None = None, *, named: str | Named | None = None) -> KStream:
+        """The table's changes as records; a deletion has a null value. With `mapper`, under new keys."""
+        from millstream.dsl.kstream import KStream  # a stream can become a table, and a table a stream
+
+        if mapper is not None:
+            check_function("to_stream", mapper)
+        name = name_of(named)
+        self._drafts.check(name)
+        node = nodes.ToStream(self._drafts.names.processor("KTABLE-TOSTREAM-", name), ())
+        stream = KStream(
+            self._drafts, self._drafts.add(node, self._draft), self._key_serde, self._value_serde
+        )
+        return stream if mapper is None else stream.select_key(mapper)
+
+    def _then(
+        self,
+        node: nodes.TableFilter | nodes.TableMapValues,
+        operation: str,
+        prefix: str,
+        materialized: Materialized | None,
+        named: str | Named | None,
+        *,
+        keeps_value: bool = True,
+    ) -> KTable:
+        """The table behind `node`; it has a store only if that was given a name."""
+        name = name_of(named)
+        given = option(materialized, Materialized, operation)
+        self._drafts.check(name, store=given.store_name)
+        key_serde = given.key_serde or self._key_serde
+        value_serde = given.value_serde or (self._value_serde if keeps_value else None)
+        store = None
+        if materialized is not None:
+            # Without a name there will be no store, but its count is used up.
+            declared = declare_store(given, self._drafts.names, prefix, key_serde, value_serde)
+            store = declared if declared.queryable else None
+        node = replace(node, name=self._drafts.names.processor(prefix, name), stored=store)
+        draft = self._drafts.add(node, self._draft)
+        return KTable(self._drafts, draft, key_serde, value_serde, given.store_name)
+
+
+def declare_store(
+    materialized: Materialized,
+    names: NameProvider,
+    prefix: str,
+    key_serde: Serde | None,
+    value_serde: Serde | None,
+    *,
+    source_topic: str | None = None,
+) -> nodes.Store:
+    """The store that `materialized` asks for. Without a name it gets one, and cannot be queried.
+
+    Source: MaterializedInternal.
+    """
+    return nodes.Store(
+        materialized.store_name or names.store(prefix),
+        key_serde=key_serde,
+        value_serde=value_serde,
+        queryable=materialized.store_name is not None,
+        persistent=materialized.store_type is not StoreType.IN_MEMORY,
+        logged=materialized.logging_enabled,
+        source_topic=source_topic,
+        topic_config=dict(materialized.topic_config),
+    )
+
+
+def check_function(operation: str, function: Any) -> None:
+    """Raise if `function` cannot be what an operation on records takes.
+
+    Raises:
+        TopologyException: it is not callable, or wants other than one, two or three arguments.
+    """
+    if not callable(function):
+        raise TopologyException(
+            f"{operation}() takes a function such as `lambda key, value: …`, got {function!r}; "
+            "a Column has to be made inside the function, from the key and value it gets"
+        )
+    if not arity(function):
+        raise TopologyException(
+            f"{operation}() got {describe_function(function)}, which cannot be called with one, two or three "
+            "arguments; write `lambda value: …`, `lambda key, value: …` or `lambda key, value, record: …`"
+        )

@@ -1,0 +1,405 @@
+"""The option objects of the DSL: what an operation is told besides its functions.
+
+Each is frozen: a `with_…` method returns a changed copy. All can be made by `with_` (serdes first) or, where
+Kafka Streams names things, by `as_` (the name first). Attributes can be read; nothing else is in them.
+
+Differs: Kafka's `Grouped.keySerde(serde)` and its like would hide the attributes; write
+    `Grouped.with_(key_serde=serde)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.topology.functions import accepts, arity, describe_function
+from millstream.topology.names import validate_name
+from millstream.topology.nodes import OffsetReset
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from millstream.dsl.kstream import KStream
+
+__all__ = [
+    "AutoOffsetReset",
+    "Branched",
+    "Consumed",
+    "Grouped",
+    "Materialized",
+    "Named",
+    "Produced",
+    "Repartitioned",
+    "StoreType",
+    "name_of",
+    "option",
+]
+
+O = TypeVar("O")  # noqa: E741
+
+
+@dataclass(frozen=True)
+class Named:
+    """The name of an operation, in place of `KSTREAM-FILTER-0000000003`.
+
+    Raises:
+        TopologyException: no topic could be called so.
+
+    Source: org.apache.kafka.streams.kstream.Named.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        validate_name(self.name)
+
+    @classmethod
+    def as_(cls, name: str) -> Named:
+        """An operation of this name."""
+        return cls(name)
+
+    def with_name(self, name: str) -> Named:
+        """The same with another name."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True)
+class _WithSerdes:
+    """What options with a key serde and a value serde have in common."""
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+
+    def __post_init__(self) -> None:
+        for word, serde in (("key_serde", self.key_serde), ("value_serde", self.value_serde)):
+            if serde is not None and not isinstance(serde, Serde):
+                raise TopologyException(
+                    f"{word} of {type(self).__name__} is a serde such as Serdes.string(), got {serde!r}"
+                )
+
+    def with_key_serde(self, key_serde: Serde | None) -> Self:
+        """The same with another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Self:
+        """The same with another value serde."""
+        return replace(self, value_serde=value_serde)
+
+
+@dataclass(frozen=True)
+class _WithSerdesAndName(_WithSerdes):
+    """The same, and a name."""
+
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name is not None:
+            validate_name(self.name)
+
+    @classmethod
+    def as_(cls, name: str) -> Self:
+        """An option with this name and nothing else."""
+        return cls(name=validate_name(name))
+
+    def with_name(self, name: str) -> Self:
+        """The same with another name."""
+        return replace(self, name=validate_name(name))
+
+
+class AutoOffsetReset:
+    """Where a source starts when the application has no checkpoint yet.
+
+    Source: org.apache.kafka.streams.AutoOffsetReset (KIP-1106).
+    Differs: no `none()` and `by_duration()`.
+    """
+
+    EARLIEST: ClassVar = OffsetReset.EARLIEST
+    LATEST: ClassVar = OffsetReset.LATEST
+
+    @staticmethod
+    def earliest() -> OffsetReset:
+        """With the first record that is still there."""
+        return OffsetReset.EARLIEST
+
+    @staticmethod
+    def latest() -> OffsetReset:
+        """With the records that come after the start."""
+        return OffsetReset.LATEST
+
+
+@dataclass(frozen=True)
+class Consumed(_WithSerdesAndName):
+    """How a topic is read.
+
+    Source: org.apache.kafka.streams.kstream.Consumed.
+    Differs: no timestamp extractor; a record's timestamp is the one Kafka carries.
+    """
+
+    offset_reset_policy: OffsetReset | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.offset_reset_policy is not None and not isinstance(self.offset_reset_policy, OffsetReset):
+            raise TopologyException(
+                "offset_reset_policy of Consumed is AutoOffsetReset.earliest() or AutoOffsetReset.latest(), "
+                f"got {self.offset_reset_policy!r}"
+            )
+
+    @classmethod
+    def with_(
+        cls,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        offset_reset_policy: OffsetReset | None = None,
+    ) -> Consumed:
+        """Read with these serdes; None means the configured default."""
+        return cls(key_serde, value_serde, None, offset_reset_policy)
+
+    def with_offset_reset_policy(self, offset_reset_policy: OffsetReset | None) -> Consumed:
+        """The same with another start; None means the configured `auto.offset.reset`."""
+        return replace(self, offset_reset_policy=offset_reset_policy)
+
+
+@dataclass(frozen=True)
+class Produced(_WithSerdesAndName):
+    """How a topic is written.
+
+    Attributes:
+        partitioner: `lambda key, value: …` to the Column of partition numbers; None: as Kafka's producers do.
+
+    Source: org.apache.kafka.streams.kstream.Produced.
+    """
+
+    partitioner: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.partitioner is not None and (not callable(self.partitioner) or not arity(self.partitioner)):
+            raise TopologyException(
+                "the partitioner of Produced is a function of (value), (key, value) or (key, value, record), "
+                f"got {describe_function(self.partitioner)}"
+            )
+
+    @classmethod
+    def with_(
+        cls,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        partitioner: Callable[..., Any] | None = None,
+    ) -> Produced:
+        """Write with these serdes; None means the stream's, else the configured default."""
+        return cls(key_serde, value_serde, None, partitioner)
+
+    def with_stream_partitioner(self, partitioner: Callable[..., Any] | None) -> Produced:
+        """The same with another partitioner."""
+        return replace(self, partitioner=partitioner)
+
+
+@dataclass(frozen=True)
+class Grouped(_WithSerdesAndName):
+    """How records are grouped. The name becomes the repartition topic's: `<name>-repartition`.
+
+    Source: org.apache.kafka.streams.kstream.Grouped.
+    """
+
+    @classmethod
+    def with_(
+        cls, key_serde: Serde | None = None, value_serde: Serde | None = None, name: str | None = None
+    ) -> Grouped:
+        """Group with these serdes.
+
+        Differs: the name comes last here, first in Kafka Streams.
+        """
+        return cls(key_serde, value_serde, name)
+
+
+@dataclass(frozen=True)
+class Repartitioned(_WithSerdesAndName):
+    """How a repartition topic is made. The name becomes the topic's: `<name>-repartition`.
+
+    Source: org.apache.kafka.streams.kstream.Repartitioned.
+    Differs: no partitioner; internal topics are partitioned by the key alone.
+    """
+
+    number_of_partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.number_of_partitions
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise TopologyException(f"number_of_partitions of Repartitioned is 1 or more, got {count!r}")
+
+    @classmethod
+    def with_(
+        cls,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        number_of_partitions: int | None = None,
+    ) -> Repartitioned:
+        """A topic with these serdes; without a number, it has as many partitions as upstream."""
+        return cls(key_serde, value_serde, None, number_of_partitions)
+
+    def with_number_of_partitions(self, number_of_partitions: int | None) -> Repartitioned:
+        """The same with another number of partitions."""
+        return replace(self, number_of_partitions=number_of_partitions)
+
+
+class StoreType(Enum):
+    """What keeps a store's data on a client.
+
+    Source: org.apache.kafka.streams.kstream.Materialized.StoreType.
+    """
+
+    ROCKS_DB = "rocksDB"
+    IN_MEMORY = "in_memory"
+
+
+@dataclass(frozen=True)
+class Materialized(_WithSerdes):
+    """How a table's store is called, typed and kept. Only a store with a name can be queried.
+
+    Attributes:
+        logging_enabled: whether there is a changelog. A store is a view of its changelog, so one without
+            cannot be queried.
+        topic_config: configs of the changelog topic, on top of the defaults.
+        caching_enabled: kept, and without effect: a micro-batch is the cache here, each key's last value
+            goes out once per batch.
+        store_type: None means the configured default.
+
+    Source: org.apache.kafka.streams.kstream.Materialized.
+    """
+
+    store_name: str | None = None
+    logging_enabled: bool = True
+    topic_config: Mapping[str, str] = field(default_factory=dict, hash=False)
+    caching_enabled: bool = True
+    store_type: StoreType | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.store_name is not None:
+            validate_name(self.store_name, "store name")
+        if self.store_type is not None and not isinstance(self.store_type, StoreType):
+            raise TopologyException(
+                "the store type of Materialized is StoreType.ROCKS_DB or StoreType.IN_MEMORY, "
+                f"got {self.store_type!r}"
+            )
+
+    @classmethod
+    def as_(cls, store_name: str | StoreType) -> Materialized:
+        """A store of this name, which can be queried by it; or an unnamed store of this type."""
+        if isinstance(store_name, StoreType):
+            return cls(store_type=store_name)
+        return cls(store_name=validate_name(store_name, "store name"))
+
+    @classmethod
+    def with_(cls, key_serde: Serde | None = None, value_serde: Serde | None = None) -> Materialized:
+        """An unnamed store with these serdes."""
+        return cls(key_serde, value_serde)
+
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> Materialized:
+        """The same with a changelog, whose topic gets these configs on top of the defaults."""
+        for key, value in (config or {}).items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TopologyException(
+                    f"configs of a changelog topic are text to text, got {key!r}: {value!r}"
+                )
+        return replace(self, logging_enabled=True, topic_config=dict(config or {}))
+
+    def with_logging_disabled(self) -> Materialized:
+        """The same without a changelog: the store can then not be queried."""
+        return replace(self, logging_enabled=False, topic_config={})
+
+    def with_caching_enabled(self) -> Materialized:
+        """Kept, and without effect (see the class)."""
+        return replace(self, caching_enabled=True)
+
+    def with_caching_disabled(self) -> Materialized:
+        """Kept, and without effect (see the class)."""
+        return replace(self, caching_enabled=False)
+
+    def with_store_type(self, store_type: StoreType) -> Materialized:
+        """The same in another kind of store."""
+        return replace(self, store_type=store_type)
+
+
+@dataclass(frozen=True)
+class Branched:
+    """What becomes of one branch of a split.
+
+    Attributes:
+        name: the branch's key in the dict is the splitter's name and this; else and its number.
+        chain_function: `lambda stream: stream`: what it returns goes into the dict; None leaves it out.
+        chain_consumer: `lambda stream: None`: uses up the branch; the dict does not have it.
+
+    Source: org.apache.kafka.streams.kstream.Branched.
+    """
+
+    name: str | None = None
+    chain_function: Callable[[KStream], KStream | None] | None = None
+    chain_consumer: Callable[[KStream], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            validate_name(self.name, "name of a branch")
+        for chain in (self.chain_function, self.chain_consumer):
+            if chain is not None and (not callable(chain) or not accepts(chain, 1)):
+                raise TopologyException(
+                    f"a branch takes a function of one stream, got {describe_function(chain)}"
+                )
+
+    @classmethod
+    def as_(cls, name: str) -> Branched:
+        """A branch of this name."""
+        return cls(name=validate_name(name, "name of a branch"))
+
+    @classmethod
+    def with_function(cls, chain: Callable[[KStream], KStream | None], name: str | None = None) -> Branched:
+        """A branch that goes through a function."""
+        return cls(name=name, chain_function=chain)
+
+    @classmethod
+    def with_consumer(cls, chain: Callable[[KStream], None], name: str | None = None) -> Branched:
+        """A branch that a function uses up."""
+        return cls(name=name, chain_consumer=chain)
+
+    def with_name(self, name: str) -> Branched:
+        """The same with another name."""
+        return replace(self, name=validate_name(name, "name of a branch"))
+
+
+def option(given: Any, kind: type[O], operation: str) -> O:
+    """`given`, if it is the option that `operation` takes; its default when it is None.
+
+    Raises:
+        TopologyException: it is something else.
+    """
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        if isinstance(given, str | Named):
+            hint = "; a name goes into named="
+        elif callable(given):
+            hint = f"; {describe_function(given)} is one function too many"
+        else:
+            hint = ""
+        raise TopologyException(f"{operation}() takes a {kind.__name__} here, got {given!r}{hint}")
+    return given
+
+
+def name_of(named: str | Named | None) -> str | None:
+    """The name in `named`, checked.
+
+    Raises:
+        TopologyException: it is neither a name nor a Named, or no topic could be called so.
+    """
+    if named is None or isinstance(named, str):
+        return None if named is None else validate_name(named)
+    if not isinstance(named, Named):
+        raise TopologyException(f"named= takes a str or a Named, got {named!r}")
+    return named.name

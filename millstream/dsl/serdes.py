@@ -1,0 +1,431 @@
+"""Serdes: how a key or a value is written as bytes, and read back.
+
+A serde is two things that have to agree: a Python codec, here, for interactive queries and tests; and a
+pair of Column expressions for Spark, which spark/serdes.py derives from the serde's name (and schema).
+Kafka's byte formats, exactly; None is written as None (no key, or a tombstone) and read back as None.
+
+Serdes are frozen, compare by value, and can be pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any
+
+from millstream.errors import ConfigException, SerializationException, TopologyException
+
+__all__ = ["CustomSerde", "JsonSerde", "Serde", "Serdes"]
+
+
+@dataclass(frozen=True)
+class Serde(ABC):
+    """A pair of codecs with a name, such as `string`, `long` or `json`.
+
+    Source: org.apache.kafka.common.serialization.Serde.
+    """
+
+    name: str
+
+    def serialize(self, value: Any) -> bytes | None:
+        """The value as Kafka carries it; None stays None.
+
+        Raises:
+            SerializationException: the value has another type, or is out of range.
+        """
+        return None if value is None else self._encode(value)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """The value that `data` carries; None stays None.
+
+        Raises:
+            SerializationException: `data` was not written with this serde.
+        """
+        return None if data is None else self._decode(bytes(data))
+
+    def __repr__(self) -> str:
+        return f"Serdes.{self.name}()"
+
+    @abstractmethod
+    def _encode(self, value: Any) -> bytes: ...
+
+    @abstractmethod
+    def _decode(self, data: bytes) -> Any: ...
+
+    def _refuse_value(self, value: Any, wanted: str) -> SerializationException:
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return SerializationException(
+            f"serde '{self.name}' cannot write {shown}, a {type(value).__name__}: it takes {wanted}; "
+            "convert the value, or give this key or value another serde"
+        )
+
+    def _refuse_data(self, data: bytes, wanted: str) -> SerializationException:
+        # The length and never the content: what a record says has no place in a log.
+        return SerializationException(
+            f"serde '{self.name}' cannot read these {len(data)} bytes: it takes {wanted}; "
+            "give the topic or store the serde that it was written with"
+        )
+
+
+# --- Kafka's own formats ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class BytesSerde(Serde):
+    """Bytes as they are."""
+
+    name: str = field(default="bytes", init=False)
+
+    def _encode(self, value: Any) -> bytes:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise self._refuse_value(value, "bytes")
+        return bytes(value)
+
+    def _decode(self, data: bytes) -> bytes:
+        return data
+
+
+@dataclass(frozen=True, repr=False)
+class StringSerde(Serde):
+    """Text in UTF-8. Like Java's, it reads bytes that are not UTF-8 as U+FFFD and does not fail."""
+
+    name: str = field(default="string", init=False)
+
+    def _encode(self, value: Any) -> bytes:
+        if not isinstance(value, str):
+            raise self._refuse_value(value, "a str")
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise self._refuse_value(value, "a str that UTF-8 can express (no lone surrogates)") from error
+
+    def _decode(self, data: bytes) -> str:
+        return data.decode(errors="replace")
+
+
+@dataclass(frozen=True, repr=False)
+class IntegralSerde(Serde):
+    """A signed whole number, big-endian, in a fixed number of bytes: `short` 2, `integer` 4, `long` 8."""
+
+    size: int
+
+    def _encode(self, value: Any) -> bytes:
+        bits = 8 * self.size
+        wanted = f"an int from -2**{bits - 1} to 2**{bits - 1} - 1"
+        if isinstance(value, bool):
+            raise self._refuse_value(value, wanted)
+        try:
+            return index(value).to_bytes(self.size, "big", signed=True)
+        except (TypeError, OverflowError) as error:
+            raise self._refuse_value(value, wanted) from error
+
+    def _decode(self, data: bytes) -> int:
+        if len(data) != self.size:
+            raise self._refuse_data(data, f"{self.size}")
+        return int.from_bytes(data, "big", signed=True)
+
+
+@dataclass(frozen=True, repr=False)
+class FloatingSerde(Serde):
+    """An IEEE 754 number, big-endian: `float` in 4 bytes, `double` in 8."""
+
+    size: int
+
+    def _encode(self, value: Any) -> bytes:
+        wanted = "a float" if self.size == 8 else "a float that 32 bits can hold"
+        if isinstance(value, bool | str | bytes):
+            raise self._refuse_value(value, wanted)
+        try:
+            return struct.pack(self._format, value)
+        except (struct.error, OverflowError) as error:
+            raise self._refuse_value(value, wanted) from error
+
+    def _decode(self, data: bytes) -> float:
+        if len(data) != self.size:
+            raise self._refuse_data(data, f"{self.size}")
+        value: float = struct.unpack(self._format, data)[0]
+        return value
+
+    @property
+    def _format(self) -> str:
+        return ">f" if self.size == 4 else ">d"
+
+
+@dataclass(frozen=True, repr=False)
+class BooleanSerde(Serde):
+    """One byte: 1 for true, 0 for false."""
+
+    name: str = field(default="boolean", init=False)
+
+    def _encode(self, value: Any) -> bytes:
+        if not isinstance(value, bool):
+            raise self._refuse_value(value, "a bool")
+        return b"\x01" if value else b"\x00"
+
+    def _decode(self, data: bytes) -> bool:
+        if data not in (b"\x00", b"\x01"):
+            raise self._refuse_data(data, "one byte, 0 or 1")
+        return data == b"\x01"
+
+
+@dataclass(frozen=True, repr=False)
+class UuidSerde(Serde):
+    """A UUID as its 36 ASCII characters. In Spark it is a string Column; here a `uuid.UUID`."""
+
+    name: str = field(default="uuid", init=False)
+
+    def _encode(self, value: Any) -> bytes:
+        if isinstance(value, str) and _UUID.fullmatch(value):
+            return value.lower().encode("ascii")
+        if not isinstance(value, uuid.UUID):
+            raise self._refuse_value(value, "a uuid.UUID, or its 36 characters")
+        return str(value).encode("ascii")
+
+    def _decode(self, data: bytes) -> uuid.UUID:
+        text = data.decode(errors="replace")
+        if not _UUID.fullmatch(text):
+            raise self._refuse_data(data, "the 36 ASCII characters of a UUID")
+        return uuid.UUID(text)
+
+
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+# --- formats with a description of their own -------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class JsonSerde(Serde):
+    """A JSON object in UTF-8: a struct Column in Spark, a dict in Python.
+
+    Attributes:
+        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a StructType; only Spark looks into it.
+
+    Bytes: as Spark's `to_json` writes them: no spaces, and no fields that are null. Keys stay in the order
+    of the dict; where the bytes themselves matter (a key), list them in the order of the schema.
+    """
+
+    name: str = field(default="json", init=False)
+    schema: Any = None
+
+    def __repr__(self) -> str:
+        return f"Serdes.json({self.schema!r})"
+
+    def _encode(self, value: Any) -> bytes:
+        if not isinstance(value, Mapping):
+            raise self._refuse_value(value, "a dict")
+        try:
+            text = json.dumps(
+                _without_nulls(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+            )
+            return text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._refuse_value(value, f"a dict that JSON can express ({error})") from error
+
+    def _decode(self, data: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise self._refuse_data(data, "a JSON object in UTF-8") from error
+        if not isinstance(value, dict):
+            raise self._refuse_data(data, "a JSON object (this is a JSON value of another kind)")
+        return value
+
+
+def _without_nulls(value: Any) -> Any:
+    """`value` without the null fields of objects, at every depth; nulls in lists stay."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(inner) for inner in value]
+    return value
+
+
+@dataclass(frozen=True, repr=False)
+class CustomSerde(Serde):
+    """A serde of the user's: a Python codec and two Column functions that have to agree.
+
+    Attributes:
+        serializer: Python value to bytes.
+        deserializer: bytes to Python value.
+        to_column: binary Column to value Column; what Spark reads with.
+        from_column: value Column to binary Column; what Spark writes with.
+
+    It can be pickled when the four functions can (that is, when they are not lambdas).
+    """
+
+    serializer: Callable[[Any], bytes]
+    deserializer: Callable[[bytes], Any]
+    to_column: Callable[[Any], Any]
+    from_column: Callable[[Any], Any]
+
+    def __repr__(self) -> str:
+        return f"Serdes.custom({self.name!r})"
+
+    def _encode(self, value: Any) -> bytes:
+        try:
+            data = self.serializer(value)
+        except Exception as error:  # the user's function can raise anything
+            raise self._refuse_value(value, f"what its own function takes ({error})") from error
+        if not isinstance(data, bytes):
+            raise SerializationException(
+                f"the serializer of serde '{self.name}' returned a {type(data).__name__} for a "
+                f"{type(value).__name__}; it has to return bytes"
+            )
+        return data
+
+    def _decode(self, data: bytes) -> Any:
+        try:
+            return self.deserializer(data)
+        except Exception as error:  # the user's function can raise anything
+            raise self._refuse_data(data, f"what its own function takes ({error})") from error
+
+
+# --- the factory -----------------------------------------------------------------------------------------
+
+
+class Serdes:
+    """Makes serdes: `Serdes.string()`, `Serdes.json("user STRING, amount DOUBLE")`.
+
+    Source: org.apache.kafka.common.serialization.Serdes.
+    """
+
+    @staticmethod
+    def bytes() -> Serde:
+        """Bytes as they are; a binary Column."""
+        return BytesSerde()
+
+    @staticmethod
+    def string() -> Serde:
+        """UTF-8; a string Column."""
+        return StringSerde()
+
+    @staticmethod
+    def short() -> Serde:
+        """2 bytes, big-endian; a smallint Column."""
+        return IntegralSerde("short", 2)
+
+    @staticmethod
+    def integer() -> Serde:
+        """4 bytes, big-endian; an int Column."""
+        return IntegralSerde("integer", 4)
+
+    @staticmethod
+    def long() -> Serde:
+        """8 bytes, big-endian; a bigint Column."""
+        return IntegralSerde("long", 8)
+
+    @staticmethod
+    def float() -> Serde:
+        """4 bytes, IEEE 754, big-endian; a float Column."""
+        return FloatingSerde("float", 4)
+
+    @staticmethod
+    def double() -> Serde:
+        """8 bytes, IEEE 754, big-endian; a double Column."""
+        return FloatingSerde("double", 8)
+
+    @staticmethod
+    def boolean() -> Serde:
+        """One byte, 1 or 0; a boolean Column."""
+        return BooleanSerde()
+
+    @staticmethod
+    def uuid() -> Serde:
+        """36 ASCII characters; a string Column."""
+        return UuidSerde()
+
+    @staticmethod
+    def json(schema: Any) -> Serde:
+        """A JSON object of this schema, a DDL string or a StructType; a struct Column.
+
+        Raises:
+            TopologyException: `schema` is neither.
+        """
+        # StructType is known by its shape: this package does without pyspark.
+        is_struct = hasattr(schema, "fields") and hasattr(schema, "jsonValue")
+        if not is_struct and not (isinstance(schema, str) and schema.strip()):
+            raise TopologyException(
+                f"Serdes.json() takes a schema, got {schema!r}; give a DDL string such as "
+                '"user STRING, amount DOUBLE", or a StructType'
+            )
+        return JsonSerde(schema)
+
+    @staticmethod
+    def custom(
+        name: str,
+        *,
+        serialize: Callable[[Any], Any],
+        deserialize: Callable[[Any], Any],
+        to_column: Callable[[Any], Any],
+        from_column: Callable[[Any], Any],
+    ) -> Serde:
+        """A format of your own, told twice: for Python and for Spark.
+
+        Args:
+            name: how messages call it; not the name of a serde of Kafka's.
+            serialize: Python value to bytes; never gets None.
+            deserialize: bytes to Python value; never gets None.
+            to_column: binary Column to value Column, such as `lambda data: data.cast("string")`.
+            from_column: value Column to binary Column, such as `lambda value: value.cast("binary")`.
+
+        Raises:
+            TopologyException: the name is taken, or one of the four is not callable.
+        """
+        if not isinstance(name, str) or not name or name in {*_BY_NAME, "json"}:
+            raise TopologyException(f"Serdes.custom() takes a name that no other serde has, got {name!r}")
+        given = {
+            "serialize": serialize,
+            "deserialize": deserialize,
+            "to_column": to_column,
+            "from_column": from_column,
+        }
+        for word, function in given.items():
+            if not callable(function):
+                raise TopologyException(f"{word}= of serde '{name}' takes a function, got {function!r}")
+        return CustomSerde(name, serialize, deserialize, to_column, from_column)
+
+    @staticmethod
+    def of(name: str | Serde) -> Serde:
+        """The serde of that name, for configs such as `default.key.serde`; also by Kafka's class name.
+
+        Raises:
+            ConfigException: there is none.
+        """
+        if isinstance(name, Serde):
+            return name
+        # org.apache.kafka.common.serialization.Serdes$LongSerde, as it stands in a Java application's config.
+        plain = str(name).rpartition("$")[2].removesuffix("Serde")
+        factory = _BY_NAME.get(plain.lower()) or _BY_NAME.get(plain)
+        if factory is None:
+            hint = (
+                "; a json serde has a schema: give Serdes.json(schema) itself"
+                if plain.lower() == "json"
+                else ""
+            )
+            raise ConfigException(
+                f"no serde is called '{name}'; there are {', '.join(sorted(_BY_NAME))}{hint}"
+            )
+        return factory()
+
+
+_BY_NAME: dict[str, Callable[[], Serde]] = {
+    "boolean": Serdes.boolean,
+    "bytes": Serdes.bytes,
+    "double": Serdes.double,
+    "float": Serdes.float,
+    "integer": Serdes.integer,
+    "long": Serdes.long,
+    "short": Serdes.short,
+    "string": Serdes.string,
+    "uuid": Serdes.uuid,
+    # Kafka's class names that are not our word.
+    "bytearray": Serdes.bytes,
+}

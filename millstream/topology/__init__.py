@@ -1,0 +1,1 @@
+"""What a program means: nodes, names, subtopologies, pipelines, and how they print. Standard library only."""

@@ -1,0 +1,67 @@
+"""`Topology.explain()`: the pipelines as text, for a person who wonders where the topics went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Repartition, Sink, Source, Store, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["explain"]
+
+_APPLICATION = "<application.id>"
+
+
+def explain(pipelines: Sequence[Pipeline]) -> str:
+    """One paragraph per pipeline. Internal topics are shown with `<application.id>` for the id."""
+    return "Pipelines:\n" + "".join(_paragraph(pipeline) for pipeline in pipelines)
+
+
+def _paragraph(pipeline: Pipeline) -> str:
+    word = "subtopology" if len(pipeline.subtopologies) == 1 else "subtopologies"
+    lines = [f"  Pipeline: {pipeline.name} ({word} {', '.join(map(str, pipeline.subtopologies))})"]
+    lines += _section("reads", (_input(node) for node in pipeline.inputs))
+    lines += _section(
+        "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)
+    )
+    lines += _section("keeps", (_store(store) for store in pipeline.stores))
+    lines += _section("writes", (_output(node) for node in pipeline.outputs))
+    lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
+    return "\n".join(lines) + "\n\n"
+
+
+def _section(title: str, entries: Iterable[str]) -> list[str]:
+    return [f"    {f'{title}:' if number == 0 else '':<10}{entry}" for number, entry in enumerate(entries)]
+
+
+def _input(node: Source | TableSource | Repartition) -> str:
+    if isinstance(node, Repartition):
+        return f"{_internal(node.topic)} ({node.name})"
+    if isinstance(node, TableSource):
+        return f"{node.topic} as a table ({node.name})"
+    what = f"topics matching {node.pattern.pattern}" if node.pattern is not None else ", ".join(node.topics)
+    return f"{what} ({node.name})"
+
+
+def _output(node: Sink | Repartition) -> str:
+    if isinstance(node, Repartition):
+        return f"{_internal(node.topic)} ({node.sink_name})"
+    if node.topic_function is not None:
+        return f"topics that {describe_function(node.topic_function)} names ({node.name})"
+    return f"{node.topic} ({node.name})"
+
+
+def _store(store: Store) -> str:
+    kind = "RocksDB" if store.persistent else "memory"
+    if store.source_topic is not None:
+        log = f"its changelog is the topic {store.source_topic} itself"
+    elif store.logged:
+        log = f"changelog {_internal(f'{store.name}-changelog')}"
+    else:
+        log = "no changelog, so it cannot be queried"
+    return f"store {store.name} in {kind}, {log}"
+
+
+def _internal(name: str) -> str:
+    return f"{_APPLICATION}-{name}"

@@ -1,0 +1,121 @@
+"""Names of nodes, stores and internal topics: Kafka Streams' own, to the digit.
+
+Whoever moves an application here keeps its store names, and with them changelogs and dashboards. So the
+counter is used up exactly as Kafka Streams 4.3.1 does, also where a name was given and the number is lost.
+
+Source: InternalStreamsBuilder.newProcessorName, newStoreName; NamedInternal; Named.validate;
+    KStreamImpl.createRepartitionedSource.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from millstream.errors import TopologyException
+
+__all__ = [
+    "NameProvider",
+    "RepartitionNames",
+    "changelog_topic",
+    "internal_topic",
+    "repartition_names",
+    "validate_name",
+    "validate_topic",
+]
+
+MAX_NAME_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+# A prefix that Kafka Streams generated itself; only then do a repartition's nodes get generated names.
+_GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+class NameProvider:
+    """Counts, and makes names of the count."""
+
+    def __init__(self) -> None:
+        self._index = 0
+
+    def processor(self, prefix: str, name: str | None = None) -> str:
+        """The name given, else `prefix` and the count. The count goes on in both cases."""
+        generated = f"{prefix}{self._next():010d}"
+        return generated if name is None else name
+
+    def store(self, prefix: str) -> str:
+        """The name of a store that was given none."""
+        return f"{prefix}STATE-STORE-{self._next():010d}"
+
+    def repartition(self, prefix: str) -> RepartitionNames:
+        """Names of the topic and of the three nodes of a repartition; three counts are used up."""
+        sink = self.processor("KSTREAM-SINK-")
+        filter = self.processor("KSTREAM-FILTER-")
+        source = self.processor("KSTREAM-SOURCE-")
+        names = repartition_names(prefix)
+        return names if names is not None else RepartitionNames(f"{prefix}-repartition", sink, filter, source)
+
+    def _next(self) -> int:
+        index = self._index
+        self._index += 1
+        return index
+
+
+class RepartitionNames(NamedTuple):
+    """What a repartition consists of in Kafka Streams' text."""
+
+    topic: str
+    sink: str
+    filter: str
+    source: str
+
+
+def repartition_names(prefix: str) -> RepartitionNames | None:
+    """The names a repartition gets from `prefix`; None when `prefix` is generated, so they are too."""
+    if _GENERATED.fullmatch(prefix):
+        return None
+    topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
+    return RepartitionNames(topic, f"{topic}-sink", f"{topic}-filter", f"{topic}-source")
+
+
+def validate_name(name: str, what: str = "name") -> str:
+    """`name`, if Kafka takes it as a part of a topic's name.
+
+    Raises:
+        TopologyException: it does not.
+
+    Source: Named.validate.
+    """
+    if not isinstance(name, str):
+        raise TopologyException(f"a {what} is a str, got {name!r}, a {type(name).__name__}")
+    if not name:
+        raise TopologyException(f"{what} is illegal, it can't be empty")
+    if name in (".", ".."):
+        raise TopologyException(f'{what} cannot be "." or ".."')
+    if len(name) > MAX_NAME_LENGTH:
+        raise TopologyException(
+            f"{what} is illegal, it can't be longer than {MAX_NAME_LENGTH} characters, "
+            f"and has {len(name)}: {name}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise TopologyException(
+            f'{what} "{name}" is illegal, it contains a character other than '
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return name
+
+
+def validate_topic(topic: str) -> str:
+    """`topic`, if a topic can be called so.
+
+    Differs: Kafka Streams finds out when it runs.
+    """
+    return validate_name(topic, "topic name")
+
+
+def internal_topic(application_id: str, name: str) -> str:
+    """The whole name of an internal topic: `<application.id>-counts-repartition`."""
+    return validate_name(f"{application_id}-{name}", "internal topic name")
+
+
+def changelog_topic(application_id: str, store: str) -> str:
+    """The whole name of a store's changelog topic: `<application.id>-counts-changelog`."""
+    return internal_topic(application_id, f"{store}-changelog")

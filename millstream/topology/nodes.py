@@ -1,0 +1,315 @@
+"""What a program means: one frozen node for each operation the DSL was asked for.
+
+A node knows its name, its parents, and what it was given (lambdas, serdes, stores), as opaque values.
+It does not know how Kafka Streams would print it (describe.py), how it is cut (subtopology.py,
+pipeline.py), or how Spark runs it (spark/compiler.py has one `visit_<Node>` for each class here).
+
+Nodes are compared by identity: two filters with the same lambda are two nodes.
+Names are given by the DSL, in Kafka Streams' order (names.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+__all__ = [
+    "Aggregate",
+    "Aggregation",
+    "Branch",
+    "ColumnAggregation",
+    "Count",
+    "Filter",
+    "FlatMap",
+    "FlatMapValues",
+    "Fold",
+    "Function",
+    "Map",
+    "MapValues",
+    "Merge",
+    "Node",
+    "OffsetReset",
+    "PassThrough",
+    "Peek",
+    "Repartition",
+    "SelectKey",
+    "Sink",
+    "Source",
+    "Store",
+    "TableFilter",
+    "TableMapValues",
+    "TableSource",
+    "ToStream",
+    "ToTable",
+]
+
+Function = Callable[..., Any]
+"""A user's function: it gets Columns and returns a Column (design: columns, not records)."""
+
+
+class OffsetReset(Enum):
+    """Where a source starts when the application has no checkpoint yet."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A state store, as the topology declares it.
+
+    Attributes:
+        name: given by the user, or by Kafka Streams' rule for unnamed stores.
+        key_serde: the serde of its keys; None until the compiler knows the column's type.
+        value_serde: the serde of its values; likewise.
+        queryable: whether the user named it (`KTable.queryable_store_name`).
+        persistent: RocksDB, else memory.
+        logged: whether it has a changelog. A store is a view of its changelog, so one without
+            cannot be queried.
+        source_topic: for a table read from a topic: that topic is the changelog, there is no copy.
+        topic_config: configs of the changelog topic, on top of the defaults.
+    """
+
+    name: str
+    key_serde: Any = None
+    value_serde: Any = None
+    queryable: bool = True
+    persistent: bool = True
+    logged: bool = True
+    source_topic: str | None = None
+    topic_config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation. `parents` come in the order of the DSL call."""
+
+    name: str
+    parents: tuple[Node, ...]
+
+    @property
+    def store(self) -> Store | None:
+        """The store this node fills, if it has one."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """Records of topics, or of all topics that match a pattern. Exactly one of the two is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+    offset_reset: OffsetReset | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TableSource(Node):
+    """A topic read as a table: a record is an update of its key, a null value a deletion, a null key skipped.
+
+    `source_name` names the source that Kafka Streams puts before it (`KSTREAM-SOURCE-…`).
+    `stored` is set when the table is materialized (by the user, or by a later operation that needs it).
+    """
+
+    topic: str = ""
+    source_name: str = ""
+    key_serde: Any = None
+    value_serde: Any = None
+    offset_reset: OffsetReset | None = None
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """Keep the records whose predicate is true (`negate`: is not true). NULL counts as not true."""
+
+    predicate: Function = field(default=lambda: None)
+    negate: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Node):
+    """(key, value) to (key, value). The key may change."""
+
+    mapper: Function = field(default=lambda: None)
+
+
+@dataclass(frozen=True, eq=False)
+class MapValues(Node):
+    """Value to value; the key stays."""
+
+    mapper: Function = field(default=lambda: None)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMap(Node):
+    """(key, value) to any number of (key, value)."""
+
+    mapper: Function = field(default=lambda: None)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMapValues(Node):
+    """Value to any number of values; the key stays."""
+
+    mapper: Function = field(default=lambda: None)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectKey(Node):
+    """(key, value) to a new key; the value stays. `group_by` makes one of these too."""
+
+    mapper: Function = field(default=lambda: None)
+
+
+@dataclass(frozen=True, eq=False)
+class Peek(Node):
+    """Call a Python function with the rows of each micro-batch; the records pass through.
+
+    `terminal` for `foreach`: nothing comes after it.
+    """
+
+    action: Function = field(default=lambda: None)
+    terminal: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Merge(Node):
+    """The records of both parents."""
+
+
+@dataclass(frozen=True, eq=False)
+class Branch(Node):
+    """Route each record to the first predicate that is true. Its children are `PassThrough` nodes."""
+
+    predicates: tuple[Function, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class PassThrough(Node):
+    """One branch of its parent `Branch`: the one with this index; `len(predicates)` is the default branch."""
+
+    index: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Repartition(Node):
+    """Records by key. The name of the node is the source's (`KSTREAM-SOURCE-…`) that reads the topic.
+
+    Attributes:
+        topic: the topic's name without the application id: `counts-repartition`.
+        sink_name, filter_name: the other names that Kafka Streams gives to this step; `filter_name`
+            names the filter that drops null keys, which Kafka Streams 4.3 puts before every repartition of a
+            stream, `repartition()` too; None where there is none (repartitions of tables).
+        partitions: as asked for, or None: as many as upstream has.
+        implicit: made by an aggregation whose key may have changed. Spark can shuffle instead, so such a
+            one needs no topic; one the user asked for has its topic.
+    """
+
+    topic: str = ""
+    sink_name: str = ""
+    filter_name: str | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+    partitions: int | None = None
+    implicit: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Sink(Node):
+    """Write to a topic, or to the topic that a function's Column names for each record."""
+
+    topic: str | None = None
+    topic_function: Function | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+    partitioner: Function | None = None
+
+
+class Aggregation:
+    """What an `Aggregate` computes: one of the three classes below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Aggregation):
+    """How many records with a key and a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAggregation(Aggregation):
+    """Spark aggregate expressions: `lambda key, value: F.sum(value.amount)`, or a dict of several."""
+
+    expression: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Aggregation):
+    """Python functions, record by record: in a micro-batch by topic, partition and offset.
+
+    `adder(key, value, aggregate) -> aggregate`; with `initializer` None (a reduce) the first value
+    of a key is its first aggregate and `adder` is called as `adder(aggregate, value)`.
+    """
+
+    adder: Function
+    initializer: Function | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(Node):
+    """One value per key. Records with a null key or a null value are skipped."""
+
+    aggregation: Aggregation = field(default_factory=Count)
+    stored: Store = field(default_factory=lambda: Store(""))
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class ToTable(Node):
+    """A stream read as a table: the last record of a key is its value, a null value a deletion."""
+
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class TableFilter(Node):
+    """Keep the rows whose predicate is true; the others become deletions."""
+
+    predicate: Function = field(default=lambda: None)
+    negate: bool = False
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class TableMapValues(Node):
+    """Value to value; a deletion stays a deletion."""
+
+    mapper: Function = field(default=lambda: None)
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class ToStream(Node):
+    """A table's updates as a stream."""

@@ -1,0 +1,169 @@
+"""The physical cut: which subtopologies one Spark query runs.
+
+Where Kafka Streams puts a repartition topic, Spark can shuffle, and the subtopologies on both sides stay in
+one query. It cannot where the user asked for the topic (`repartition()`), nor behind a stateful step: Spark
+does not chain two of them in one query. There the topic is real and joins two queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream.errors import TopologyException
+from millstream.topology.nodes import (
+    Aggregate,
+    Node,
+    Repartition,
+    Sink,
+    Source,
+    Store,
+    TableSource,
+    ToTable,
+)
+from millstream.topology.subtopology import DisjointSets, Subtopology
+
+__all__ = ["Pipeline", "plan_pipelines", "writers_first"]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One streaming query with one checkpoint: what the engine compiles and runs.
+
+    Attributes:
+        name: `p0`, `p1`, … in the order of the lowest subtopology it runs.
+        subtopologies: the logical subtopologies it runs, ascending.
+        nodes: every node it runs, parents before children. A `Repartition` that has a topic is in both
+            pipelines that it joins: the last node of one, the first of the other.
+        inputs: what it reads; outputs: what it writes besides changelogs. A `Repartition` in neither is a
+            shuffle inside the query.
+        reason: why it is cut from the pipelines before it, as a sentence; "" for one that reads only
+            source topics.
+    """
+
+    name: str
+    subtopologies: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    inputs: tuple[Source | TableSource | Repartition, ...]
+    outputs: tuple[Sink | Repartition, ...]
+    reason: str = ""
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The stores that its nodes fill, in node order."""
+        return tuple(node.store for node in self.nodes if node.store is not None)
+
+    @property
+    def shuffles(self) -> tuple[Repartition, ...]:
+        """The repartitions that it does by a shuffle, without a topic."""
+        return tuple(
+            node
+            for node in self.nodes
+            if isinstance(node, Repartition) and node not in self.inputs and node not in self.outputs
+        )
+
+
+def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) -> tuple[Pipeline, ...]:
+    """The pipelines of a topology: the subtopologies that shuffles join.
+
+    `nodes` have parents before children.
+
+    Raises:
+        TopologyException: two stateful steps follow each other, with nothing between them to cut at.
+    """
+    cuts = _cuts(nodes)
+    home = {processor.name: each.id for each in subtopologies for processor in each.processors}
+    groups = DisjointSets(each.id for each in subtopologies)
+    for node in nodes:
+        if isinstance(node, Repartition) and node not in cuts:
+            groups.unite(home[node.sink_name], home[node.name])
+    members: dict[int, list[int]] = {}
+    for each in subtopologies:  # ascending, so that groups come in the order of their lowest number
+        members.setdefault(groups.root(each.id), []).append(each.id)
+    return tuple(
+        _pipeline(f"p{number}", tuple(ids), nodes, home, cuts) for number, ids in enumerate(members.values())
+    )
+
+
+def _pipeline(
+    name: str,
+    ids: tuple[int, ...],
+    nodes: Sequence[Node],
+    home: dict[str, int],
+    cuts: dict[Node, str],
+) -> Pipeline:
+    inputs: list[Source | TableSource | Repartition] = []
+    outputs: list[Sink | Repartition] = []
+    ours: list[Node] = []
+    reasons: list[str] = []
+    for node in nodes:
+        reads = home[node.name] in ids
+        writes = isinstance(node, Repartition) and home[node.sink_name] in ids
+        if not reads and not writes:
+            continue
+        ours.append(node)
+        if isinstance(node, Source | TableSource):
+            inputs.append(node)
+        elif isinstance(node, Sink):
+            outputs.append(node)
+        elif isinstance(node, Repartition) and node in cuts:
+            if reads:
+                inputs.append(node)
+                reasons.append(cuts[node])
+            if writes:
+                outputs.append(node)
+    return Pipeline(name, ids, tuple(ours), tuple(inputs), tuple(outputs), " ".join(reasons))
+
+
+def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
+    """The repartitions that need their topic, each with the reason."""
+    cuts: dict[Node, str] = {}
+    state: dict[Node, Node | None] = {}  # by node: the last stateful step up to it in its query
+    for node in nodes:
+        before = next((state[parent] for parent in node.parents if state[parent] is not None), None)
+        state[node] = before
+        if isinstance(node, Repartition):
+            state[node] = None
+            if not node.implicit:
+                cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
+            elif before is not None:
+                cuts[node] = (
+                    f"The topic '{node.topic}' is needed: Spark cannot chain another stateful step behind "
+                    f"{before.name} in one query."
+                )
+        elif _is_stateful(node, cuts):
+            if before is not None:
+                raise TopologyException(
+                    f"{node.name} keeps state by the keys that {before.name} puts out, and Spark cannot "
+                    "chain two stateful steps in one query; put .repartition() between them, so that a topic "
+                    "joins two queries"
+                )
+            state[node] = node
+    return cuts
+
+
+def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
+    """Whether Spark keeps state for it.
+
+    A table read from partitions in order needs none: its records are its changelog. Behind a shuffle the
+    order is lost, and the last record of a key has to be found by its timestamp.
+    """
+    if isinstance(node, ToTable):
+        parent = node.parents[0]
+        return isinstance(parent, Repartition) and parent not in cuts
+    return isinstance(node, Aggregate)
+
+
+def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
+    """The order to compile them in: who reads an internal topic takes the serdes of who writes it."""
+    ordered: list[Pipeline] = []
+    while len(ordered) < len(pipelines):
+        waiting = [pipeline for pipeline in pipelines if pipeline not in ordered]
+        ready = [
+            reader
+            for reader in waiting
+            if not any(set(writer.outputs) & set(reader.inputs) for writer in waiting if writer is not reader)
+        ]
+        # In a circle nobody is first; the compiler then needs the serdes of the topic from the program.
+        ordered += ready or waiting
+    return ordered

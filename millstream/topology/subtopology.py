@@ -1,0 +1,160 @@
+"""The logical cut: which nodes Kafka Streams would run in one task, and with what number.
+
+A node of ours can be several of Kafka Streams' (a repartition is a filter, a sink and a source). So the
+graph is first written out as `Processor`s, Kafka Streams' own, in its order; then it falls apart where a
+topic lies between, and the parts are numbered in the order of their first processor.
+
+Source: InternalTopologyBuilder (addSource, addProcessor, addSink, connectProcessorAndStateStore,
+    makeNodeGroups); QuickUnion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Node, Repartition, Sink, Source, Store, TableSource
+
+__all__ = ["DisjointSets", "Kind", "Processor", "Subtopology", "split_subtopologies", "write_out"]
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """What Kafka Streams calls a processor in its text."""
+
+    SOURCE = "Source"
+    PROCESSOR = "Processor"
+    SINK = "Sink"
+
+
+@dataclass(frozen=True)
+class Processor:
+    """One node of Kafka Streams' processor topology.
+
+    Attributes:
+        node: the node of ours that it belongs to.
+        topics: of a source; internal ones without the application id.
+        topic: of a sink, likewise; None when a function names it.
+        topic_function: that function, as messages show it.
+    """
+
+    kind: Kind
+    name: str
+    predecessors: tuple[str, ...]
+    node: Node
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    topic: str | None = None
+    topic_function: str | None = None
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subtopology:
+    """What one task runs: processors with no topic between them.
+
+    Attributes:
+        id: Kafka Streams' number; a task's name begins with it.
+        stores: those its processors fill, in node order.
+    """
+
+    id: int
+    processors: tuple[Processor, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """Topics it reads, in order; internal ones without the application id."""
+        return tuple(dict.fromkeys(topic for processor in self.processors for topic in processor.topics))
+
+    @property
+    def source_patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Patterns of topics it reads."""
+        return tuple(processor.pattern for processor in self.processors if processor.pattern is not None)
+
+    @property
+    def sink_topics(self) -> tuple[str, ...]:
+        """Topics it writes, save those that a function names."""
+        topics = (processor.topic for processor in self.processors if processor.topic is not None)
+        return tuple(dict.fromkeys(topics))
+
+    def __contains__(self, node: Node) -> bool:
+        return any(processor.node is node for processor in self.processors)
+
+
+def write_out(nodes: Iterable[Node]) -> tuple[Processor, ...]:
+    """The nodes as Kafka Streams' processors, in its order."""
+    return tuple(processor for node in nodes for processor in _write_out(node))
+
+
+def _write_out(node: Node) -> list[Processor]:
+    parents = tuple(parent.name for parent in node.parents)
+    stores = (node.store.name,) if node.store is not None else ()
+    if isinstance(node, Source):
+        return [Processor(Kind.SOURCE, node.name, (), node, topics=node.topics, pattern=node.pattern)]
+    if isinstance(node, TableSource):
+        source = Processor(Kind.SOURCE, node.source_name, (), node, topics=(node.topic,))
+        return [source, Processor(Kind.PROCESSOR, node.name, (source.name,), node, stores=stores)]
+    if isinstance(node, Repartition):
+        filter = node.filter_name
+        before = [Processor(Kind.PROCESSOR, filter, parents, node)] if filter is not None else []
+        behind = (filter,) if filter is not None else parents
+        return [
+            *before,
+            Processor(Kind.SINK, node.sink_name, behind, node, topic=node.topic),
+            Processor(Kind.SOURCE, node.name, (), node, topics=(node.topic,)),
+        ]
+    if isinstance(node, Sink):
+        function = describe_function(node.topic_function) if node.topic_function is not None else None
+        return [Processor(Kind.SINK, node.name, parents, node, topic=node.topic, topic_function=function)]
+    return [Processor(Kind.PROCESSOR, node.name, parents, node, stores=stores)]
+
+
+def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, ...]:
+    """The subtopologies, numbered by the order of their first processor."""
+    processors = tuple(processors)
+    groups = DisjointSets(processor.name for processor in processors)
+    user_of: dict[str, str] = {}
+    for processor in processors:
+        for predecessor in processor.predecessors:
+            groups.unite(processor.name, predecessor)
+        for store in processor.stores:  # who shares a store shares a task
+            groups.unite(processor.name, user_of.setdefault(store, processor.name))
+    members: dict[str, list[Processor]] = {}
+    for processor in processors:
+        members.setdefault(groups.root(processor.name), []).append(processor)
+    return tuple(
+        Subtopology(number, tuple(group), tuple(_stores(group)))
+        for number, group in enumerate(members.values())
+    )
+
+
+def _stores(group: list[Processor]) -> Iterable[Store]:
+    return {
+        processor.node.store.name: processor.node.store
+        for processor in group
+        if processor.stores and processor.node.store is not None
+    }.values()
+
+
+class DisjointSets(Generic[T]):
+    """Which things belong together, told pair by pair."""
+
+    def __init__(self, things: Iterable[T]) -> None:
+        self._parent = {thing: thing for thing in things}
+
+    def root(self, thing: T) -> T:
+        """The one that stands for all that `thing` belongs with."""
+        while self._parent[thing] != thing:
+            self._parent[thing] = self._parent[self._parent[thing]]
+            thing = self._parent[thing]
+        return thing
+
+    def unite(self, one: T, other: T) -> None:
+        """`one` and `other` belong together."""
+        self._parent[self.root(one)] = self.root(other)

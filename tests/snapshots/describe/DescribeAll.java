@@ -1,0 +1,347 @@
+// Writes the golden texts of this folder with real Kafka Streams: one file per program, each the
+// TopologyDescription of what is built here. tests/topology/test_describe_snapshots.py has the same programs,
+// by the same names, in Python, and compares byte for byte.
+//
+// To write them anew (Java 17 or later, Maven; the first command fetches Kafka Streams 4.3.1):
+//     mvn -q -f tests/snapshots/describe/pom.xml dependency:copy-dependencies
+//     java -cp 'tests/snapshots/describe/target/dependency/*' tests/snapshots/describe/DescribeAll.java tests/snapshots/describe
+// Remove tests/snapshots/describe/target afterwards. Commit a changed text only if you understand what changed it.
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Consumer;
+import java.util.regex.Pattern;
+
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Named;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.processor.RecordContext;
+import org.apache.kafka.streams.processor.TopicNameExtractor;
+import org.apache.kafka.streams.state.KeyValueStore;
+
+public class DescribeAll {
+    /** A function with a text of its own, so that the snapshot does not hold an address. */
+    static class ByWord implements TopicNameExtractor<String, String> {
+        @Override
+        public String extract(final String key, final String value, final RecordContext context) {
+            return value;
+        }
+
+        @Override
+        public String toString() {
+            return "by word";
+        }
+    }
+
+    static Materialized<String, String, KeyValueStore<Bytes, byte[]>> store(final String name) {
+        return Materialized.as(name);
+    }
+
+    static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> longs(final String name) {
+        return Materialized.as(name);
+    }
+
+    static Materialized<String, String, KeyValueStore<Bytes, byte[]>> unnamed() {
+        return Materialized.with(Serdes.String(), Serdes.String());
+    }
+
+    static Map<String, Consumer<StreamsBuilder>> programs() {
+        final Map<String, Consumer<StreamsBuilder>> all = new TreeMap<>();
+
+        all.put("word_count", b -> b.<String, String>stream("lines")
+            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .groupBy((key, word) -> word)
+            .count(longs("counts"))
+            .toStream()
+            .to("word-counts", Produced.with(Serdes.String(), Serdes.Long())));
+
+        all.put("word_count_unnamed", b -> b.<String, String>stream("lines")
+            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .groupBy((key, word) -> word)
+            .count()
+            .toStream()
+            .to("word-counts"));
+
+        all.put("word_count_all_named", b -> b.<String, String>stream("lines", Consumed.as("read"))
+            .flatMapValues(line -> Arrays.asList(line.split(" ")), Named.as("words"))
+            .groupBy((key, word) -> word, Grouped.as("by-word"))
+            .count(Named.as("count"), longs("counts"))
+            .toStream(Named.as("changes"))
+            .to("word-counts", Produced.<String, Long>as("write")));
+
+        all.put("stateless_all", b -> {
+            b.<String, String>stream("in")
+                .filter((k, v) -> true)
+                .filterNot((k, v) -> false)
+                .map((k, v) -> KeyValue.pair(k, v))
+                .mapValues(v -> v)
+                .mapValues((k, v) -> v)
+                .flatMap((k, v) -> List.of(KeyValue.pair(k, v)))
+                .flatMapValues(v -> List.of(v))
+                .selectKey((k, v) -> k)
+                .peek((k, v) -> { })
+                .foreach((k, v) -> { });
+        });
+
+        all.put("stateless_all_named", b -> {
+            b.<String, String>stream("in", Consumed.as("source"))
+                .filter((k, v) -> true, Named.as("filter"))
+                .filterNot((k, v) -> false, Named.as("filter-not"))
+                .map((k, v) -> KeyValue.pair(k, v), Named.as("map"))
+                .mapValues(v -> v, Named.as("map-values"))
+                .flatMap((k, v) -> List.of(KeyValue.pair(k, v)), Named.as("flat-map"))
+                .flatMapValues(v -> List.of(v), Named.as("flat-map-values"))
+                .selectKey((k, v) -> k, Named.as("select-key"))
+                .peek((k, v) -> { }, Named.as("peek"))
+                .foreach((k, v) -> { }, Named.as("foreach"));
+            b.stream("other").to("out");
+        });
+
+        all.put("several_sinks", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.to("a");
+            in.filter((k, v) -> true).to("b", Produced.as("to-b"));
+            in.mapValues(v -> v).mapValues(v -> v).to("c");
+            in.to("d");
+        });
+
+        all.put("topics_by_function", b -> b.<String, String>stream("in").to(new ByWord()));
+
+        all.put("several_topics", b -> b.stream(Arrays.asList("orders", "payments", "returns", "a", "b", "c"))
+            .to("all"));
+
+        all.put("pattern", b -> {
+            b.stream(Pattern.compile("orders-.*")).to("all-orders");
+            b.stream(Pattern.compile("payments-[0-9]+"), Consumed.as("payments")).to("all-payments");
+        });
+
+        all.put("independent_subtopologies", b -> {
+            b.stream("a").to("out-a");
+            b.stream("b").filter((k, v) -> true).to("out-b");
+            b.stream("c").mapValues(v -> v).to("out-c");
+        });
+
+        all.put("merge", b -> {
+            final KStream<String, String> a = b.stream("a");
+            final KStream<String, String> c = b.stream("c");
+            final KStream<String, String> d = b.stream("d");
+            a.merge(c).merge(d.filter((k, v) -> true), Named.as("all")).to("out");
+        });
+
+        all.put("merge_with_itself", b -> {
+            final KStream<String, String> a = b.stream("a");
+            a.merge(a).to("out");
+            a.filter((k, v) -> true).merge(a.filterNot((k, v) -> true)).to("out");
+        });
+
+        all.put("merge_then_group", b -> {
+            final KStream<String, String> a = b.<String, String>stream("a").selectKey((k, v) -> v);
+            final KStream<String, String> c = b.stream("c");
+            c.merge(a).groupByKey().count(longs("counts"));
+        });
+
+        all.put("split_unnamed", b -> {
+            final Map<String, KStream<String, String>> branches = b.<String, String>stream("in")
+                .split()
+                .branch((k, v) -> true)
+                .branch((k, v) -> false)
+                .defaultBranch();
+            branches.get("KSTREAM-BRANCH-00000000011").to("one");
+            branches.get("KSTREAM-BRANCH-00000000012").to("two");
+            branches.get("KSTREAM-BRANCH-00000000010").to("rest");
+        });
+
+        all.put("split_named", b -> {
+            final Map<String, KStream<String, String>> branches = b.<String, String>stream("in")
+                .split(Named.as("route-"))
+                .branch((k, v) -> true, Branched.as("big"))
+                .branch((k, v) -> false, Branched.withConsumer(s -> s.to("small")))
+                .branch((k, v) -> false, Branched.withFunction(s -> s.mapValues(v -> v), "odd"))
+                .defaultBranch(Branched.as("rest"));
+            branches.get("route-big").to("big");
+            branches.get("route-odd").to("odd");
+            branches.get("route-rest").to("rest");
+        });
+
+        all.put("split_no_default", b -> {
+            final Map<String, KStream<String, String>> branches = b.<String, String>stream("in")
+                .selectKey((k, v) -> v)
+                .split()
+                .branch((k, v) -> true, Branched.as("-yes"))
+                .noDefaultBranch();
+            branches.get("KSTREAM-BRANCH-0000000002-yes").groupByKey().count();
+        });
+
+        all.put("repartition_unnamed", b -> b.<String, String>stream("in").repartition().mapValues(v -> v).to("out"));
+
+        all.put("repartition_named", b -> b.<String, String>stream("in")
+            .selectKey((k, v) -> v)
+            .repartition(Repartitioned.<String, String>as("by-user").withNumberOfPartitions(7))
+            .groupByKey()
+            .count(longs("counts"))
+            .toStream()
+            .to("out"));
+
+        all.put("repartition_chain", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.repartition(Repartitioned.as("one")).repartition(Repartitioned.as("two-repartition")).to("out");
+            in.repartition().merge(in).to("both");
+        });
+
+        all.put("aggregations", b -> {
+            final KGroupedStream<String, String> grouped = b.<String, String>stream("in").groupByKey();
+            grouped.count();
+            grouped.count(longs("counts"));
+            grouped.count(Named.as("count-named"));
+            grouped.count(Materialized.with(Serdes.String(), Serdes.Long()));
+            grouped.count(Named.as("count-both"), Materialized.with(Serdes.String(), Serdes.Long()));
+            grouped.reduce((a, v) -> v);
+            grouped.reduce((a, v) -> v, store("reduced"));
+            grouped.reduce((a, v) -> v, Named.as("reduce-named"), unnamed());
+            grouped.aggregate(() -> "", (k, v, a) -> a);
+            grouped.aggregate(() -> "", (k, v, a) -> a, store("aggregated"));
+            grouped.aggregate(() -> "", (k, v, a) -> a, Named.as("aggregate-named"), unnamed());
+        });
+
+        all.put("aggregations_repartitioned", b -> {
+            final KGroupedStream<String, String> grouped = b.<String, String>stream("in").groupBy((k, v) -> v);
+            grouped.count();
+            grouped.reduce((a, v) -> v, store("reduced"));
+            grouped.aggregate(() -> "", (k, v, a) -> a, Named.as("aggregate-named"), unnamed());
+        });
+
+        all.put("aggregations_share_repartition", b -> {
+            final KGroupedStream<String, String> grouped = b.<String, String>stream("in")
+                .groupBy((k, v) -> v, Grouped.as("by-word"));
+            b.stream("between").to("out");
+            grouped.count(longs("counts"));
+            grouped.reduce((a, v) -> v, store("reduced"));
+            b.stream("after").filter((k, v) -> true).to("out");
+            grouped.aggregate(() -> "", (k, v, a) -> a);
+        });
+
+        all.put("aggregation_chain", b -> b.<String, String>stream("in")
+            .groupBy((k, v) -> v)
+            .count(longs("first"))
+            .toStream()
+            .selectKey((k, v) -> k)
+            .groupByKey(Grouped.as("second"))
+            .count(longs("second"))
+            .toStream((k, v) -> k.toString())
+            .groupByKey()
+            .count()
+            .toStream()
+            .to("out"));
+
+        all.put("group_names_topic", b -> {
+            b.<String, String>stream("in").selectKey((k, v) -> v).groupByKey(Grouped.as("users")).count();
+            b.<String, String>stream("other").groupBy((k, v) -> v, Grouped.as("words-repartition")).count();
+        });
+
+        all.put("key_change_is_kept", b -> {
+            b.<String, String>stream("a").map((k, v) -> KeyValue.pair(v, k)).filter((k, v) -> true)
+                .mapValues(v -> v).peek((k, v) -> { }).groupByKey().count(longs("a"));
+            b.<String, String>stream("b").flatMap((k, v) -> List.of(KeyValue.pair(v, k))).groupByKey()
+                .count(longs("b"));
+            b.<String, String>stream("c").selectKey((k, v) -> v).repartition().groupByKey().count(longs("c"));
+            b.<String, String>stream("d").flatMapValues(v -> List.of(v)).groupByKey().count(longs("d"));
+        });
+
+        all.put("table_unmaterialized", b -> b.<String, String>table("users")
+            .filter((k, v) -> true)
+            .filterNot((k, v) -> false)
+            .mapValues(v -> v)
+            .mapValues((k, v) -> v)
+            .toStream()
+            .to("out"));
+
+        all.put("table_materialized", b -> {
+            final KTable<String, String> users = b.table("users", store("users"));
+            users.filter((k, v) -> true, store("some"))
+                .mapValues(v -> v, Named.as("upper"), store("upper"))
+                .toStream(Named.as("changes"))
+                .to("out");
+            users.filterNot((k, v) -> true, unnamed()).mapValues(v -> v, unnamed()).toStream().to("out");
+            users.filter((k, v) -> true, Named.as("named")).toStream().to("other");
+        });
+
+        all.put("table_named", b -> {
+            b.table("users", Consumed.with(Serdes.String(), Serdes.String()).withName("people"), store("users"));
+            b.table("unnamed", Consumed.with(Serdes.String(), Serdes.String()), unnamed());
+            b.table("rest");
+        });
+
+        all.put("to_table", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.toTable();
+            in.toTable(Named.as("named"));
+            in.toTable(store("kept")).toStream().to("out");
+            in.toTable(Named.as("both"), store("both"));
+        });
+
+        all.put("to_table_repartitioned", b -> {
+            final KStream<String, String> in = b.<String, String>stream("in").selectKey((k, v) -> v);
+            in.toTable();
+            in.toTable(Named.as("named")).toStream().to("out");
+            in.toTable(store("kept")).filter((k, v) -> true).toStream().to("out");
+            in.toTable(Named.as("both"), store("both"));
+        });
+
+        all.put("duplicate_sources", b -> {
+            final KStream<String, String> first = b.stream("in");
+            final KStream<String, String> second = b.stream("in", Consumed.as("again"));
+            first.mapValues(v -> v).to("a");
+            second.filter((k, v) -> true).to("b");
+            second.merge(b.stream("other")).merge(first).to("c");
+            b.stream(Arrays.asList("x", "y")).to("d");
+            b.stream(Arrays.asList("y", "x")).to("e");
+            b.stream(Pattern.compile("p.*")).to("f");
+            b.stream(Pattern.compile("p.*")).to("g");
+        });
+
+        all.put("wide", b -> {
+            final KStream<String, String> in = b.stream("in");
+            for (int i = 0; i < 12; i++) {
+                KStream<String, String> each = in.mapValues(v -> v);
+                for (int j = 0; j < i % 4; j++) {
+                    each = each.filter((k, v) -> true);
+                }
+                each.to("out-" + i);
+            }
+        });
+
+        all.put("diamonds", b -> {
+            KStream<String, String> stream = b.stream("in");
+            for (int i = 0; i < 4; i++) {
+                stream = stream.filter((k, v) -> true).merge(stream.mapValues(v -> v).peek((k, v) -> { }));
+            }
+            stream.groupBy((k, v) -> v).count(longs("counts")).toStream().to("out");
+        });
+
+        return all;
+    }
+
+    public static void main(final String[] args) throws Exception {
+        for (final Map.Entry<String, Consumer<StreamsBuilder>> each : programs().entrySet()) {
+            final StreamsBuilder builder = new StreamsBuilder();
+            each.getValue().accept(builder);
+            final String text = builder.build().describe().toString();
+            Files.writeString(Path.of(args[0], each.getKey() + ".txt"), text);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+"""Programs as data, so that Kafka Streams can be given the same ones (ReplayAll.java, by the snapshots).
+
+A program is a list of operations; an operation a list of texts: the word, the number of what it works on,
+names ("" for none), and what else it takes.
+"""
+
+import random
+import re
+from itertools import count
+
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Branched, Consumed, Materialized, Repartitioned
+from millstream.dsl.serdes import Serdes
+
+Operation = list[str]
+
+
+def same(value):
+    return value
+
+
+def replay(program: list[Operation]) -> StreamsBuilder:
+    """A builder to which the program was told."""
+    builder = StreamsBuilder()
+    streams, groups, tables = [], [], []
+
+    def store(text):
+        if not text:
+            return None
+        return Materialized.with_(Serdes.string()) if text == "-" else Materialized.as_(text)
+
+    for word, *rest in program:
+        match word:
+            case "stream":
+                streams.append(builder.stream(rest[1:], Consumed(name=rest[0] or None)))
+            case "pattern":
+                streams.append(builder.stream(re.compile(rest[1]), Consumed(name=rest[0] or None)))
+            case "table":
+                tables.append(builder.table(rest[2], Consumed(name=rest[0] or None), store(rest[1])))
+            case "to":
+                streams[int(rest[0])].to(rest[2], named=rest[1] or None)
+            case "merge":
+                streams.append(streams[int(rest[0])].merge(streams[int(rest[2])], named=rest[1] or None))
+            case "split":
+                split = streams[int(rest[0])].split(named=rest[1] or None)
+                for _ in range(int(rest[2])):
+                    split.branch(same, Branched.with_consumer(streams.append))
+                if rest[3] == "default":
+                    split.default_branch(Branched.with_consumer(streams.append))
+                else:
+                    split.no_default_branch()
+            case "repartition":
+                how = Repartitioned(
+                    name=rest[1] or None, number_of_partitions=int(rest[2]) if rest[2] else None
+                )
+                streams.append(streams[int(rest[0])].repartition(how))
+            case "group_by":
+                groups.append(streams[int(rest[0])].group_by(same, named=rest[1] or None))
+            case "group_by_key":
+                groups.append(streams[int(rest[0])].group_by_key(named=rest[1] or None))
+            case "to_table":
+                tables.append(streams[int(rest[0])].to_table(store(rest[2]), named=rest[1] or None))
+            case "count":
+                tables.append(groups[int(rest[0])].count(store(rest[2]), named=rest[1] or None))
+            case "reduce":
+                tables.append(groups[int(rest[0])].reduce(same, store(rest[2]), named=rest[1] or None))
+            case "aggregate":
+                tables.append(groups[int(rest[0])].aggregate(same, store(rest[2]), named=rest[1] or None))
+            case "table_filter":
+                tables.append(tables[int(rest[0])].filter(same, store(rest[2]), named=rest[1] or None))
+            case "table_map_values":
+                tables.append(tables[int(rest[0])].map_values(same, store(rest[2]), named=rest[1] or None))
+            case "to_stream":
+                streams.append(tables[int(rest[0])].to_stream(named=rest[1] or None))
+            case _:
+                result = getattr(streams[int(rest[0])], word)(same, named=rest[1] or None)
+                if result is not None:
+                    streams.append(result)
+    return builder
+
+
+STATELESS = ["filter", "map", "map_values", "flat_map", "flat_map_values", "select_key", "peek", "foreach"]
+ON_STREAMS = [*STATELESS, "to", "merge", "split", "repartition", "group_by", "group_by_key", "to_table"]
+ON_GROUPS = ["count", "reduce", "aggregate"]
+ON_TABLES = ["table_filter", "table_map_values", "to_stream"]
+
+
+def random_program(generator: random.Random, size: int) -> list[Operation]:
+    """A program that Kafka Streams accepts, of about so many operations."""
+    numbers = count()
+    topics = ["a", "b", "c", "d"]
+    program: list[Operation] = []
+    streams = groups = tables = patterns = 0
+
+    def name(likely=0.3):
+        return f"n{next(numbers)}-" if generator.random() < likely else ""
+
+    def pick(some):
+        # Rather a late one: programs are long more often than wide.
+        return str(max(generator.randrange(some), generator.randrange(some)))
+
+    while len(program) < size:
+        kinds = ["source"] + ["stream"] * (8 * bool(streams)) + ["group"] * (4 * bool(groups))
+        kind = generator.choice(kinds + ["table"] * (3 * bool(tables)))
+        if kind == "source":
+            word = generator.choice(["stream", "stream", "streams", "pattern", "table"])
+            if word == "stream":
+                program.append(["stream", name(), generator.choice(topics)])
+                streams += 1
+            elif word == "streams":
+                program.append(["stream", name(), *generator.sample(["x", "yy", "zzz"], 3)])
+                streams += 1
+            elif word == "pattern":
+                program.append(["pattern", name(), f"p{generator.randrange(3)}-.*"])
+                streams += 1
+                patterns += 1
+            else:
+                store = generator.choice(["", "-", f"s{next(numbers)}"])
+                program.append(["table", name(), store, f"t{next(numbers)}"])
+                tables += 1
+        elif kind == "stream":
+            word = generator.choice(ON_STREAMS)
+            operation = [word, pick(streams), name()]
+            if word == "to":
+                operation.append(f"out-{next(numbers)}")
+            elif word == "merge":
+                operation.append(pick(streams))
+            elif word == "split":
+                branches = generator.randint(1, 4)
+                default = generator.choice(["default", "none"])
+                operation += [str(branches), default]
+                streams += branches + (default == "default")
+            elif word == "repartition":
+                operation.append(generator.choice(["", "", "3"]))
+            elif word == "to_table":
+                operation.append(generator.choice(["", "-", f"s{next(numbers)}"]))
+                tables += 1
+            program.append(operation)
+            groups += word in ("group_by", "group_by_key")
+            streams += word in (*STATELESS[:-1], "merge", "repartition")
+        elif kind == "group":
+            word = generator.choice(ON_GROUPS)
+            store = generator.choice(["", "-", f"s{next(numbers)}"])
+            # Kafka Streams takes a name for these two only together with a Materialized.
+            given = name() if word == "count" or store else ""
+            program.append([word, pick(groups), given, store])
+            tables += 1
+        else:
+            word = generator.choice(ON_TABLES)
+            program.append([word, pick(tables), name()])
+            if word == "to_stream":
+                streams += 1
+            else:
+                program[-1].append(generator.choice(["", "-", f"s{next(numbers)}"]))
+                tables += 1
+    return program

@@ -1,0 +1,366 @@
+"""`describe()` prints what Kafka Streams 4.3.1 prints for the same program, byte for byte.
+
+The texts in tests/snapshots/describe were written by DescribeAll.java there; programs have the same names.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import (
+    Branched,
+    Consumed,
+    Grouped,
+    Materialized,
+    Named,
+    Produced,
+    Repartitioned,
+)
+from millstream.dsl.serdes import Serdes
+
+SNAPSHOTS = Path(__file__).parent.parent / "snapshots" / "describe"
+PROGRAMS: dict[str, Callable[[StreamsBuilder], object]] = {}
+
+
+def program(function: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], object]:
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+class ByWord:
+    def __call__(self, key, value):
+        return value
+
+    def __str__(self):
+        return "by word"
+
+
+def same(value):
+    return value
+
+
+def fold(key, value, aggregate):
+    return aggregate
+
+
+def last(aggregate, value):
+    return value
+
+
+UNNAMED = Materialized.with_(Serdes.string(), Serdes.string())
+LONGS = Materialized.with_(Serdes.string(), Serdes.long())
+
+
+@program
+def word_count(b):
+    (
+        b.stream("lines")
+        .flat_map_values(same)
+        .group_by(lambda key, word: word)
+        .count(Materialized.as_("counts"))
+        .to_stream()
+        .to("word-counts", Produced.with_(Serdes.string(), Serdes.long()))
+    )
+
+
+@program
+def word_count_unnamed(b):
+    b.stream("lines").flat_map_values(same).group_by(same).count().to_stream().to("word-counts")
+
+
+@program
+def word_count_all_named(b):
+    (
+        b.stream("lines", Consumed.as_("read"))
+        .flat_map_values(same, named="words")
+        .group_by(same, Grouped.as_("by-word"))
+        .count(Materialized.as_("counts"), named="count")
+        .to_stream(named=Named.as_("changes"))
+        .to("word-counts", Produced.as_("write"))
+    )
+
+
+@program
+def stateless_all(b):
+    (
+        b.stream("in")
+        .filter(same)
+        .filter_not(same)
+        .map(same)
+        .map_values(same)
+        .map_values(lambda key, value: value)
+        .flat_map(same)
+        .flat_map_values(same)
+        .select_key(same)
+        .peek(same)
+        .foreach(same)
+    )
+
+
+@program
+def stateless_all_named(b):
+    (
+        b.stream("in", Consumed.as_("source"))
+        .filter(same, named="filter")
+        .filter_not(same, named="filter-not")
+        .map(same, named="map")
+        .map_values(same, named="map-values")
+        .flat_map(same, named="flat-map")
+        .flat_map_values(same, named="flat-map-values")
+        .select_key(same, named="select-key")
+        .peek(same, named="peek")
+        .foreach(same, named="foreach")
+    )
+    b.stream("other").to("out")
+
+
+@program
+def several_sinks(b):
+    stream = b.stream("in")
+    stream.to("a")
+    stream.filter(same).to("b", Produced.as_("to-b"))
+    stream.map_values(same).map_values(same).to("c")
+    stream.to("d")
+
+
+@program
+def topics_by_function(b):
+    b.stream("in").to(ByWord())
+
+
+@program
+def several_topics(b):
+    b.stream(["orders", "payments", "returns", "a", "b", "c"]).to("all")
+
+
+@program
+def pattern(b):
+    b.stream(re.compile("orders-.*")).to("all-orders")
+    b.stream(re.compile("payments-[0-9]+"), Consumed.as_("payments")).to("all-payments")
+
+
+@program
+def independent_subtopologies(b):
+    b.stream("a").to("out-a")
+    b.stream("b").filter(same).to("out-b")
+    b.stream("c").map_values(same).to("out-c")
+
+
+@program
+def merge(b):
+    a, c, d = b.stream("a"), b.stream("c"), b.stream("d")
+    a.merge(c).merge(d.filter(same), named="all").to("out")
+
+
+@program
+def merge_with_itself(b):
+    a = b.stream("a")
+    a.merge(a).to("out")
+    a.filter(same).merge(a.filter_not(same)).to("out")
+
+
+@program
+def merge_then_group(b):
+    a = b.stream("a").select_key(same)
+    b.stream("c").merge(a).group_by_key().count(Materialized.as_("counts"))
+
+
+@program
+def split_unnamed(b):
+    branches = b.stream("in").split().branch(same).branch(same).default_branch()
+    branches["KSTREAM-BRANCH-00000000011"].to("one")
+    branches["KSTREAM-BRANCH-00000000012"].to("two")
+    branches["KSTREAM-BRANCH-00000000010"].to("rest")
+
+
+@program
+def split_named(b):
+    branches = (
+        b.stream("in")
+        .split(named="route-")
+        .branch(same, Branched.as_("big"))
+        .branch(same, Branched.with_consumer(lambda stream: stream.to("small")))
+        .branch(same, Branched.with_function(lambda stream: stream.map_values(same), "odd"))
+        .default_branch(Branched.as_("rest"))
+    )
+    branches["route-big"].to("big")
+    branches["route-odd"].to("odd")
+    branches["route-rest"].to("rest")
+
+
+@program
+def split_no_default(b):
+    split = b.stream("in").select_key(same).split()
+    branches = split.branch(same, Branched.as_("-yes")).no_default_branch()
+    branches["KSTREAM-BRANCH-0000000002-yes"].group_by_key().count()
+
+
+@program
+def repartition_unnamed(b):
+    b.stream("in").repartition().map_values(same).to("out")
+
+
+@program
+def repartition_named(b):
+    (
+        b.stream("in")
+        .select_key(same)
+        .repartition(Repartitioned.as_("by-user").with_number_of_partitions(7))
+        .group_by_key()
+        .count(Materialized.as_("counts"))
+        .to_stream()
+        .to("out")
+    )
+
+
+@program
+def repartition_chain(b):
+    stream = b.stream("in")
+    stream.repartition(named="one").repartition(Repartitioned.as_("two-repartition")).to("out")
+    stream.repartition().merge(stream).to("both")
+
+
+@program
+def aggregations(b):
+    grouped = b.stream("in").group_by_key()
+    grouped.count()
+    grouped.count(Materialized.as_("counts"))
+    grouped.count(named="count-named")
+    grouped.count(LONGS)
+    grouped.count(LONGS, named="count-both")
+    grouped.reduce(last)
+    grouped.reduce(last, Materialized.as_("reduced"))
+    grouped.reduce(last, UNNAMED, named="reduce-named")
+    grouped.aggregate(lambda: "", fold)
+    grouped.aggregate(lambda: "", fold, Materialized.as_("aggregated"))
+    grouped.aggregate(lambda: "", fold, UNNAMED, named="aggregate-named")
+
+
+@program
+def aggregations_repartitioned(b):
+    grouped = b.stream("in").group_by(same)
+    grouped.count()
+    grouped.reduce(last, Materialized.as_("reduced"))
+    grouped.aggregate(lambda value: value, UNNAMED, named="aggregate-named")
+
+
+@program
+def aggregations_share_repartition(b):
+    grouped = b.stream("in").group_by(same, Grouped.as_("by-word"))
+    b.stream("between").to("out")
+    grouped.count(Materialized.as_("counts"))
+    grouped.reduce(last, Materialized.as_("reduced"))
+    b.stream("after").filter(same).to("out")
+    grouped.aggregate(lambda: "", fold)
+
+
+@program
+def aggregation_chain(b):
+    first = b.stream("in").group_by(same).count(Materialized.as_("first"))
+    second = first.to_stream().select_key(same).group_by_key(Grouped.as_("second"))
+    third = second.count(Materialized.as_("second")).to_stream(lambda key, value: key).group_by_key()
+    third.count().to_stream().to("out")
+
+
+@program
+def group_names_topic(b):
+    b.stream("in").select_key(same).group_by_key(named="users").count()
+    b.stream("other").group_by(same, Grouped.as_("words-repartition")).count()
+
+
+@program
+def key_change_is_kept(b):
+    changed = b.stream("a").map(same).filter(same).map_values(same).peek(same)
+    changed.group_by_key().count(Materialized.as_("a"))
+    b.stream("b").flat_map(same).group_by_key().count(Materialized.as_("b"))
+    b.stream("c").select_key(same).repartition().group_by_key().count(Materialized.as_("c"))
+    b.stream("d").flat_map_values(same).group_by_key().count(Materialized.as_("d"))
+
+
+@program
+def table_unmaterialized(b):
+    table = b.table("users").filter(same).filter_not(same)
+    table.map_values(same).map_values(lambda key, value: value).to_stream().to("out")
+
+
+@program
+def table_materialized(b):
+    users = b.table("users", Materialized.as_("users"))
+    some = users.filter(same, Materialized.as_("some"))
+    some.map_values(same, Materialized.as_("upper"), named="upper").to_stream(named="changes").to("out")
+    users.filter_not(same, UNNAMED).map_values(same, UNNAMED).to_stream().to("out")
+    users.filter(same, named="named").to_stream().to("other")
+
+
+@program
+def table_named(b):
+    consumed = Consumed.with_(Serdes.string(), Serdes.string())
+    b.table("users", consumed.with_name("people"), Materialized.as_("users"))
+    b.table("unnamed", consumed, UNNAMED)
+    b.table("rest")
+
+
+@program
+def to_table(b):
+    stream = b.stream("in")
+    stream.to_table()
+    stream.to_table(named="named")
+    stream.to_table(Materialized.as_("kept")).to_stream().to("out")
+    stream.to_table(Materialized.as_("both"), named="both")
+
+
+@program
+def to_table_repartitioned(b):
+    stream = b.stream("in").select_key(same)
+    stream.to_table()
+    stream.to_table(named="named").to_stream().to("out")
+    stream.to_table(Materialized.as_("kept")).filter(same).to_stream().to("out")
+    stream.to_table(Materialized.as_("both"), named="both")
+
+
+@program
+def duplicate_sources(b):
+    first = b.stream("in")
+    second = b.stream("in", Consumed.as_("again"))
+    first.map_values(same).to("a")
+    second.filter(same).to("b")
+    second.merge(b.stream("other")).merge(first).to("c")
+    b.stream(["x", "y"]).to("d")
+    b.stream(["y", "x"]).to("e")
+    b.stream(re.compile("p.*")).to("f")
+    b.stream(re.compile("p.*")).to("g")
+
+
+@program
+def wide(b):
+    stream = b.stream("in")
+    for i in range(12):
+        each = stream.map_values(same)
+        for _ in range(i % 4):
+            each = each.filter(same)
+        each.to(f"out-{i}")
+
+
+@program
+def diamonds(b):
+    stream = b.stream("in")
+    for _ in range(4):
+        filtered = stream.filter(same)
+        stream = filtered.merge(stream.map_values(same).peek(same))
+    stream.group_by(same).count(Materialized.as_("counts")).to_stream().to("out")
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_describe_is_kafka_streams_text(name):
+    """The text is the one that Kafka Streams wrote for the same program."""
+    builder = StreamsBuilder()
+    PROGRAMS[name](builder)
+    assert str(builder.build().describe()) == (SNAPSHOTS / f"{name}.txt").read_text()
+
+
+def test_every_snapshot_has_a_program():
+    """No snapshot is left over, and none is missing."""
+    assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == set(PROGRAMS)

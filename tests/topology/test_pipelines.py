@@ -1,0 +1,226 @@
+"""The physical cut: which subtopologies one query runs, and what explain() says of it."""
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from programs import random_program, replay
+
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Grouped, Materialized
+from millstream.errors import TopologyException
+from millstream.topology.nodes import Repartition, Sink, Source, TableSource
+from millstream.topology.pipeline import writers_first
+from millstream.topology.topology import Topology
+
+
+def same(value):
+    return value
+
+
+@pytest.fixture
+def builder():
+    return StreamsBuilder()
+
+
+def word_count(builder):
+    words = builder.stream("lines").flat_map_values(same).group_by(same)
+    return words.count(Materialized.as_("counts")).to_stream()
+
+
+def names(nodes):
+    return [node.name for node in nodes]
+
+
+def test_an_implicit_repartition_is_a_shuffle(builder):
+    """Word count is two subtopologies and one query."""
+    word_count(builder).to("word-counts")
+    topology = builder.build()
+    (pipeline,) = topology.pipelines
+    assert (pipeline.name, pipeline.subtopologies, pipeline.reason) == ("p0", (0, 1), "")
+    assert names(pipeline.inputs) == ["KSTREAM-SOURCE-0000000000"]
+    assert names(pipeline.outputs) == ["KSTREAM-SINK-0000000008"]
+    assert [node.topic for node in pipeline.shuffles] == ["counts-repartition"]
+    assert [store.name for store in pipeline.stores] == ["counts"]
+    assert pipeline.nodes == topology.nodes
+
+
+def test_a_repartition_that_was_asked_for_is_a_topic(builder):
+    """It is the last node of one query and the first of the next."""
+    builder.stream("in").map_values(same).repartition(named="r").filter(same).to("out")
+    first, second = builder.build().pipelines
+    (repartition,) = first.outputs
+    assert isinstance(repartition, Repartition)
+    assert second.inputs == (repartition,)
+    assert first.nodes[-1] is repartition
+    assert second.nodes[0] is repartition
+    assert (first.subtopologies, second.subtopologies) == ((0,), (1,))
+    assert first.reason == ""
+    assert "asks for the topic 'r-repartition'" in second.reason
+    assert not first.shuffles
+    assert not second.shuffles
+
+
+def test_a_repartition_behind_state_is_a_topic(builder):
+    """Spark cannot chain two stateful steps, so what was a shuffle becomes a topic."""
+    word_count(builder).group_by(same, Grouped.as_("again")).count().to_stream().to("out")
+    first, second = builder.build().pipelines
+    assert (first.subtopologies, second.subtopologies) == ((0, 1), (2,))
+    assert [node.topic for node in first.shuffles] == ["counts-repartition"]
+    assert [node.topic for node in first.outputs] == ["again-repartition"]
+    assert "behind KSTREAM-AGGREGATE-0000000003" in second.reason
+
+
+def test_state_is_not_carried_over_a_topic(builder):
+    """Behind the topic of a repartition(), the next aggregation may shuffle again."""
+    word_count(builder).repartition().group_by(same).count()
+    first, second = builder.build().pipelines
+    assert (first.subtopologies, second.subtopologies) == ((0, 1), (2, 3))
+    assert len(second.shuffles) == 1
+
+
+def test_a_table_behind_a_shuffle_is_state(builder):
+    """Which record is the last of its key has to be found out; so what is behind it is cut."""
+    table = builder.stream("in").select_key(same).to_table()
+    table.to_stream().group_by(same).count()
+    assert [pipeline.subtopologies for pipeline in builder.build().pipelines] == [(0, 1), (2,)]
+
+
+def test_a_table_read_in_order_is_no_state(builder):
+    """Its records are its changelog, so an aggregation behind it shuffles."""
+    builder.table("t", Materialized.as_("t")).to_stream().group_by(same).count()
+    builder.stream("in").to_table(Materialized.as_("u")).to_stream().group_by(same).count()
+    assert [pipeline.subtopologies for pipeline in builder.build().pipelines] == [(0, 1), (2, 3)]
+
+
+def test_aggregations_side_by_side_stay_in_one_query(builder):
+    """Only behind each other they would be chained."""
+    stream = builder.stream("in")
+    stream.group_by(same).count()
+    stream.group_by(same).count()
+    stream.group_by_key().count()
+    (pipeline,) = builder.build().pipelines
+    assert len(pipeline.stores) == 3
+
+
+def test_independent_subtopologies_are_queries_of_their_own(builder):
+    """Numbered by their lowest subtopology."""
+    builder.stream("a").to("x")
+    word_count(builder)
+    builder.stream("b").to("y")
+    assert [(p.name, p.subtopologies) for p in builder.build().pipelines] == [
+        ("p0", (0,)),
+        ("p1", (1, 2)),
+        ("p2", (3,)),
+    ]
+
+
+def test_a_query_can_read_the_topic_it_writes(builder):
+    """A stream merged with its own repartition is one subtopology on both sides of the topic."""
+    stream = builder.stream("in")
+    stream.repartition(named="r").merge(stream).to("out")
+    (pipeline,) = builder.build().pipelines
+    assert [node.name for node in pipeline.inputs] == ["KSTREAM-SOURCE-0000000000", "r-repartition-source"]
+    assert [node.name for node in pipeline.outputs] == ["r-repartition-source", "KSTREAM-SINK-0000000005"]
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_pipelines_partition_every_program(seed, size):
+    """Each subtopology is run once; all that is read and written is so by the query that runs it."""
+    topology = Topology(replay(random_program(random.Random(seed), size))._drafts.build())
+    try:
+        pipelines = topology.pipelines
+    except TopologyException:
+        return  # two stateful steps in a row, see test_mistakes.py
+    assert [f"p{number}" for number in range(len(pipelines))] == [pipeline.name for pipeline in pipelines]
+    ran = [number for pipeline in pipelines for number in pipeline.subtopologies]
+    assert sorted(ran) == [subtopology.id for subtopology in topology.subtopologies]
+    lowest = [pipeline.subtopologies[0] for pipeline in pipelines]
+    assert lowest == sorted(lowest)
+    for pipeline in pipelines:
+        position = {node: number for number, node in enumerate(topology.nodes)}
+        assert [position[node] for node in pipeline.nodes] == sorted(
+            position[node] for node in pipeline.nodes
+        )
+        for node in pipeline.nodes:
+            if node not in pipeline.inputs:
+                assert set(node.parents) <= set(pipeline.nodes)
+    real = [node for pipeline in pipelines for node in pipeline.outputs if isinstance(node, Repartition)]
+    assert len(set(real)) == len(real)
+    assert set(real) == {n for p in pipelines for n in p.inputs if isinstance(n, Repartition)}
+    for node in topology.nodes:
+        runs = sum(node in pipeline.nodes for pipeline in pipelines)
+        reads = sum(node in pipeline.inputs for pipeline in pipelines)
+        writes = sum(node in pipeline.outputs for pipeline in pipelines)
+        assert runs == 2 if node in real and runs != 1 else runs == 1
+        assert reads == (isinstance(node, Source | TableSource) or node in real)
+        assert writes == (isinstance(node, Sink) or node in real)
+    stores = [store.name for pipeline in pipelines for store in pipeline.stores if store is not None]
+    assert sorted(stores) == sorted(topology.stores)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_subtopologies_hold_together_and_apart(seed, size):
+    """Every name is in one subtopology, with all its neighbours; a node's parents come before it."""
+    topology = Topology(replay(random_program(random.Random(seed), size))._drafts.build())
+    description = topology.describe()
+    assert [each.id for each in description.subtopologies] == list(range(len(description.subtopologies)))
+    seen = set()
+    for subtopology in description.subtopologies:
+        here = {node.name: node for node in subtopology.nodes}
+        assert not seen & set(here)
+        seen |= set(here)
+        for node in subtopology.nodes:
+            assert all(node.name in here[other].predecessors for other in node.successors)
+            assert all(node.name in here[other].successors for other in node.predecessors)
+    done = set()
+    for node in topology.nodes:
+        assert set(node.parents) <= done
+        done.add(node)
+
+
+def test_explain_shows_every_pipeline_and_why_it_is_cut(builder):
+    """Reads, shuffles, keeps, writes, cut."""
+    word_count(builder).repartition(named="r").to(same)
+    builder.table("users", Materialized.as_("users")).filter(same, Materialized.as_("some"))
+    unlogged = Materialized.as_("unlogged").with_logging_disabled()
+    builder.stream("other").group_by_key().count(unlogged)
+    line = same.__code__.co_firstlineno
+    assert builder.build().explain() == (
+        "Pipelines:\n"
+        "  Pipeline: p0 (subtopologies 0, 1)\n"
+        "    reads:    lines (KSTREAM-SOURCE-0000000000)\n"
+        "    shuffles: by key, instead of topic <application.id>-counts-repartition\n"
+        "    keeps:    store counts in RocksDB, changelog <application.id>-counts-changelog\n"
+        "    writes:   <application.id>-r-repartition (r-repartition-sink)\n"
+        "\n"
+        "  Pipeline: p1 (subtopology 2)\n"
+        "    reads:    <application.id>-r-repartition (r-repartition-source)\n"
+        f"    writes:   topics that test_pipelines.py:{line} same names (KSTREAM-SINK-0000000011)\n"
+        "    cut:      The program asks for the topic 'r-repartition' with repartition().\n"
+        "\n"
+        "  Pipeline: p2 (subtopology 3)\n"
+        "    reads:    users as a table (KTABLE-SOURCE-0000000013)\n"
+        "    keeps:    store users in RocksDB, its changelog is the topic users itself\n"
+        "              store some in RocksDB, changelog <application.id>-some-changelog\n"
+        "\n"
+        "  Pipeline: p3 (subtopology 4)\n"
+        "    reads:    other (KSTREAM-SOURCE-0000000015)\n"
+        "    keeps:    store unlogged in RocksDB, no changelog, so it cannot be queried\n"
+        "\n"
+    )
+
+
+def test_who_writes_an_internal_topic_is_compiled_before_who_reads_it(builder):
+    """Whatever their numbers are: the reader takes the serdes that the writer has settled."""
+    first = builder.stream("a")
+    first.merge(builder.stream("b").repartition()).to("out")
+    pipelines = builder.build().pipelines
+    assert names(pipelines[0].inputs)[0] == "KSTREAM-SOURCE-0000000000"
+    ordered = writers_first(pipelines)
+    (written,) = [node for p in pipelines for node in p.outputs if isinstance(node, Repartition)]
+    assert written in ordered[0].outputs
+    assert written in ordered[1].inputs

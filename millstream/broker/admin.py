@@ -1,0 +1,93 @@
+"""Topics of the embedded broker: create, delete, list.
+
+`millstream.kafka.topics` is what the runtime sees of any cluster; this is for the one who started the broker:
+here an existing topic is an error, topics can be deleted, and no configuration is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from millstream.errors import BrokerException
+
+__all__ = ["Admin"]
+
+_SECONDS = 30.0
+_VISIBLE_EVERY_SECONDS = 0.005
+
+client_log = logging.getLogger(__name__)
+"""Where librdkafka's own messages go, instead of the standard error output."""
+
+
+class Admin:
+    """A client of one broker. Any thread may use it."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._client = AdminClient(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "client.id": "millstream-broker-admin",
+                "allow.auto.create.topics": False,
+                "log.connection.close": False,
+            },
+            logger=client_log,
+        )
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs))
+        futures = self._client.create_topics([topic], operation_timeout=_SECONDS, request_timeout=_SECONDS)
+        _result(futures[name], f"topic {name!r} could not be created")
+        self._wait_until(lambda: self._partitions(name) == partitions, f"topic {name!r} did not appear")
+
+    def delete(self, name: str) -> None:
+        futures = self._client.delete_topics([name], operation_timeout=_SECONDS, request_timeout=_SECONDS)
+        _result(futures[name], f"topic {name!r} could not be deleted")
+        self._wait_until(lambda: name not in self.names(), f"topic {name!r} did not go")
+
+    def names(self) -> set[str]:
+        return set(self._metadata())
+
+    def _partitions(self, name: str) -> int:
+        """How many partitions of a topic have a leader, so that records can be written to them."""
+        topic = self._metadata().get(name)
+        return 0 if topic is None else sum(part.leader >= 0 for part in topic.partitions.values())
+
+    def _metadata(self) -> dict[str, Any]:
+        try:
+            return dict(self._client.list_topics(timeout=_SECONDS).topics)
+        except KafkaException as error:
+            raise BrokerException(f"the broker's topics could not be listed: {_text(error)}") from error
+
+    @staticmethod
+    def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
+        """The controller has answered; the broker learns of it some milliseconds later."""
+        deadline = time.monotonic() + _SECONDS
+        pause = threading.Event()
+        while not condition():
+            if time.monotonic() > deadline:
+                raise BrokerException(f"{otherwise} within {_SECONDS:.0f} s of the controller's yes")
+            pause.wait(_VISIBLE_EVERY_SECONDS)
+
+
+def _result(future: Future[Any], otherwise: str) -> None:
+    try:
+        future.result(timeout=_SECONDS)
+    except KafkaException as error:
+        raise BrokerException(f"{otherwise}: {_text(error)}") from error
+    except FutureTimeoutError as error:
+        raise BrokerException(f"{otherwise}: no answer within {_SECONDS:.0f} s") from error
+
+
+def _text(error: KafkaException) -> str:
+    """Such as `TOPIC_ALREADY_EXISTS: Topic 'x' already exists.`"""
+    cause: Any = error.args[0] if error.args else error
+    return f"{cause.name()}: {cause.str()}" if hasattr(cause, "name") else str(cause)

@@ -1,0 +1,200 @@
+"""The broker's data directory: made, formatted, held.
+
+Layout of a data directory: `kafka/` (Kafka's own: topics, the metadata log), `server.properties` (written at
+each start), `broker.log` (and `broker.log.1`, of the start before), `.lock`.
+
+Kafka wants its storage formatted before the first start, with a tool that is a JVM of its own. What that
+writes is the same for every cluster but for two ids; so it runs once per machine and set of jars, into a
+template in the cache, and a new data directory is a copy with new ids.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import filelock
+
+from millstream.broker.settings import broker_settings, properties_text
+from millstream.errors import BrokerException
+from millstream.java import JavaHome
+
+__all__ = ["DataDir", "template"]
+
+_FORMAT_SECONDS = 60.0
+_LEAST_FREE_BYTES = 64 * 1024 * 1024
+_OURS = ("kafka", "server.properties", "broker.log", ".lock")
+
+
+class DataDir:
+    """A data directory that this process holds until `release`."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Make the directory and lock it; without a path a temporary one, which `release` removes.
+
+        Raises:
+            BrokerException: it cannot be made or written, is full, is something else's, or is in use.
+        """
+        self.temporary = path is None
+        if path is None:
+            try:
+                path = Path(tempfile.mkdtemp(prefix="millstream-kafka-"))
+            except OSError as error:
+                raise _unusable(Path(tempfile.gettempdir()), error) from error
+        self.path = path.absolute()
+        self._lock = filelock.FileLock(self.path / ".lock", timeout=0)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            entries = {entry.name for entry in self.path.iterdir()}
+            if entries and not entries & set(_OURS):
+                raise BrokerException(
+                    f"{self.path} is not empty and no data directory of an embedded broker (it has "
+                    f"{', '.join(sorted(entries)[:3])}); give an empty or a new one"
+                )
+            free = shutil.disk_usage(self.path).free
+            if free < _LEAST_FREE_BYTES:
+                raise BrokerException(
+                    f"the disk of {self.path} has {free // 1_000_000} MB free and the embedded broker needs "
+                    f"at least {_LEAST_FREE_BYTES // 1_000_000}; free some, or choose another directory"
+                )
+            self._lock.acquire()
+        except filelock.Timeout as error:
+            raise BrokerException(
+                f"the data directory {self.path} is in use by another embedded broker; "
+                "close that one, or give this one a directory of its own"
+            ) from error
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    @property
+    def kafka(self) -> Path:
+        return self.path / "kafka"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "broker.log"
+
+    @property
+    def properties_file(self) -> Path:
+        return self.path / "server.properties"
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether a broker ran on this data and did not end by itself: Kafka leaves a mark when it does."""
+        return (self.kafka / "__cluster_metadata-0").exists() and not (
+            self.kafka / ".kafka_cleanshutdown"
+        ).exists()
+
+    def prepare(self, formatted: Path) -> None:
+        """Format it like `formatted` if it never was, and make way for a new log.
+
+        Raises:
+            BrokerException: the disk is full, or refuses.
+        """
+        try:
+            if not (self.kafka / "meta.properties").exists():
+                shutil.rmtree(self.kafka, ignore_errors=True)
+                shutil.copytree(formatted, self.kafka)
+                meta = (formatted / "meta.properties").read_text()
+                part = self.kafka / "meta.properties.part"
+                part.write_text(with_new_ids(meta))
+                part.replace(self.kafka / "meta.properties")
+            if self.log_file.exists():
+                self.log_file.replace(self.path / "broker.log.1")
+            self.log_file.touch()
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    def write_settings(self, settings: Mapping[str, str]) -> None:
+        """Write `server.properties`.
+
+        Raises:
+            BrokerException: the disk is full, or refuses.
+        """
+        try:
+            self.properties_file.write_text(properties_text(settings), encoding="utf-8")
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    def release(self) -> None:
+        """Let others have it; a temporary one is removed. Idempotent."""
+        self._lock.release()
+        if self.temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def with_new_ids(meta: str) -> str:
+    """A `meta.properties` with a cluster id and a directory id of its own."""
+    meta = re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={_kafka_uuid()}", meta)
+    return re.sub(r"(?m)^directory\.id=.*$", f"directory.id={_kafka_uuid()}", meta)
+
+
+def _kafka_uuid() -> str:
+    """A random id as Kafka writes it: 22 characters, the first no dash, which looks like an option.
+
+    Source: org.apache.kafka.common.Uuid.
+    """
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def template(directory: Path, java: JavaHome, jars: Sequence[Path]) -> Path:
+    """The formatted template in a cache directory; Kafka's own tool makes it if it is not there.
+
+    Raises:
+        BrokerException: the tool failed.
+    """
+    formatted = directory / "formatted"
+    if (formatted / "meta.properties").exists():
+        return formatted
+    with filelock.FileLock(directory / ".format.lock", timeout=_FORMAT_SECONDS * 2):
+        if (formatted / "meta.properties").exists():
+            return formatted
+        shutil.rmtree(formatted, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="format-", dir=directory) as scratch:
+            made = Path(scratch) / "kafka"
+            properties = Path(scratch) / "server.properties"
+            properties.write_text(
+                properties_text(broker_settings(port=1, controller_port=2, log_dir=made, overrides={}))
+            )
+            command = [str(java.java), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            command += ["-cp", ":".join(map(str, jars)), "kafka.tools.StorageTool", "format"]
+            command += ["--cluster-id", _kafka_uuid(), "--config", str(properties)]
+            try:
+                done = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=_FORMAT_SECONDS,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise BrokerException(f"Kafka's storage tool could not be run by {java}: {error}") from error
+            if done.returncode != 0 or not (made / "meta.properties").exists():
+                last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-10:])
+                raise BrokerException(
+                    f"Kafka's storage tool ended with exit code {done.returncode}; the last it said:\n{last}"
+                )
+            os.replace(made, formatted)
+    return formatted
+
+
+def _unusable(path: Path, error: OSError) -> BrokerException:
+    if error.errno == errno.ENOSPC:
+        return BrokerException(f"the disk of {path} is full; free some space, or choose another directory")
+    return BrokerException(
+        f"the embedded broker's data directory {path} cannot be used: {error.strerror or error}; "
+        "correct that, or choose another directory"
+    )

@@ -1,0 +1,40 @@
+"""Where Millstream keeps what it downloads or makes once per machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from millstream.errors import SetupException
+
+__all__ = ["CACHE_VARIABLE", "cache_dir"]
+
+CACHE_VARIABLE = "MILLSTREAM_CACHE_DIR"
+
+
+def cache_dir(*parts: str) -> Path:
+    """A directory below the cache directory, made if it is not there.
+
+    `MILLSTREAM_CACHE_DIR`, or the place that the operating system has for a user's caches. Everything in
+    it can be deleted at any time; it is downloaded or made again.
+
+    Raises:
+        SetupException: it cannot be made or written.
+    """
+    root = Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("millstream"))
+    path = root.joinpath(*parts).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupException(
+            f"the cache directory {path} cannot be made: {error.strerror or error}; "
+            f"correct that, or set {CACHE_VARIABLE} to a directory that can be written"
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise SetupException(
+            f"the cache directory {path} cannot be written; correct its permissions, "
+            f"or set {CACHE_VARIABLE} to a directory that can be written"
+        )
+    return path

@@ -1,0 +1,200 @@
+"""The jars on disk: which are there and right, and fetching those that are not.
+
+Layout of `<cache>/jars`: `<name>.jar`; beside it `<name>.jar.ok`, which says which checksum that file, of
+that size and modification time, was found to have, so that a start need not read a hundred megabytes;
+`incoming/`, where downloads grow (what is there survives an interruption); `<name>.jar.corrupt`, moved aside.
+A file is renamed into place only when its checksum is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import filelock
+
+from millstream.cache import CACHE_VARIABLE, cache_dir
+from millstream.errors import ArtifactException
+from millstream.jars import ivy, repository
+from millstream.jars.progress import Progress
+from millstream.jars.table import Jar, jar_sets
+
+__all__ = ["REPOSITORY_VARIABLE", "Transport", "ensure_jars"]
+
+REPOSITORY_VARIABLE = "MILLSTREAM_MAVEN_REPOSITORY"
+
+LOCK_SECONDS = 1800.0
+"""How long to wait for another process that is downloading."""
+
+log = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """Brings jars from a repository into a directory."""
+
+    def __call__(self, jars: Sequence[Jar], into: Path, progress: Progress) -> Mapping[Jar, str]:
+        """Fetch each jar to `into / jar.file_name`, unchecked. Returns why, for those it could not get."""
+
+
+def ensure_jars(set_name: str, *, progress: bool | None = None) -> tuple[Path, ...]:
+    """The files of a set, in class-path order; downloads those that are not in the cache.
+
+    Costs one `stat` and one small read per jar when all are there. Safe to call from any number of
+    processes at once: one downloads, the others wait for it.
+
+    Args:
+        set_name: `BROKER_SET`, or what `connector_set` returned.
+        progress: show it on stderr. By default as a bar on a terminal, and as a line every few seconds
+            elsewhere; False shows nothing.
+
+    Raises:
+        ArtifactException: a jar cannot be had, or has another checksum than it must have.
+        SetupException: the cache directory cannot be written.
+    """
+    jars = jar_sets()[set_name]
+    return ensure(jars, set_name, _transport(os.environ.get(REPOSITORY_VARIABLE)), progress=progress)
+
+
+def ensure(
+    jars: Sequence[Jar], set_name: str, transport: Transport, *, progress: bool | None
+) -> tuple[Path, ...]:
+    """`ensure_jars` for given jars and a given transport."""
+    directory = cache_dir("jars")
+    paths = tuple(directory / jar.file_name for jar in jars)
+    if all(_is_known_good(jar, directory) for jar in jars):
+        return paths
+    lock = filelock.FileLock(directory / ".lock", timeout=LOCK_SECONDS)
+    try:
+        with lock:
+            wanted = [jar for jar in jars if not _is_good(jar, directory)]
+            if wanted:
+                with Progress(set_name, sum(jar.size for jar in wanted), show=progress) as shown:
+                    _fetch(wanted, set_name, directory, transport, shown)
+    except filelock.Timeout as error:
+        raise ArtifactException(
+            f"another process has been downloading into {directory} for {LOCK_SECONDS / 60:.0f} minutes; "
+            "end it, or wait for it, and try again"
+        ) from error
+    except OSError as error:
+        raise ArtifactException(
+            f"jars cannot be put into {directory}: {error.strerror or error}; make room there or correct its "
+            f"permissions, or set {CACHE_VARIABLE} to another directory"
+        ) from error
+    return paths
+
+
+def _transport(root: str | None) -> Transport:
+    if root:
+        return repository.from_repository(root)
+    return ivy.fetch
+
+
+def _fetch(
+    wanted: Sequence[Jar], set_name: str, directory: Path, transport: Transport, progress: Progress
+) -> None:
+    """Fetch, check, and put into place; what came damaged is fetched once more."""
+    incoming = cache_dir("jars", "incoming")
+    for attempt in (1, 2):
+        failed = transport(wanted, incoming, progress)
+        damaged = []
+        for jar in wanted:
+            if jar not in failed and not _accept(jar, incoming, directory):
+                damaged.append(jar)
+        if failed:
+            raise _unavailable(failed, set_name, directory)
+        if not damaged:
+            shutil.rmtree(incoming, ignore_errors=True)
+            return
+        log.warning("%s came damaged (attempt %d)", ", ".join(j.coordinates for j in damaged), attempt)
+        wanted = damaged
+    raise _wrong(damaged[0], directory)
+
+
+def _accept(jar: Jar, incoming: Path, directory: Path) -> bool:
+    """Move a downloaded file into place if it is the one the table means; else aside."""
+    part = incoming / jar.file_name
+    if _sha256(part) != jar.sha256:
+        part.replace(_aside(jar, directory))
+        return False
+    target = directory / jar.file_name
+    part.replace(target)
+    _mark(jar, target)
+    return True
+
+
+def _is_known_good(jar: Jar, directory: Path) -> bool:
+    """Whether the file is the one that was checked before; reads no jar."""
+    path = directory / jar.file_name
+    try:
+        return path.stat().st_size == jar.size and _marker(path).read_text() == _stamp(jar, path)
+    except OSError:
+        return False
+
+
+def _is_good(jar: Jar, directory: Path) -> bool:
+    """Whether the file is right; reads it when no mark says so. A wrong one is moved aside."""
+    if _is_known_good(jar, directory):
+        return True
+    path = directory / jar.file_name
+    if not path.exists():
+        return False
+    if path.stat().st_size == jar.size and _sha256(path) == jar.sha256:
+        _mark(jar, path)
+        return True
+    log.warning("%s is not the file it must be; it is moved aside and fetched again", path)
+    path.replace(_aside(jar, directory))
+    return False
+
+
+def _marker(path: Path) -> Path:
+    return path.with_name(f"{path.name}.ok")
+
+
+def _stamp(jar: Jar, path: Path) -> str:
+    return f"{jar.sha256} {path.stat().st_mtime_ns}\n"
+
+
+def _mark(jar: Jar, path: Path) -> None:
+    part = _marker(path).with_name(f"{path.name}.ok.part")
+    part.write_text(_stamp(jar, path))
+    part.replace(_marker(path))
+
+
+def _aside(jar: Jar, directory: Path) -> Path:
+    return directory / f"{jar.file_name}.corrupt"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unavailable(failed: Mapping[Jar, str], set_name: str, directory: Path) -> ArtifactException:
+    jar, reason = next(iter(failed.items()))
+    more = f" (and {len(failed) - 1} more of the set {set_name!r})" if len(failed) > 1 else ""
+    return ArtifactException(
+        f"the jar {jar.coordinates}{more} is not in the cache and could not be downloaded: {reason}\n"
+        f"  cache: {directory} ({CACHE_VARIABLE} sets another)\n"
+        "Jars are downloaded once, so the first run needs a network: connect and try again (what has arrived "
+        f"is kept), set {REPOSITORY_VARIABLE} to the address of a Maven repository that can be reached, or "
+        "copy the cache directory from a machine that has it",
+        artifact=jar.coordinates,
+    )
+
+
+def _wrong(jar: Jar, directory: Path) -> ArtifactException:
+    aside = _aside(jar, directory)
+    return ArtifactException(
+        f"the jar {jar.coordinates} was downloaded twice and is not what it must be\n"
+        f"  expected SHA-256: {jar.sha256} ({jar.size} bytes)\n"
+        f"  actual SHA-256:   {_sha256(aside)} ({aside.stat().st_size} bytes)\n"
+        f"  kept for a look:  {aside}\n"
+        "A proxy or a mirror may answer with something else: look into the file, then correct that or set "
+        f"{REPOSITORY_VARIABLE} to the address of another Maven repository, and try again",
+        artifact=jar.coordinates,
+    )

@@ -1,0 +1,283 @@
+"""`ports.ChangelogConsumer` on a real broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as NativePartition
+from confluent_kafka.admin import AdminClient
+
+from millstream.broker import EmbeddedKafka
+from millstream.config import StreamsConfig
+from millstream.errors import IllegalStateException, StreamsException
+from millstream.kafka.consumer import KafkaChangelogConsumer
+from millstream.model import TIMESTAMP_HEADER, TopicPartition
+from millstream.ports import ChangelogBatch, OffsetOutOfRange
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def consumer(kafka: EmbeddedKafka) -> Iterator[KafkaChangelogConsumer]:
+    made = KafkaChangelogConsumer(
+        StreamsConfig({"application.id": "consumer-test", "bootstrap.servers": kafka.bootstrap_servers})
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def producer(kafka: EmbeddedKafka) -> Producer:
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka) -> str:
+    name = f"c-{uuid.uuid4().hex[:12]}"
+    kafka.create_topic(name, 2)
+    return name
+
+
+def poll_until(
+    consumer: KafkaChangelogConsumer, enough: Callable[[list[ChangelogBatch]], bool]
+) -> list[ChangelogBatch]:
+    """Batches until there are enough."""
+    batches: list[ChangelogBatch] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while not enough(batches):
+        assert time.monotonic() < deadline, f"only {batches}"
+        batches += consumer.poll(0.2)
+    return batches
+
+
+def entries(
+    batches: list[ChangelogBatch], partition: TopicPartition
+) -> list[tuple[bytes, bytes | None, int]]:
+    return [entry for batch in batches if batch.partition == partition for entry in batch.entries]
+
+
+def count(batches: list[ChangelogBatch]) -> int:
+    return sum(len(batch.entries) for batch in batches)
+
+
+def test_records_come_in_order_with_key_value_and_timestamp(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """From the beginning; a tombstone is None; `next_offset` is after the last one."""
+    for number in range(5):
+        producer.produce(
+            topic, None if number == 3 else b"v%d" % number, b"k%d" % number, 0, timestamp=100 + number
+        )
+    producer.flush(10)
+    first = TopicPartition(topic, 0)
+    consumer.assign({first: None})
+    batches = poll_until(consumer, lambda batches: count(batches) >= 5)
+    assert entries(batches, first) == [
+        (b"k%d" % number, None if number == 3 else b"v%d" % number, 100 + number) for number in range(5)
+    ]
+    assert max(batch.next_offset for batch in batches) == 5
+
+
+def test_the_timestamp_header_goes_before_the_records_own(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """Other headers, and one of another length, do not."""
+    stamp = (1_234_567_890_123).to_bytes(8, "big")
+    for headers in ([(TIMESTAMP_HEADER, stamp)], [("x", stamp)], [(TIMESTAMP_HEADER, b"1")], []):
+        producer.produce(topic, b"v", b"k", 0, timestamp=7, headers=headers)
+    producer.flush(10)
+    consumer.assign({TopicPartition(topic, 0): None})
+    batches = poll_until(consumer, lambda batches: count(batches) >= 4)
+    assert [entry[2] for batch in batches for entry in batch.entries] == [1_234_567_890_123, 7, 7, 7]
+
+
+def test_reading_goes_on_from_the_offset_given(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """And another assignment replaces the whole of the first."""
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    for number in range(6):
+        for partition in (first, second):
+            producer.produce(topic, b"v", b"%d" % number, partition.partition)
+    producer.flush(10)
+    consumer.assign({first: 4, second: 5})
+    batches = poll_until(consumer, lambda batches: count(batches) >= 3)
+    assert [entry[0] for entry in entries(batches, first)] == [b"4", b"5"]
+    assert [entry[0] for entry in entries(batches, second)] == [b"5"]
+    consumer.assign({second: 3})
+    batches = poll_until(consumer, lambda batches: count(batches) >= 3)
+    assert {batch.partition for batch in batches} == {second}
+
+
+def test_one_poll_gives_a_batch_per_partition_and_no_more_records_than_asked(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """Memory is bounded."""
+    for number in range(100):
+        producer.produce(topic, b"v", b"%d" % number, number % 2)
+    producer.flush(10)
+    consumer.assign({TopicPartition(topic, 0): None, TopicPartition(topic, 1): None})
+    seen, deadline = 0, time.monotonic() + DEADLINE_S
+    while seen < 100:
+        assert time.monotonic() < deadline
+        batches = consumer.poll(0.2, 30)
+        assert len({batch.partition for batch in batches}) == len(batches)
+        assert count(batches) <= 30
+        seen += count(batches)
+
+
+def test_a_record_without_a_key_moves_the_position_only(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """A source topic that serves as a changelog may have them; a table does not."""
+    producer.produce(topic, b"v", None, 0)
+    producer.flush(10)
+    consumer.assign({TopicPartition(topic, 0): None})
+    batches = poll_until(consumer, bool)
+    assert [(list(batch.entries), batch.next_offset) for batch in batches] == [([], 1)]
+
+
+def test_the_end_behind_offsets_that_are_no_records_is_told(
+    consumer: KafkaChangelogConsumer, kafka: EmbeddedKafka, topic: str
+) -> None:
+    """A transaction's marker takes an offset: a batch without entries moves the position past it, once."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", b"k", 0)
+    producer.commit_transaction(10)
+    partition = TopicPartition(topic, 0)
+    deadline = time.monotonic() + DEADLINE_S
+    while consumer.end_offsets([partition]) != {partition: 2}:  # the marker is written after the commit
+        assert time.monotonic() < deadline
+    consumer.assign({partition: None})
+    batches = poll_until(consumer, lambda batches: any(batch.next_offset == 2 for batch in batches))
+    assert count(batches) == 1
+    assert consumer.poll(0.5) == []
+
+
+def test_the_end_of_an_empty_partition_is_told_once(consumer: KafkaChangelogConsumer, topic: str) -> None:
+    """At the offset it has."""
+    partition = TopicPartition(topic, 0)
+    consumer.assign({partition: None})
+    (batch,) = poll_until(consumer, bool)
+    assert (batch.partition, list(batch.entries), batch.next_offset) == (partition, [], 0)
+
+
+def test_nothing_new_is_an_empty_list_after_the_timeout(consumer: KafkaChangelogConsumer, topic: str) -> None:
+    """Not before, and not much later."""
+    consumer.assign({TopicPartition(topic, 0): 0})
+    poll_started = time.monotonic()
+    assert consumer.poll(0.3) == []
+    assert time.monotonic() - poll_started < 3
+
+
+def test_a_record_is_there_at_once(consumer: KafkaChangelogConsumer, producer: Producer, topic: str) -> None:
+    """A poll returns with the first record, it does not wait for more."""
+    consumer.assign({TopicPartition(topic, 0): 0})
+    consumer.poll(0.5)
+    latencies = []
+    for _ in range(10):
+        before = time.monotonic()
+        producer.produce(topic, b"v", b"k", 0)
+        producer.flush(10)
+        poll_until(consumer, lambda batches: count(batches) > 0)
+        latencies.append(time.monotonic() - before)
+    assert sorted(latencies)[5] < 0.2
+
+
+@pytest.mark.parametrize("position", [2, 99])
+def test_a_position_that_the_log_does_not_have_is_out_of_range(
+    position: int, consumer: KafkaChangelogConsumer, producer: Producer, kafka: EmbeddedKafka, topic: str
+) -> None:
+    """Before the first record, as after truncation, or after the end, as in a topic made anew."""
+    for _ in range(10):
+        producer.produce(topic, b"v", b"k", 0)
+    producer.flush(10)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.delete_records([NativePartition(topic, 0, 5)]).values():
+        future.result(10)
+    partition = TopicPartition(topic, 0)
+    assert consumer.beginning_offsets([partition]) == {partition: 5}
+    consumer.assign({partition: position})
+    with pytest.raises(OffsetOutOfRange) as raised:
+        poll_until(consumer, bool)
+    assert raised.value.partition == partition
+    assert f"position {position} of changelog partition '{partition}'" in str(raised.value)
+    # The consumer goes on from where it is told to.
+    consumer.assign({partition: 5})
+    assert count(poll_until(consumer, lambda batches: count(batches) >= 5)) == 5
+
+
+def test_a_topic_that_does_not_exist_is_an_error_that_names_it(kafka: EmbeddedKafka) -> None:
+    """And it is not created."""
+    consumer = KafkaChangelogConsumer(
+        StreamsConfig(
+            {
+                "application.id": "a",
+                "bootstrap.servers": kafka.bootstrap_servers,
+            }
+        )
+    )
+    consumer.assign({TopicPartition("no-such-topic", 0): 0})
+    with pytest.raises(StreamsException, match="changelog 'no-such-topic' does not exist any more"):
+        poll_until(consumer, bool)
+    consumer.close()
+    assert "no-such-topic" not in kafka.topics()
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_an_error(
+    consumer: KafkaChangelogConsumer, producer: Producer, kafka: EmbeddedKafka, topic: str
+) -> None:
+    """librdkafka alone would be silent."""
+    producer.produce(topic, b"v", b"k", 0)
+    producer.flush(10)
+    consumer.assign({TopicPartition(topic, 0): None})
+    poll_until(consumer, bool)
+    kafka.delete_topic(topic)
+    with pytest.raises(StreamsException, match=f"changelog '{topic}'"):
+        poll_until(consumer, lambda batches: False)
+
+
+def test_a_broker_that_is_away_raises_nothing() -> None:
+    """It may come back; asking for offsets has a deadline."""
+    consumer = KafkaChangelogConsumer(
+        StreamsConfig(
+            {"application.id": "a", "bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": "300"}
+        )
+    )
+    partition = TopicPartition("t", 0)
+    consumer.assign({partition: 0})
+    for _ in range(3):
+        assert consumer.poll(0.1) == []
+    with pytest.raises(StreamsException, match=r"bootstrap\.servers is '127\.0\.0\.1:1'"):
+        consumer.end_offsets([partition])
+    consumer.close()
+
+
+def test_nothing_is_committed_and_no_group_is_made(
+    consumer: KafkaChangelogConsumer, producer: Producer, kafka: EmbeddedKafka, topic: str
+) -> None:
+    """The application's group belongs to its members."""
+    producer.produce(topic, b"v", b"k", 0)
+    producer.flush(10)
+    consumer.assign({TopicPartition(topic, 0): None})
+    poll_until(consumer, bool)
+    consumer.close()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    groups = admin.list_consumer_groups(request_timeout=10).result(10).valid
+    assert "consumer-test" not in {group.group_id for group in groups}
+
+
+def test_a_closed_one_says_so(consumer: KafkaChangelogConsumer) -> None:
+    """And closing twice is fine."""
+    consumer.close()
+    consumer.close()
+    with pytest.raises(IllegalStateException, match="closed"):
+        consumer.poll(0)

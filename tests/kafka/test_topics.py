@@ -1,0 +1,143 @@
+"""`ports.Topics` on a real broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.broker import EmbeddedKafka
+from millstream.config import StreamsConfig
+from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
+from millstream.kafka.topics import KafkaTopics
+from millstream.model import TopicPartition
+from millstream.ports import InternalTopic
+
+pytestmark = pytest.mark.kafka
+
+
+def config(servers: str, **options: str) -> StreamsConfig:
+    return StreamsConfig(
+        {
+            "application.id": "topics-test",
+            "bootstrap.servers": servers,
+            **{name.replace("__", "."): value for name, value in options.items()},
+        }
+    )
+
+
+@pytest.fixture
+def topics(kafka: EmbeddedKafka) -> Iterator[KafkaTopics]:
+    topics = KafkaTopics(config(kafka.bootstrap_servers))
+    yield topics
+    topics.close()
+
+
+def name() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def test_a_created_topic_is_there_when_create_returns(topics: KafkaTopics) -> None:
+    """With its partitions, its configs and an id."""
+    topic = name()
+    topics.create([InternalTopic(topic, 3, {"cleanup.policy": "compact"})], -1)
+    found = topics.describe([topic])[topic]
+    assert (found.name, found.partitions, found.configs["cleanup.policy"]) == (topic, 3, "compact")
+    assert found.topic_id
+    assert topic in topics.names()
+
+
+def test_a_topic_that_exists_is_left_as_it_is(topics: KafkaTopics) -> None:
+    """Two clients may create it at the same time."""
+    topic = name()
+    topics.create([InternalTopic(topic, 3, {})], 1)
+    before = topics.describe([topic])
+    topics.create([InternalTopic(topic, 5, {"cleanup.policy": "compact"})], 1)
+    assert topics.describe([topic]) == before
+
+
+def test_a_topic_made_anew_has_another_id(topics: KafkaTopics, kafka: EmbeddedKafka) -> None:
+    """So deleting and creating does not go unseen (KIP-516)."""
+    topic = name()
+    topics.create([InternalTopic(topic, 1, {})], 1)
+    before = topics.describe([topic])[topic].topic_id
+    kafka.delete_topic(topic)
+    topics.create([InternalTopic(topic, 1, {})], 1)
+    assert topics.describe([topic])[topic].topic_id != before
+
+
+def test_asking_for_a_topic_does_not_create_it(topics: KafkaTopics) -> None:
+    """A missing one is left out, among others that exist too; and it is still missing after."""
+    there, missing = name(), name()
+    topics.create([InternalTopic(there, 1, {})], 1)
+    assert set(topics.describe([there, missing])) == {there}
+    assert topics.describe([missing]) == {}
+    assert topics.describe([]) == {}
+    assert missing not in topics.names()
+
+
+def test_offsets_are_those_of_the_log(topics: KafkaTopics, kafka: EmbeddedKafka) -> None:
+    """The end is after the last record."""
+    from confluent_kafka import Producer
+
+    topic = name()
+    topics.create([InternalTopic(topic, 2, {})], 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for _ in range(7):
+        producer.produce(topic, b"v", partition=1)
+    producer.flush(10)
+    parts = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert topics.end_offsets(parts) == {parts[0]: 0, parts[1]: 7}
+    assert topics.beginning_offsets(parts) == {parts[0]: 0, parts[1]: 0}
+    assert topics.end_offsets([]) == {}
+
+
+def test_a_topic_that_the_cluster_refuses_is_an_error(topics: KafkaTopics) -> None:
+    """InternalTopicException with the topic and the cluster's reason."""
+    topic = name()
+    with pytest.raises(InternalTopicException, match=f"topic '{topic}' could not be created: .*eplication"):
+        topics.create([InternalTopic(topic, 1, {})], 3)
+    with pytest.raises(InternalTopicException, match=r"no\.such\.config"):
+        topics.create([InternalTopic(topic, 1, {"no.such.config": "1"})], 1)
+    assert topics.describe([topic]) == {}
+
+
+def test_a_closed_one_says_so(kafka: EmbeddedKafka) -> None:
+    """And closing twice is fine."""
+    topics = KafkaTopics(config(kafka.bootstrap_servers))
+    topics.close()
+    topics.close()
+    with pytest.raises(IllegalStateException, match="closed"):
+        topics.names()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda topics: topics.names(),
+        lambda topics: topics.describe(["t"]),
+        lambda topics: topics.create([InternalTopic("t", 1, {})], 1),
+        lambda topics: topics.end_offsets([TopicPartition("t", 0)]),
+    ],
+    ids=["names", "describe", "create", "end_offsets"],
+)
+def test_a_cluster_that_is_not_there_is_told_within_the_deadline(call: object) -> None:
+    """StreamsException that names bootstrap.servers, after request.timeout.ms, not after a minute."""
+    topics = KafkaTopics(config("127.0.0.1:1", request__timeout__ms="500"))
+    before = time.monotonic()
+    with pytest.raises(StreamsException, match=r"bootstrap\.servers is '127\.0\.0\.1:1'"):
+        call(topics)  # type: ignore[operator]
+    assert time.monotonic() - before < 5
+    topics.close()
+
+
+def test_describing_is_quick_enough_to_be_repeated(topics: KafkaTopics) -> None:
+    """A watch over source topics asks several times a second."""
+    topic = name()
+    topics.create([InternalTopic(topic, 1, {})], 1)
+    before = time.monotonic()
+    for _ in range(20):
+        topics.describe([topic])
+    assert (time.monotonic() - before) / 20 < 0.1

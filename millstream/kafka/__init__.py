@@ -1,0 +1,1 @@
+"""The only package that imports a Kafka client: topics and the changelog consumer."""

@@ -1,0 +1,221 @@
+"""Reads changelogs, from given offsets, as fast as Python can.
+
+Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms). The timestamp is the one
+in the header `millstream.ts`, which Spark's sink writes because it cannot set a record's own; without the
+header it is the record's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as NativePartition
+
+from millstream.config import StreamsConfig
+from millstream.errors import IllegalStateException, StreamsException
+from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
+from millstream.model import TIMESTAMP_HEADER, TopicPartition
+from millstream.ports import ChangelogBatch, OffsetOutOfRange
+
+__all__ = ["KafkaChangelogConsumer"]
+
+_AWAY = frozenset(
+    (
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+    )
+)
+"""Errors of a broker that may come back: nothing to tell anyone."""
+
+_LOOK_EVERY_S = 2.0
+_LOOK_TIMEOUT_S = 1.0
+
+_OUT_OF_RANGE = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
+
+
+class KafkaChangelogConsumer:
+    """`ports.ChangelogConsumer` on a real cluster. Used by one thread at a time; commits nothing."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        self._config = config
+        self._timeout_s = config.request_timeout_s
+        self._consumer: Consumer | None = build(Consumer, restore_consumer_config(config))
+        self._next: dict[TopicPartition, int] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._suspects: frozenset[str] = frozenset()
+        self._look_at = 0.0
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Read exactly these partitions, each from its offset; None: from the beginning."""
+        consumer = self._open()
+        self._next = {partition: offset for partition, offset in positions.items() if offset is not None}
+        self._topics, self._suspects = frozenset(topic for topic, _ in positions), frozenset()
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
+        try:
+            consumer.assign(
+                [
+                    NativePartition(topic, number, OFFSET_BEGINNING if offset is None else offset)
+                    for (topic, number), offset in positions.items()
+                ]
+            )
+        except KafkaException as error:
+            raise unreachable(self._config, "read changelogs", error) from error
+
+    def poll(self, timeout_s: float, max_records: int = 10_000) -> list[ChangelogBatch]:
+        """What has arrived; waits up to `timeout_s` for the first record.
+
+        A batch without entries tells that the end is at its `next_offset`, past offsets that are no records.
+
+        Raises:
+            OffsetOutOfRange: a position is not in the log any more.
+            StreamsException: the cluster refuses.
+        """
+        consumer = self._open()
+        # consume(n, t) would wait for all n; we wait for the first and take the others that are here.
+        first = consumer.poll(timeout_s)
+        if first is None:
+            self._look_for_topics(consumer)
+            return []
+        messages = [first, *consumer.consume(max_records - 1, 0)] if max_records > 1 else [first]
+        return self._batches(messages)
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record that is still there."""
+        return {partition: low for partition, (low, _) in self._watermarks(partitions).items()}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record."""
+        return {partition: high for partition, (_, high) in self._watermarks(partitions).items()}
+
+    def close(self) -> None:
+        """Idempotent."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _batches(self, messages: list[Any]) -> list[ChangelogBatch]:
+        # The one loop in Python that every restored record passes; names are bound locally for speed.
+        entries: dict[tuple[str, int], list[tuple[bytes, bytes | None, int]]] = {}
+        ends: dict[tuple[str, int], int] = {}
+        current: tuple[str, int] | None = None
+        append: Any = None
+        offset = 0
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ends[message.topic(), message.partition()] = message.offset()
+                    continue
+                self._raise_if_serious(message, error)
+                continue
+            where = (message.topic(), message.partition())
+            if where != current:
+                if current is not None:
+                    ends[current] = offset + 1
+                current = where
+                append = entries.setdefault(where, []).append
+            offset = message.offset()
+            key = message.key()
+            if key is None:
+                continue  # no table has a null key; a source topic that serves as a changelog may
+            headers = message.headers()
+            timestamp = message.timestamp()[1]
+            if headers is not None:
+                for name, value in headers:
+                    if name == TIMESTAMP_HEADER and value is not None and len(value) == 8:
+                        timestamp = int.from_bytes(value, "big")
+            append((key, message.value(), timestamp))
+        if current is not None:
+            ends[current] = max(offset + 1, ends.get(current, 0))
+        return [
+            batch for where, end in ends.items() if (batch := self._batch(where, entries.get(where, []), end))
+        ]
+
+    def _look_for_topics(self, consumer: Consumer) -> None:
+        """While nothing comes, see now and then that the topics are still there.
+
+        librdkafka does not tell whoever was assigned partitions that their topic is gone.
+        """
+        if time.monotonic() < self._look_at:
+            return
+        missing = []
+        for topic in self._topics:
+            try:
+                found = consumer.list_topics(topic, timeout=_LOOK_TIMEOUT_S).topics[topic]
+            except KafkaException as error:
+                client_log.debug("changelog consumer: %s", error)
+                break  # the broker is away, which says nothing about topics
+            if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                missing.append(topic)
+        # Seen twice: a topic that was just created may not have reached every broker.
+        confirmed = sorted(self._suspects.intersection(missing))
+        self._suspects = frozenset(missing)
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
+        if confirmed:
+            raise StreamsException(
+                f"changelog '{confirmed[0]}' does not exist any more; its store cannot be kept up to date. "
+                f"Start a "
+                "new client: it creates the topic anew, which then fills as keys change; or, to build all "
+                "of it anew, "
+                "with clean_up(checkpoints=True) before"
+            )
+
+    def _batch(
+        self, where: tuple[str, int], entries: list[tuple[bytes, bytes | None, int]], end: int
+    ) -> ChangelogBatch | None:
+        partition = TopicPartition(*where)
+        if not entries and self._next.get(partition) == end:
+            return None  # the end again, and nothing new before it
+        self._next[partition] = end
+        return ChangelogBatch(partition, entries, end)
+
+    def _raise_if_serious(self, message: Message, error: KafkaError) -> None:
+        code = error.code()
+        if code in _OUT_OF_RANGE:
+            partition = TopicPartition(message.topic() or "", message.partition() or 0)
+            raise OffsetOutOfRange(
+                f"position {self._next.get(partition)} of changelog partition '{partition}' is not in the "
+                f"log: "
+                f"{error.str()}; the topic was truncated, or deleted and made anew",
+                partition=partition,
+            )
+        if code in _AWAY or error.retriable():
+            client_log.debug("changelog consumer: %s", error)
+            return
+        if error.fatal() or message.topic() is not None:
+            raise StreamsException(
+                f"changelog '{message.topic() or '?'}' cannot be read: {error.name()}: {error.str()}; "
+                "check that the topic exists and that this client may read it"
+            )
+        client_log.warning("changelog consumer: %s", error)
+
+    def _watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        consumer = self._open()
+        deadline = time.monotonic() + self._timeout_s
+        found = {}
+        for partition in partitions:
+            left = max(0.1, deadline - time.monotonic())
+            try:
+                marks = consumer.get_watermark_offsets(NativePartition(*partition), timeout=left)
+            except KafkaException as error:
+                raise unreachable(self._config, f"ask for the offsets of '{partition}'", error) from error
+            if marks is None:
+                raise unreachable(self._config, f"ask for the offsets of '{partition}'", TimeoutError())
+            found[partition] = marks
+        return found
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise IllegalStateException("the changelog consumer is closed")
+        return self._consumer

@@ -1,0 +1,1 @@
+"""Interactive queries: which store, or which exception of KIP-216."""

@@ -1,0 +1,106 @@
+"""What a query asks for: which store, of which type, which partition, and whether an old answer will do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+__all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreKind", "StoreQueryParameters"]
+
+S = TypeVar("S")
+
+
+class StoreKind(Enum):
+    """How the keys of a store are made. A query's type has to fit it."""
+
+    KEY_VALUE = "key-value"
+    WINDOW = "window"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryableStoreType(Generic[S]):
+    """A way to read stores of one kind. Made by `QueryableStoreTypes`.
+
+    Source: org.apache.kafka.streams.state.QueryableStoreType.
+    """
+
+    name: str
+    kind: StoreKind
+    timestamped: bool = False
+
+    def accepts(self, kind: StoreKind) -> bool:
+        """Whether a store of this kind can be read in this way."""
+        return kind is self.kind
+
+    def __repr__(self) -> str:
+        return f"QueryableStoreTypes.{self.name}()"
+
+
+class QueryableStoreTypes:
+    """The types that `StoreQueryParameters` takes.
+
+    Source: org.apache.kafka.streams.state.QueryableStoreTypes.
+    """
+
+    @staticmethod
+    def key_value_store() -> QueryableStoreType[Any]:
+        """Keys and values. Every store keeps timestamps; this type leaves them out."""
+        return QueryableStoreType("key_value_store", StoreKind.KEY_VALUE)
+
+    @staticmethod
+    def timestamped_key_value_store() -> QueryableStoreType[Any]:
+        """Keys and `ValueAndTimestamp`s.
+
+        Differs: there are no plain stores, so this type fits every key-value store.
+        """
+        return QueryableStoreType("timestamped_key_value_store", StoreKind.KEY_VALUE, timestamped=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQueryParameters(Generic[S]):
+    """What `KafkaStreams.store` is asked for. Each method returns new parameters.
+
+        StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+
+    Source: org.apache.kafka.streams.StoreQueryParameters.
+    """
+
+    store_name: str
+    queryable_store_type: QueryableStoreType[S]
+    partition: int | None = None
+    stale_stores_enabled: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.store_name, str) or not self.store_name:
+            raise TypeError(f"a store name is a str that is not empty, not {self.store_name!r}")
+        if not isinstance(self.queryable_store_type, QueryableStoreType):
+            raise TypeError(
+                f"a store type comes from QueryableStoreTypes, such as "
+                f"QueryableStoreTypes.key_value_store(); not {self.queryable_store_type!r}"
+            )
+
+    @classmethod
+    def from_name_and_type(
+        cls, store_name: str, store_type: QueryableStoreType[S]
+    ) -> StoreQueryParameters[S]:
+        """Every partition of the store that is active on this client."""
+        return cls(store_name, store_type)
+
+    def with_partition(self, partition: int) -> StoreQueryParameters[S]:
+        """Only this partition of the store.
+
+        Raises:
+            TypeError: it is not an int.
+            ValueError: it is negative.
+        """
+        if isinstance(partition, bool) or not isinstance(partition, int):
+            raise TypeError(f"a partition is an int, not {partition!r}")
+        if partition < 0:
+            raise ValueError(f"a partition is 0 or more, not {partition}")
+        return replace(self, partition=partition)
+
+    def enable_stale_stores(self) -> StoreQueryParameters[S]:
+        """Standbys and stores that are still being restored, too; they may be behind."""
+        return replace(self, stale_stores_enabled=True)

@@ -1,0 +1,172 @@
+"""How a handle reads, as long as the runtime shows the same snapshot. Pure; composite.py performs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.errors import InvalidStateStoreException, SerializationException
+from millstream.model import ValueAndTimestamp
+from millstream.query.parameters import StoreQueryParameters
+from millstream.query.provider import (
+    LocalStore,
+    Outcome,
+    Presence,
+    Scope,
+    Serde,
+    StoreSnapshot,
+    decide,
+    is_settled,
+    parts_by_partition,
+    presence_of_all,
+    refusal,
+)
+from millstream.stores.api import timestamp_of
+
+__all__ = ["Plan", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which part of the store answers for which partition.
+
+    Attributes:
+        presences: what each partition that is here is good for.
+        parts: the parts that can be read, in partition order; `readers` are their `get`s.
+        left: the partitions that the handle has read before and cannot read now.
+        partition_of: None where every part has to be asked.
+    """
+
+    snapshot: StoreSnapshot
+    parameters: StoreQueryParameters[Any]
+    settled: bool
+    presences: Mapping[int, Presence]
+    parts: Mapping[int, LocalStore]
+    readers: Mapping[int, Callable[[bytes], bytes | None]]
+    left: frozenset[int]
+    partition_of: Callable[[bytes], int] | None
+    key_serde: Serde
+    value_serde: Serde
+    serialize: Callable[[Any], bytes | None]
+    decode_key: Callable[[bytes], Any]
+    decode: Callable[[bytes], Any]
+
+    @property
+    def scope(self) -> Scope:
+        """What a read over all that was asked for is about."""
+        return Scope.STORE if self.parameters.partition is None else Scope.PARTITION
+
+    def presence(self, partition: int) -> Presence:
+        """What this client has of one partition."""
+        presence = self.presences.get(partition, Presence.ABSENT)
+        return max(Presence.LEFT, presence) if partition in self.left else presence
+
+    def whole(self) -> Presence:
+        """What this client has for a read over all that was asked for."""
+        if self.parameters.partition is not None:
+            return self.presence(self.parameters.partition)
+        return presence_of_all(
+            self.presences.values(),
+            settled=self.settled,
+            anything_left=bool(self.left),
+            stale=self.parameters.stale_stores_enabled,
+        )
+
+    def decide(self, presence: Presence, scope: Scope, *, settled: bool | None = None) -> Outcome:
+        """The decision for this snapshot. A plan is made only for a store that is known and fits."""
+        return decide(
+            client_state=self.snapshot.client_state,
+            known=True,
+            type_fits=True,
+            settled=self.settled if settled is None else settled,
+            presence=presence,
+            scope=scope,
+        )
+
+    def refuse(
+        self, outcome: Outcome, partition: int | None = None, reader: str = ""
+    ) -> InvalidStateStoreException:
+        """The exception for an outcome."""
+        return refusal(
+            outcome, self.snapshot, self.parameters, partition=partition, here=self.parts, reader=reader
+        )
+
+    def refuse_whole(self) -> InvalidStateStoreException:
+        """The exception for a read over all that was asked for."""
+        return self.refuse(self.decide(self.whole(), self.scope), self.parameters.partition)
+
+
+def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], seen: frozenset[int]) -> Plan:
+    """The plan for a snapshot. `seen` are the partitions that the handle could read before.
+
+    Raises:
+        InvalidStateStoreException: one of its leaves, if no read can succeed whatever is here.
+    """
+    name = parameters.store_name
+    declaration = snapshot.stores.get(name)
+    settled = is_settled(snapshot)
+    outcome = decide(
+        client_state=snapshot.client_state,
+        known=declaration is not None,
+        type_fits=declaration is not None and parameters.queryable_store_type.accepts(declaration.kind),
+        settled=settled,
+        presence=Presence.READABLE,
+        scope=Scope.STORE,
+    )
+    if outcome is not Outcome.READ:
+        raise refusal(outcome, snapshot, parameters)
+    if declaration is None or declaration.key_serde is None or declaration.value_serde is None:
+        # Serdes are known once the topology is compiled, which comes before the first RUNNING.
+        raise refusal(Outcome.REBALANCING, snapshot, parameters)
+    found = parts_by_partition(snapshot, name, stale=parameters.stale_stores_enabled)
+    partition_of = declaration.partition_of
+    only = parameters.partition
+    if only is not None:
+        found = {partition: part for partition, part in found.items() if partition == only}
+        partition_of = _always(only)
+    parts = {number: part for number, (presence, part) in found.items() if presence is Presence.READABLE}
+    return Plan(
+        snapshot=snapshot,
+        parameters=parameters,
+        settled=settled,
+        presences={number: presence for number, (presence, _) in found.items()},
+        parts=parts,
+        readers={number: part.store.get for number, part in parts.items()},
+        left=seen - parts.keys(),
+        partition_of=partition_of,
+        key_serde=declaration.key_serde,
+        value_serde=declaration.value_serde,
+        serialize=declaration.key_serde.serialize,
+        decode_key=_key_decoder(name, declaration.key_serde),
+        decode=_decoder(name, declaration.value_serde, parameters.queryable_store_type.timestamped),
+    )
+
+
+def _always(partition: int) -> Callable[[bytes], int]:
+    return lambda _: partition
+
+
+def _decoder(store: str, serde: Serde, timestamped: bool) -> Callable[[bytes], Any]:
+    deserialize = serde.deserialize
+
+    def decode(stored: bytes) -> Any:
+        try:
+            value = deserialize(stored[8:])
+        except Exception as error:  # whatever a serde raises, users look for one exception
+            raise SerializationException(f"a value of store '{store}' cannot be read: {error}") from error
+        return ValueAndTimestamp(value, timestamp_of(stored)) if timestamped else value
+
+    return decode
+
+
+def _key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:
+    deserialize = serde.deserialize
+
+    def decode(key: bytes) -> Any:
+        try:
+            return deserialize(key)
+        except Exception as error:  # whatever a serde raises, users look for one exception
+            raise SerializationException(f"a key of store '{store}' cannot be read: {error}") from error
+
+    return decode

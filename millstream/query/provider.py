@@ -1,0 +1,353 @@
+"""Which stores answer a query, or which exception of KIP-216: the decision, and nothing else.
+
+The runtime shows its state as a `StoreSnapshot`. `presence_of` says what one part of a store is good for,
+`decide` is the decision table, `refusal` words the exception. All pure; composite.py asks them at
+`KafkaStreams.store()` and again at each read, because stores come and go.
+
+How today's table differs from Kafka's code is in `decide`. KIP-216's parent exception is never raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum, IntEnum
+from typing import Any, Protocol
+
+from millstream.errors import (
+    InvalidStateStoreException,
+    InvalidStateStorePartitionException,
+    InvalidStateStoreTypeException,
+    StateStoreMigratedException,
+    StateStoreNotAvailableException,
+    StreamsNotStartedException,
+    StreamsRebalancingException,
+    UnknownStateStoreException,
+)
+from millstream.model import TaskId
+from millstream.ports import KeyValueBytesStore
+from millstream.query.parameters import StoreKind, StoreQueryParameters
+
+__all__ = [
+    "LocalStore",
+    "Outcome",
+    "Presence",
+    "Role",
+    "Scope",
+    "Serde",
+    "StoreDeclaration",
+    "StoreSnapshot",
+    "StoreView",
+    "decide",
+    "is_settled",
+    "parts_by_partition",
+    "presence_of",
+    "presence_of_all",
+    "refusal",
+]
+
+
+# --- what the runtime shows ------------------------------------------------------------------------------
+
+
+class Serde(Protocol):
+    """A codec for keys or values; the DSL's serdes are ones."""
+
+    @property
+    def name(self) -> str: ...
+
+    def serialize(self, value: Any) -> bytes | None: ...
+
+    def deserialize(self, data: bytes) -> Any: ...
+
+
+class Role(Enum):
+    """What a part of a store is on this client."""
+
+    ACTIVE = "active"
+    RESTORING = "restoring"
+    STANDBY = "standby"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDeclaration:
+    """A store of the topology, on whichever clients its partitions are.
+
+    Attributes:
+        key_serde, value_serde: None only while the client is CREATED.
+        partition_of: the partition of a key's bytes; None where the topology does not say (a topic that
+            others write is the changelog), so that every partition here is asked.
+        partitions: how many there are on all clients, if that is known.
+    """
+
+    name: str
+    key_serde: Serde | None
+    value_serde: Serde | None
+    partition_of: Callable[[bytes], int] | None = None
+    partitions: int | None = None
+    kind: StoreKind = StoreKind.KEY_VALUE
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """One task's part of a store, on this client; `thread` names the stream thread that owns it."""
+
+    task_id: TaskId
+    store: KeyValueBytesStore
+    thread: str
+    role: Role = Role.ACTIVE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreSnapshot:
+    """All that a query decides by, at one moment.
+
+    Attributes:
+        client_state: as `KafkaStreams.state` names it.
+        threads: the state of each stream thread, by its name; dead ones may be left out.
+        stores: every store of the topology, by name.
+        local: the parts that are on this client, by store name; a store that has none may be left out.
+    """
+
+    client_id: str
+    client_state: str
+    threads: Mapping[str, str] = field(default_factory=dict)
+    stores: Mapping[str, StoreDeclaration] = field(default_factory=dict)
+    local: Mapping[str, Sequence[LocalStore]] = field(default_factory=dict)
+
+
+class StoreView(Protocol):
+    """The runtime, as queries see it."""
+
+    def snapshot(self) -> StoreSnapshot:
+        """How it is now. Cheap, from any thread, without waiting; never raises.
+
+        The same object as before while nothing has changed, another one once anything has: a handle
+        plans its reads anew when the object is not the one it planned by. (Always another one is
+        correct too, and slower.)
+        """
+
+
+# --- the decision ----------------------------------------------------------------------------------------
+
+
+class Presence(IntEnum):
+    """What this client has of what was asked for; the greatest of several counts."""
+
+    ABSENT = 0
+    """Nothing, and the handle never saw any of it."""
+    STANDBY = 1
+    """A standby, and the query did not ask for stale stores."""
+    LEFT = 2
+    """Not to be read here now; the handle read it here before."""
+    CLOSED = 3
+    """It is listed, but the read found it closed."""
+    WAITING = 4
+    """It is here; its thread does not let it be read now, or it is not restored yet."""
+    READABLE = 5
+
+
+class Scope(Enum):
+    """What is asked for: a partition by its number, the partition of a key, or all that is here."""
+
+    PARTITION = "partition"
+    KEY = "key"
+    STORE = "store"
+
+
+class Outcome(Enum):
+    """What a read does: the store answers, there is nothing to find (None), or a leaf of KIP-216."""
+
+    READ = "read"
+    NOTHING = "nothing"
+    NOT_STARTED = "not started"
+    REBALANCING = "rebalancing"
+    MIGRATED = "migrated"
+    NOT_AVAILABLE = "not available"
+    UNKNOWN = "unknown"
+    WRONG_PARTITION = "wrong partition"
+    WRONG_TYPE = "wrong type"
+
+
+_ALIVE = ("RUNNING", "REBALANCING")
+_STALE_READS = ("RUNNING", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED")
+
+
+def decide(
+    *, client_state: str, known: bool, type_fits: bool, settled: bool, presence: Presence, scope: Scope
+) -> Outcome:
+    """What a query meets. Pure; this function is KIP-216.
+
+    `settled` is false while partitions may be on their way to this client (`is_settled`): then what is
+    missing may come, and the same call can be tried again.
+
+    Source: KIP-216; the order of the first rows is KafkaStreams.store()'s.
+    Differs: one thread that is not RUNNING does not make the partitions of the others unreadable. A store
+        that left is told (MIGRATED) instead of being left out silently. A standby is no answer to a query
+        that did not ask for one, and a partition that is here only as a standby is a wrong one.
+    """
+    if client_state == "CREATED":
+        return Outcome.NOT_STARTED
+    if client_state not in _ALIVE:
+        return Outcome.NOT_AVAILABLE
+    if not known:
+        return Outcome.UNKNOWN
+    if not type_fits:
+        return Outcome.WRONG_TYPE
+    if presence is Presence.READABLE:
+        return Outcome.READ
+    if presence is Presence.WAITING or not settled:
+        return Outcome.REBALANCING
+    if presence in (Presence.CLOSED, Presence.LEFT):
+        return Outcome.MIGRATED
+    if scope is Scope.PARTITION:
+        return Outcome.WRONG_PARTITION
+    return Outcome.NOTHING if scope is Scope.KEY else Outcome.MIGRATED
+
+
+def is_settled(snapshot: StoreSnapshot) -> bool:
+    """Whether no partition is on its way: the client and each of its live threads are RUNNING."""
+    return snapshot.client_state == "RUNNING" and all(
+        state in ("RUNNING", "DEAD") for state in snapshot.threads.values()
+    )
+
+
+def presence_of(part: LocalStore, thread_state: str | None, *, stale: bool) -> Presence:
+    """What one part is good for, by its role and the state of its thread (None: there is no such thread).
+
+    Source: StreamThreadStateStoreProvider.stores().
+    Differs: what is not restored yet is WAITING even if its thread is RUNNING.
+    """
+    if thread_state is None or thread_state == "DEAD":
+        return Presence.ABSENT
+    if stale:
+        return Presence.READABLE if thread_state in _STALE_READS else Presence.WAITING
+    if part.role is Role.STANDBY:
+        return Presence.STANDBY
+    if part.role is Role.RESTORING or thread_state != "RUNNING":
+        return Presence.WAITING
+    return Presence.READABLE
+
+
+def parts_by_partition(
+    snapshot: StoreSnapshot, store: str, *, stale: bool
+) -> dict[int, tuple[Presence, LocalStore]]:
+    """The best part of each partition that is here, in partition order; an active one before a standby."""
+    best: dict[int, tuple[Presence, LocalStore]] = {}
+    for part in snapshot.local.get(store, ()):
+        presence = presence_of(part, snapshot.threads.get(part.thread), stale=stale)
+        if presence is Presence.ABSENT:
+            continue
+        partition = part.task_id.partition
+        other = best.get(partition)
+        if other is None or (presence, part.role is Role.ACTIVE) > (other[0], other[1].role is Role.ACTIVE):
+            best[partition] = (presence, part)
+    return dict(sorted(best.items()))
+
+
+def presence_of_all(
+    parts: Iterable[Presence], *, settled: bool, anything_left: bool, stale: bool
+) -> Presence:
+    """What is here for a read over all partitions: not READABLE unless the answer would be whole.
+
+    `stale`: then what is here will do, even if more may come.
+    """
+    found = set(parts)
+    if Presence.WAITING in found or (found and not settled and not stale):
+        return Presence.WAITING
+    if anything_left:
+        return Presence.LEFT
+    return max(found, default=Presence.ABSENT)
+
+
+# --- the words -------------------------------------------------------------------------------------------
+
+
+def refusal(
+    outcome: Outcome,
+    snapshot: StoreSnapshot,
+    parameters: StoreQueryParameters[Any],
+    *,
+    partition: int | None = None,
+    here: Iterable[int] = (),
+    reader: str = "",
+) -> InvalidStateStoreException:
+    """The exception for an outcome: what happened, the facts, and what to do next.
+
+    `partition` is the one that the read needed, `here` are those that can be read on this client,
+    `reader` says what read it, where that was no handle.
+    """
+    name = parameters.store_name
+    client = f"client '{snapshot.client_id}'"
+    what = f"store '{name}'" if partition is None else f"partition {partition} of store '{name}'"
+    state = snapshot.client_state
+    numbers = ", ".join(map(str, here)) or "none"
+    match outcome:
+        case Outcome.NOT_STARTED:
+            return StreamsNotStartedException(
+                f"store '{name}' cannot be queried yet: {client} is {state}; call start(), then retry "
+                f"once it is RUNNING",
+                store=name,
+            )
+        case Outcome.NOT_AVAILABLE:
+            return StateStoreNotAvailableException(
+                f"store '{name}' is not available any more: {client} is {state}; query another client, or "
+                f"start a new one",
+                store=name,
+            )
+        case Outcome.UNKNOWN:
+            return UnknownStateStoreException(_unknown(name, snapshot), store=name)
+        case Outcome.WRONG_TYPE:
+            kind = snapshot.stores[name].kind.value
+            return InvalidStateStoreTypeException(
+                f"store '{name}' is a {kind} store, which {parameters.queryable_store_type!r} does not read; "
+                f"ask for a type of QueryableStoreTypes that reads {kind} stores",
+                store=name,
+            )
+        case Outcome.WRONG_PARTITION:
+            message = _wrong_partition(name, partition, snapshot, numbers)
+            return InvalidStateStorePartitionException(message, store=name)
+        case Outcome.REBALANCING:
+            return StreamsRebalancingException(
+                f"{what} cannot be read now: {client} is {state}{_busy_threads(snapshot)}; keep the handle "
+                f"and retry once the client is RUNNING",
+                store=name,
+            )
+        case _:
+            subject = f"{what} was closed under {reader}" if reader else f"{what} is not here (any more)"
+            return StateStoreMigratedException(
+                f"{subject}: {client} is {state} and holds partitions {numbers} of it; ask "
+                f"KafkaStreams.store() for a new handle; query_metadata_for_key('{name}', key) names the "
+                f"client that has a key now",
+                store=name,
+            )
+
+
+def _unknown(name: str, snapshot: StoreSnapshot) -> str:
+    names = sorted(snapshot.stores)
+    if not names:
+        return f"no state store '{name}' in this topology; it has no stores that can be queried"
+    listed = ", ".join(f"'{each}'" for each in names)
+    close = get_close_matches(name, names, n=1)
+    hint = f". Did you mean '{close[0]}'?" if close else ""
+    return f"no state store '{name}' in this topology; it has {listed}{hint}"
+
+
+def _wrong_partition(name: str, partition: int | None, snapshot: StoreSnapshot, numbers: str) -> str:
+    count = snapshot.stores[name].partitions
+    if count is not None and partition is not None and partition >= count:
+        return f"store '{name}' has no partition {partition}; it has {count}, counted from 0"
+    standby = any(part.task_id.partition == partition for part in snapshot.local.get(name, ()))
+    advice = "it is here as a standby, which enable_stale_stores() reads; " if standby else ""
+    return (
+        f"partition {partition} of store '{name}' is not on client '{snapshot.client_id}', which holds "
+        f"{numbers}; {advice}query_metadata_for_key('{name}', key) names the client that does"
+    )
+
+
+def _busy_threads(snapshot: StoreSnapshot) -> str:
+    busy = [
+        f"'{name}' is {state}" for name, state in snapshot.threads.items() if state not in ("RUNNING", "DEAD")
+    ]
+    return f" (thread {', thread '.join(busy)})" if busy else ""

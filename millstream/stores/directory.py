@@ -1,0 +1,255 @@
+"""Where an application's state is on this machine, and that only one client uses it.
+
+    <state.dir>/<application.id>/
+        .lock                             held by the client's process, as long as the client lives
+        .owner                            its process id, for the other one's error message
+        kafka-streams-process-metadata    the client's own id, kept over restarts
+        0_3/                              one task
+            rocksdb/counts/               one store of the task
+
+Nothing is made on disk before `lock()`: a topology without persistent stores needs no directory.
+
+Source: org.apache.kafka.streams.processor.internals.StateDirectory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import threading
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+from filelock import FileLock, Timeout
+
+from millstream.errors import ConfigException, LockException, ProcessorStateException, TopologyException
+from millstream.model import TaskId
+
+__all__ = ["StateDirectory"]
+
+_log = logging.getLogger(__name__)
+
+_LOCK = ".lock"
+_OWNER = ".owner"
+_PROCESS = "kafka-streams-process-metadata"
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What Kafka allows in a topic name; a store's changelog topic has the store's name in it."""
+
+
+class StateDirectory:
+    """The directory of one application under `state.dir`.
+
+    Raises:
+        ConfigException: the application id cannot name a directory.
+    """
+
+    def __init__(self, state_dir: str | Path, application_id: str) -> None:
+        if not _is_name(application_id):
+            raise ConfigException(
+                f"application.id '{application_id}' cannot name a directory or a topic; use at most 249 "
+                f"letters, digits, '.', '_' and '-'"
+            )
+        self._path = Path(state_dir).expanduser().absolute() / application_id
+        self._application_id = application_id
+        self._guard = threading.RLock()
+        self._lock: FileLock | None = None
+        self._process_id: uuid.UUID | None = None
+
+    @property
+    def path(self) -> Path:
+        """`<state.dir>/<application.id>`."""
+        return self._path
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this object holds the directory."""
+        with self._guard:
+            return self._lock is not None
+
+    def lock(self) -> None:
+        """Make the directory and take it for this client. Idempotent.
+
+        Raises:
+            LockException: another client has it, in another process or in this one.
+            ProcessorStateException: it cannot be made or written.
+        """
+        with self._guard:
+            if self._lock is not None:
+                return
+            # is_singleton is off by default, so that two clients of one process exclude each other too.
+            lock = FileLock(self._path / _LOCK, thread_local=False)
+            try:
+                self._path.mkdir(parents=True, exist_ok=True)
+                lock.acquire(timeout=0)
+            except Timeout as error:
+                raise LockException(self._taken()) from error
+            except OSError as error:
+                raise self._failure("made or locked", error) from error
+            self._lock = lock
+            try:
+                self._save_process_id()
+            except ProcessorStateException:
+                self.close()
+                raise
+            try:
+                (self._path / _OWNER).write_text(f"{os.getpid()}\n")
+            except OSError as error:
+                self.close()
+                raise self._failure("written", error) from error
+
+    def close(self) -> None:
+        """Let another client have it. Idempotent."""
+        with self._guard:
+            lock, self._lock = self._lock, None
+            if lock is None:
+                return
+            try:
+                (self._path / _OWNER).unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("cannot remove '%s': %s", self._path / _OWNER, error)
+            lock.release()
+
+    def __enter__(self) -> StateDirectory:
+        self.lock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def process_id(self) -> uuid.UUID:
+        """The client's own id. It is saved when the directory is locked, and so outlives a restart.
+
+        Source: StateDirectory.initializeProcessId; the default client id ends in it.
+        """
+        with self._guard:
+            if self._process_id is None:
+                self._process_id = self._saved_process_id() or uuid.uuid4()
+                if self._lock is not None:
+                    self._save_process_id()
+            return self._process_id
+
+    def _saved_process_id(self) -> uuid.UUID | None:
+        file = self._path / _PROCESS
+        try:
+            return uuid.UUID(json.loads(file.read_text())["processId"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            _log.warning("'%s' cannot be read (%r); this client gets a new process id", file, error)
+            return None
+
+    def _save_process_id(self) -> None:
+        if self._process_id is None or self._process_id == self._saved_process_id():
+            return
+        file = self._path / _PROCESS
+        try:
+            fresh = file.with_name(f"{_PROCESS}.new")
+            fresh.write_text(json.dumps({"processId": str(self._process_id), "version": 1}))
+            fresh.replace(file)
+        except OSError as error:
+            raise self._failure("written", error) from error
+
+    # --- tasks -------------------------------------------------------------------------------------------
+
+    def task_path(self, task_id: TaskId) -> Path:
+        """The directory of a task; it need not exist."""
+        return self._path / str(task_id)
+
+    def store_path(self, task_id: TaskId, store: str) -> Path:
+        """The directory of a store; it need not exist.
+
+        Raises:
+            TopologyException: the store's name cannot name a directory.
+        """
+        if not _is_name(store):
+            raise TopologyException(
+                f"'{store}' cannot be the name of a state store; use at most 249 letters, digits, '.', '_' "
+                f"and '-', as for a topic"
+            )
+        return self.task_path(task_id) / "rocksdb" / store
+
+    def tasks(self) -> tuple[TaskId, ...]:
+        """The tasks that have a directory here, sorted."""
+        found = []
+        try:
+            names = [entry.name for entry in os.scandir(self._path) if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._failure("listed", error) from error
+        for name in names:
+            try:
+                found.append(TaskId.parse(name))
+            except ValueError:
+                continue  # not a task's: checkpoints and other things live beside them
+        return tuple(sorted(found))
+
+    def clean(self, task_id: TaskId) -> None:
+        """Delete a task's directory. None of its stores may be open. Nothing happens if there is none.
+
+        Raises:
+            ProcessorStateException: something in it cannot be deleted.
+        """
+        try:
+            shutil.rmtree(self.task_path(task_id))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._failure("deleted", error) from error
+        _log.info("deleted the state of task %s in '%s'", task_id, self._path)
+
+    def clean_all(self) -> None:
+        """Delete every task's directory; `KafkaStreams.clean_up()`. What is not a task's stays.
+
+        Raises:
+            LockException: another client uses the directory.
+            ProcessorStateException: something cannot be deleted.
+        """
+        if not self._path.exists():
+            return
+        with self._guard:
+            was_locked = self.is_locked
+            self.lock()
+            try:
+                for task_id in self.tasks():
+                    self.clean(task_id)
+            finally:
+                if not was_locked:
+                    self.close()
+
+    # --- messages ----------------------------------------------------------------------------------------
+
+    def _taken(self) -> str:
+        try:
+            owner = (self._path / _OWNER).read_text().strip()
+        except OSError:
+            owner = ""
+        if owner == str(os.getpid()):
+            holder = f"another client in this process ({owner})"
+        elif owner:
+            holder = f"process {owner}"
+        else:
+            holder = "another process"
+        return (
+            f"the state directory '{self._path}' is in use by {holder}; give each client of application "
+            f"'{self._application_id}' on this machine a state.dir of its own, or stop the other one first"
+        )
+
+    def _failure(self, what: str, error: OSError) -> ProcessorStateException:
+        return ProcessorStateException(
+            f"the state directory '{self._path}' cannot be {what}: {error}; set state.dir to a directory "
+            f"that this user may write and that has space"
+        )
+
+    def __repr__(self) -> str:
+        return f"<StateDirectory '{self._path}'{', locked' if self.is_locked else ''}>"
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text not in (".", "..")

@@ -1,0 +1,419 @@
+"""A key-value store on disk. The only file that imports the RocksDB binding.
+
+Layout: entries in the default column family; position and format in the column family `millstream`.
+`apply` writes both in one batch, with RocksDB's write-ahead log on and not synced, and the two families are
+flushed together. So after `kill -9` nothing is lost that `apply` returned from; after a power failure the
+newest batches may be missing, but always with their positions, and the changelog has them.
+
+What the binding does, found by running it, and shapes this file:
+
+- A single `get`, a write and a step of an iterator hold Python's lock; `get` of a list, `close`, flush and
+  compaction release it. So `get` needs no lock of ours: racing `close()` it meets one of two errors of the
+  binding. Everything else passes through a `ReaderGate`.
+- `close()` leaves the database (and its LOCK file) open as long as an iterator or column family lives.
+- An iterator that meets a damaged block just ends. Only a fresh `iter()` has a `status()` that tells; each
+  scan is checked by one at its end (`_check_end`).
+- `ReadOptions.set_iterate_lower_bound` has no effect; the start of a backward scan is cut here.
+- A write that RocksDB stalls would block the whole process, as it holds Python's lock; `no_slowdown` makes
+  it fail instead, and `apply` waits in Python and tries again. The failed batch is used up.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from millstream.errors import LockException, ProcessorStateException, TimeoutException
+from millstream.model import TaskId
+from millstream.stores.api import (
+    MAX_ITERATORS,
+    ClosedStoreError,
+    Entry,
+    OpenIterators,
+    ReaderGate,
+    StoreIterator,
+    pack_timestamp,
+)
+
+__all__ = ["RocksDBStore"]
+
+_log = logging.getLogger(__name__)
+
+_META = "millstream"
+_POSITION = b"position"
+_FORMAT = b"format"
+_FORMAT_VERSION = b"1"
+_DAMAGED = "DAMAGED"
+"""A file of this name in a store's directory says that a read met damage; the next open starts afresh."""
+
+_CLOSE_TIMEOUT_S = 30.0
+_STALL_TIMEOUT_S = 120.0
+_STALL_PAUSE_S = 0.02
+
+# One block cache and one budget for write buffers, for all stores of the process: memory does not grow with
+# the number of tasks. (Kafka Streams has 50 MB and 48 MB for each store.)
+_CACHE = Cache(64 << 20)
+_WRITE_BUFFERS = WriteBufferManager(128 << 20, False)
+
+
+class RocksDBStore:
+    """One task's part of a key-value store, in RocksDB (ports.KeyValueBytesStore).
+
+    Opens what is there, and makes what is not. A damaged database is deleted, with a warning: its
+    position is then None, and it is restored from its changelog.
+
+    Raises:
+        LockException: the directory is open elsewhere, in this process or another.
+        ProcessorStateException: it cannot be opened: no permission, a full disk.
+    """
+
+    def __init__(self, name: str, task_id: TaskId, path: Path, *, max_iterators: int = MAX_ITERATORS) -> None:
+        self._name = name
+        self._task_id = task_id
+        self._path = path
+        self._is_open = False
+        self._writing = threading.Lock()
+        self._write_options = WriteOptions()
+        self._write_options.no_slowdown = True
+        self._gate = ReaderGate(name)
+        self._iterators = OpenIterators(name, max_iterators)
+        self._position: int | None = None
+        # Any: the binding's own annotations are those of its pickling mode, in which keys may be numbers.
+        self._db: Any = self._open()
+        self._get: Any = self._db.get
+        self._meta: Any = self._db.get_column_family_handle(_META)
+        self._is_open = True
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._task_id
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self._path
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    @property
+    def position(self) -> int | None:
+        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        if not self._is_open:
+            raise ClosedStoreError(self._name)
+        return self._position
+
+    # --- reads -------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        """Timestamp and value of a key.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            ProcessorStateException: what is on disk is damaged, or cannot be read.
+        """
+        try:
+            stored: bytes | None = self._get(key)
+            return stored
+        except Exception as error:
+            raise self._translated(error, "read") from error
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The same for many keys, in their order."""
+        with self._gate:
+            try:
+                stored: list[bytes | None] = self._get(list(keys))
+                return stored
+            except Exception as error:
+                raise self._translated(error, "read") from error
+
+    def range(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool = False, end_inclusive: bool = True
+    ) -> StoreIterator:
+        """A consistent snapshot of the keys from `start` to `end`; None: unbounded.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            IllegalStateException: too many iterators are open.
+        """
+        upper = end + b"\0" if end is not None and end_inclusive else end
+        with self._gate:
+            try:
+                scan = _Scan(self._db, start, upper, reverse=reverse)
+            except Exception as error:
+                raise self._translated(error, "read") from error
+            iterator = StoreIterator(self._name, self._gate, lambda count: self._read(scan, count))
+            self._iterators.add(iterator)
+        return iterator
+
+    def _read(self, scan: _Scan, count: int) -> list[Entry]:
+        try:
+            return scan.read(count)
+        except Exception as error:
+            raise self._translated(error, "read") from error
+
+    def approximate_num_entries(self) -> int:
+        """RocksDB's estimate: too high while updates or deletions are not compacted yet."""
+        with self._gate:
+            return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    # --- writes ------------------------------------------------------------------------------------------
+
+    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
+        """Put and delete, and save `next_offset`, in one atomic write.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            ProcessorStateException: it could not be written; nothing of the batch was.
+        """
+        with self._writing:
+            waited_s = 0.0
+            while True:
+                if not self._is_open:
+                    raise ClosedStoreError(self._name)
+                batch = WriteBatch(raw_mode=True)
+                put, delete, pack = batch.put, batch.delete, pack_timestamp
+                for key, value, timestamp in entries:
+                    if value is None:
+                        delete(key)
+                    else:
+                        put(key, pack(timestamp) + value)
+                put(_POSITION, next_offset.to_bytes(8, "big"), self._meta)
+                try:
+                    self._db.write(batch, self._write_options)
+                except Exception as error:
+                    if "Write stall" not in str(error) or waited_s >= _STALL_TIMEOUT_S:
+                        raise self._translated(error, "written") from error
+                    threading.Event().wait(_STALL_PAUSE_S)  # compaction is behind; readers go on
+                    waited_s += _STALL_PAUSE_S
+                else:
+                    self._position = next_offset
+                    return
+
+    def wipe(self) -> None:
+        """Delete all entries and the position; the store stays open. Open iterators keep their snapshot."""
+        with self._writing:
+            if not self._is_open:
+                raise ClosedStoreError(self._name)
+            try:
+                self._wipe()
+            except Exception as error:
+                raise self._translated(error, "wiped") from error
+            self._position = None
+
+    def _wipe(self) -> None:
+        ends = self._db.iter()
+        ends.seek_to_first()
+        first = ends.key() if ends.valid() else None
+        ends.seek_to_last()
+        last = ends.key() if ends.valid() else None
+        ends.status()
+        del ends
+        batch = WriteBatch(raw_mode=True)
+        if first is not None and last is not None:
+            batch.delete_range(first, last + b"\0")
+        batch.delete(_POSITION, self._meta)
+        self._db.write(batch)
+        if first is not None:
+            self._db.compact_range(None, None)  # else every scan would step over what was deleted
+
+    # --- opening and closing -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release everything, iterators included. Idempotent.
+
+        Raises:
+            TimeoutException: a read or write did not end; the store is closed to new calls all the same.
+        """
+        self._is_open = False  # first, so that a write that waits for RocksDB gives up
+        if not self._writing.acquire(timeout=_CLOSE_TIMEOUT_S):
+            raise TimeoutException(
+                f"store '{self._name}' of task {self._task_id} could not be closed: a write has not ended in "
+                f"{_CLOSE_TIMEOUT_S:g} s; close it again once it has"
+            )
+        try:
+            self._gate.shut(_CLOSE_TIMEOUT_S)
+            self._iterators.end_all()
+            if self._meta is None:
+                return
+            # Nothing of the binding may stay referred to, or the LOCK file stays held.
+            self._meta = None
+            self._get = self._closed
+            self._db.close()
+        finally:
+            self._writing.release()
+
+    def _closed(self, _: Any) -> Any:
+        raise ClosedStoreError(self._name)
+
+    def _open(self) -> Rdict:
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            if (self._path / _DAMAGED).exists():
+                return self._start_afresh("a read of the last run met damaged data")
+            try:
+                return self._open_database()
+            except Exception as error:
+                if not _is_damage(error):
+                    raise
+                return self._start_afresh(str(error))
+        except Exception as error:
+            raise self._translated(error, "opened") from error
+
+    def _start_afresh(self, reason: str) -> Rdict:
+        _log.warning(
+            "store '%s' of task %s at '%s' is damaged (%s); it is deleted, and restored from its changelog",
+            self._name,
+            self._task_id,
+            self._path,
+            reason,
+        )
+        shutil.rmtree(self._path)
+        self._path.mkdir(parents=True)
+        return self._open_database()
+
+    def _open_database(self) -> Rdict:
+        db = Rdict(str(self._path), _options(), column_families={_META: _options()})
+        try:
+            meta = db.get_column_family(_META)
+            saved_format, position = meta.get(_FORMAT), meta.get(_POSITION)
+            if saved_format not in (None, _FORMAT_VERSION) or (position is not None and len(position) != 8):
+                raise _DamageError(f"format {saved_format!r} or position {position!r} is not of this version")
+            if saved_format is None:
+                meta.put(_FORMAT, _FORMAT_VERSION)
+        except BaseException:
+            meta = None
+            db.close()
+            raise
+        self._position = None if position is None else int.from_bytes(position, "big")
+        return db
+
+    def _translated(self, error: Exception, what: str) -> Exception:
+        """The exception of ours for one of the binding's; what is none of the binding's goes on as it is."""
+        if isinstance(error, TypeError | ClosedStoreError):
+            raise error
+        if what != "opened" and not self._is_open:
+            return ClosedStoreError(self._name)
+        text = str(error)
+        where = f"store '{self._name}' of task {self._task_id} at '{self._path}'"
+        if "lock hold by current process" in text or "While lock file" in text:
+            return LockException(
+                f"{where} is open already, in this process or another: {text}; close that one, or give this "
+                f"client a state.dir of its own",
+                task_id=self._task_id,
+            )
+        if _is_damage(error):
+            advice = "it is deleted and restored from its changelog when the client next opens it"
+            self._mark_damaged()
+        else:
+            advice = "see to the space and the permissions there, then start the client again"
+        message = f"{where} could not be {what}: {text}; {advice}"
+        return ProcessorStateException(message, task_id=self._task_id)
+
+    def _mark_damaged(self) -> None:
+        try:
+            (self._path / _DAMAGED).touch()
+        except OSError as error:
+            _log.warning("cannot note in '%s' that the store there is damaged: %s", self._path, error)
+
+    def __repr__(self) -> str:
+        state = "" if self._is_open else ", closed"
+        return f"<RocksDBStore '{self._name}' of task {self._task_id} at '{self._path}'{state}>"
+
+
+class _Scan:
+    """A scan of a database, in either direction, from its state at this moment."""
+
+    __slots__ = ("_db", "_entries", "_last", "_reverse", "_start", "_upper")
+
+    def __init__(self, db: Any, start: bytes | None, upper: bytes | None, *, reverse: bool) -> None:
+        self._db = db
+        self._start = start
+        self._upper = upper
+        self._reverse = reverse
+        self._last: bytes | None = None
+        options = ReadOptions()
+        if upper is not None:
+            options.set_iterate_upper_bound(upper)
+        self._entries: Iterator[Entry] = db.items(
+            backwards=reverse, from_key=None if reverse else start, read_opt=options
+        )
+
+    def read(self, count: int) -> list[Entry]:
+        """Up to `count` more; fewer: there are no more."""
+        start = self._start
+        entries = list(islice(self._entries, count))
+        if entries:
+            self._last = entries[-1][0]
+        if self._reverse and start is not None and entries and entries[-1][0] < start:
+            keep = bisect_left(entries, True, key=lambda entry: entry[0] < start)
+            return entries[:keep]
+        if len(entries) < count:
+            self._check_end()
+        return entries
+
+    def _check_end(self) -> None:
+        """Raise if the scan ended at a damaged block, and not at the end of its range."""
+        steps = self._db.iter()
+        if self._last is not None:
+            (steps.seek_for_prev if self._reverse else steps.seek)(self._last)
+            if steps.valid():
+                (steps.prev if self._reverse else steps.next)()
+        elif self._reverse:
+            steps.seek_to_last() if self._upper is None else steps.seek_for_prev(self._upper)
+        else:
+            steps.seek_to_first() if self._start is None else steps.seek(self._start)
+        steps.status()
+
+
+class _DamageError(Exception):
+    """The database opens but is not what this version wrote."""
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the files are wrong, rather than the disk, the permissions or the moment."""
+    damage = ("Corruption", "Invalid argument", "IO error: No such file")  # the last: a file of the database
+    return isinstance(error, _DamageError) or str(error).startswith(damage)
+
+
+def _options() -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(_CACHE)
+    table.set_bloom_filter(10, False)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_atomic_flush(True)  # entries and position reach the disk together
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(16 << 20)
+    options.set_max_write_buffer_number(3)
+    options.set_write_buffer_manager(_WRITE_BUFFERS)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    return options

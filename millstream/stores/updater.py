@@ -1,0 +1,440 @@
+"""Fills stores from their changelogs: the only writer of a store.
+
+One updater has one thread, one consumer and the stores of some tasks. For each store it decides where to
+start (`where_to_start`, pure), restores up to the end that the changelog had then, and follows it from
+there on. Data and offset go into the store in one write, so a crash at any point repeats nothing and
+loses nothing.
+
+Other threads only change what is wanted (`add`, `remove`, `close`) and wait for the updater to have
+noticed; the consumer is used by the updater's thread alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from millstream.clock import Clock, SystemClock
+from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.model import LagInfo, TopicPartition
+from millstream.ports import ChangelogBatch, ChangelogConsumer, KeyValueBytesStore, OffsetOutOfRange
+
+__all__ = ["Start", "StateRestoreListener", "StoreUpdater", "where_to_start"]
+
+_log = logging.getLogger(__name__)
+
+_IDLE_S = 60.0
+_LAG_REFRESH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a store starts to read its changelog. `wipe`: what it has does not belong to this changelog."""
+
+    offset: int
+    wipe: bool = False
+    reason: str = ""
+
+
+def where_to_start(position: int | None, beginning: int, end: int) -> Start:
+    """From the saved position, if the changelog still has what comes after it; else from its beginning.
+
+    Pure. `beginning` and `end` are the changelog's first offset and the one after its last.
+    """
+    if position is None:
+        return Start(beginning, wipe=True)
+    if position < beginning:
+        return Start(beginning, True, f"its position {position} is before the log's first offset {beginning}")
+    if position > end:
+        return Start(beginning, True, f"its position {position} is after the log's end {end}")
+    return Start(position)
+
+
+class StateRestoreListener(Protocol):
+    """Told how far the restoring of each store is. Called on the updater's thread; what it raises is logged.
+
+    Source: org.apache.kafka.streams.processor.StateRestoreListener.
+    """
+
+    def on_restore_start(
+        self, partition: TopicPartition, store: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        """Restoring begins, from one offset up to, and without, the other."""
+
+    def on_batch_restored(
+        self, partition: TopicPartition, store: str, batch_end_offset: int, num_restored: int
+    ) -> None:
+        """A batch of so many records is in the store, up to, and without, this offset."""
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total_restored: int) -> None:
+        """The store is up to date, by so many records in all."""
+
+
+@dataclass(slots=True)
+class _Follower:
+    """One store and how far it is. Written by the updater's thread only."""
+
+    store: KeyValueBytesStore
+    position: int = 0
+    end: int = 0
+    restore_until: int = 0
+    total_restored: int = 0
+    started: bool = False
+    restored: bool = False
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the threads share; guarded by `changed`."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    wanted: dict[TopicPartition, _Follower] = field(default_factory=dict)
+    served: dict[TopicPartition, _Follower] = field(default_factory=dict)
+    closing: bool = False
+    ended: bool = False
+    lags_wanted: bool = False
+    failure: BaseException | None = None
+
+
+class StoreUpdater:
+    """Keeps stores up to date with their changelogs, on a thread of its own called `name`.
+
+    `on_failure` is called once, on that thread, which then ends. `on_restored` is called there for each
+    partition that has become up to date; `on_restoring` before one that was is restored anew, because its
+    changelog was truncated or made anew: from then on nobody should read the store.
+    The updater owns the consumer, not the stores.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        consumer: ChangelogConsumer,
+        *,
+        on_failure: Callable[[BaseException], None],
+        listener: StateRestoreListener | None = None,
+        on_restored: Callable[[TopicPartition], None] | None = None,
+        on_restoring: Callable[[TopicPartition], None] | None = None,
+        poll_timeout_s: float = 0.05,
+        max_records: int = 10_000,
+        clock: Clock | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._on_failure = on_failure
+        self._listener = listener
+        self._on_restored = on_restored
+        self._on_restoring = on_restoring
+        self._poll_timeout_s = poll_timeout_s
+        self._max_records = max_records
+        self._clock = clock or SystemClock()
+        self._shared = _Shared()
+        self._records_applied = 0
+        self._lags_at = float("-inf")
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # --- for the owner, from any thread ------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start its thread.
+
+        Raises:
+            IllegalStateException: it was closed.
+        """
+        with self._shared.changed:
+            if self._shared.closing:
+                raise IllegalStateException(f"store updater '{self._thread.name}' is closed; make a new one")
+        self._thread.start()
+
+    def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None:
+        """Restore `store` from `partition` and then follow it.
+
+        Raises:
+            IllegalStateException: the partition fills another store already, or the updater is closed.
+        """
+        shared = self._shared
+        with shared.changed:
+            if shared.closing:
+                raise IllegalStateException(f"store updater '{self._thread.name}' is closed; make a new one")
+            if partition in shared.wanted:
+                other = shared.wanted[partition].store
+                raise IllegalStateException(
+                    f"changelog '{partition}' fills store '{other.name}' of task {other.task_id} already; "
+                    f"remove it before adding store '{store.name}' of task {store.task_id}"
+                )
+            shared.wanted[partition] = _Follower(store)
+            shared.changed.notify_all()
+
+    def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None:
+        """Stop following it. When this returns, the updater does not touch the store any more.
+
+        Raises:
+            TimeoutException: the updater did not let go of it in time.
+        """
+        shared = self._shared
+        with shared.changed:
+            shared.wanted.pop(partition, None)
+            shared.changed.notify_all()
+            if threading.current_thread() is self._thread:
+                return  # called back by the updater itself: it is not applying anything now
+            if not shared.changed.wait_for(
+                lambda: shared.ended or not self._thread.is_alive() or partition not in shared.served,
+                timeout_s,
+            ):
+                raise TimeoutException(
+                    f"store updater '{self._thread.name}' still uses the store of changelog '{partition}' "
+                    f"after {timeout_s:g} s; try again, or close the updater"
+                )
+
+    def is_restored(self, partition: TopicPartition) -> bool:
+        """Whether its store has reached the end that the changelog had when it was added."""
+        with self._shared.changed:
+            follower = self._shared.wanted.get(partition)
+            return follower is not None and follower.restored
+
+    @property
+    def all_restored(self) -> bool:
+        """Whether every store that was added is restored."""
+        with self._shared.changed:
+            return all(follower.restored for follower in self._shared.wanted.values())
+
+    def wait_until_restored(self, timeout_s: float) -> bool:
+        """Wait for `all_restored`; False at the deadline.
+
+        Raises:
+            BaseException: what ended the updater, if it has failed.
+            IllegalStateException: it was closed meanwhile.
+        """
+        shared = self._shared
+
+        def settled() -> bool:
+            return shared.ended or all(follower.restored for follower in shared.wanted.values())
+
+        with shared.changed:
+            shared.changed.wait_for(settled, timeout_s)
+            if shared.failure is not None:
+                raise shared.failure
+            if all(follower.restored for follower in shared.wanted.values()):
+                return True
+            if shared.ended:
+                raise IllegalStateException(f"store updater '{self._thread.name}' was closed while restoring")
+            return False
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        """The offset that each store is complete up to; None: not begun."""
+        with self._shared.changed:
+            return {
+                partition: follower.position if follower.started else None
+                for partition, follower in self._shared.wanted.items()
+            }
+
+    def lags(self) -> dict[TopicPartition, LagInfo]:
+        """Position and end of each changelog, as last known; asking makes the updater look again."""
+        with self._shared.changed:
+            self._shared.lags_wanted = True
+            return {
+                partition: LagInfo(follower.position, follower.end)
+                for partition, follower in self._shared.wanted.items()
+                if follower.started
+            }
+
+    @property
+    def records_applied(self) -> int:
+        """Changelog records written to stores since the start."""
+        return self._records_applied
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended it, if it has failed."""
+        with self._shared.changed:
+            return self._shared.failure
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """End its thread and close the consumer. Idempotent; does not wait if called on that thread.
+
+        Raises:
+            TimeoutException: the thread has not ended in time; it will end after its present step.
+        """
+        shared = self._shared
+        with shared.changed:
+            never_ran = not shared.closing and self._thread.ident is None
+            shared.closing = True
+            shared.changed.notify_all()
+        if never_ran:
+            self._consumer.close()
+            with shared.changed:
+                shared.ended = True
+                shared.changed.notify_all()
+        elif self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise TimeoutException(
+                    f"store updater '{self._thread.name}' has not ended in {timeout_s:g} s; it ends after "
+                    f"its present step, close it again to wait longer"
+                )
+
+    # --- its thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failure: BaseException | None = None
+        try:
+            self._loop()
+        except Exception as error:  # the boundary of the thread: whatever it is, the owner decides
+            failure = error
+        try:
+            self._consumer.close()
+        except Exception as error:
+            _log.warning("store updater '%s': closing its consumer failed: %r", self._thread.name, error)
+        with self._shared.changed:
+            self._shared.failure = failure
+            self._shared.closing = self._shared.ended = True
+            self._shared.served = {}
+            self._shared.changed.notify_all()
+        if failure is not None:
+            _log.debug("store updater '%s' failed", self._thread.name, exc_info=failure)
+            self._on_failure(failure)
+
+    def _loop(self) -> None:
+        while True:
+            with self._shared.changed:
+                if self._shared.closing:
+                    return
+                reassign = self._shared.wanted.keys() != self._shared.served.keys() or any(
+                    self._shared.served[partition] is not follower
+                    for partition, follower in self._shared.wanted.items()
+                )
+                if not reassign and not self._shared.served:
+                    self._shared.changed.wait(_IDLE_S)
+                    continue
+            if reassign:
+                self._reassign()
+                continue
+            try:
+                batches = self._consumer.poll(self._poll_timeout_s, self._max_records)
+            except OffsetOutOfRange as error:
+                self._restore_anew(error)
+                continue
+            for batch in batches:
+                self._apply(batch)
+            self._refresh_ends()
+
+    def _reassign(self) -> None:
+        """Make what is served what is wanted."""
+        shared = self._shared
+        with shared.changed:
+            shared.served = dict(shared.wanted)
+            served = shared.served
+            shared.changed.notify_all()
+        fresh = {partition: follower for partition, follower in served.items() if not follower.started}
+        if fresh:
+            beginnings = self._consumer.beginning_offsets(fresh)
+            ends = self._consumer.end_offsets(fresh)
+            for partition, follower in fresh.items():
+                self._begin(partition, follower, beginnings[partition], ends[partition])
+        self._consumer.assign({partition: follower.position for partition, follower in served.items()})
+
+    def _begin(self, partition: TopicPartition, follower: _Follower, beginning: int, end: int) -> None:
+        store = follower.store
+        start = where_to_start(store.position, beginning, end)
+        if start.reason:
+            _log.warning(
+                "store '%s' of task %s does not fit changelog '%s': %s; it is wiped and restored anew",
+                store.name,
+                store.task_id,
+                partition,
+                start.reason,
+            )
+        if start.wipe:
+            store.wipe()
+        follower.position = start.offset
+        follower.end = follower.restore_until = end
+        follower.started = True
+        listener = self._listener
+        if listener is not None:
+            self._tell(lambda: listener.on_restore_start(partition, store.name, start.offset, end))
+        self._check_restored(partition, follower)
+
+    def _restore_anew(self, error: OffsetOutOfRange) -> None:
+        """Wipe the store whose position is gone from its changelog, and read that from the beginning."""
+        with self._shared.changed:
+            follower = self._shared.served.get(error.partition)
+            if follower is None or self._shared.wanted.get(error.partition) is not follower:
+                return  # removed since the poll
+            was_restored, follower.restored = follower.restored, False
+        store = follower.store
+        _log.warning("store '%s' of task %s is wiped and restored anew: %s", store.name, store.task_id, error)
+        if was_restored and self._on_restoring is not None:
+            self._on_restoring(error.partition)
+        store.wipe()
+        follower.started = False
+        follower.total_restored = 0
+        with self._shared.changed:
+            self._shared.served = {}  # so that the next turn assigns
+
+    def _apply(self, batch: ChangelogBatch) -> None:
+        shared = self._shared
+        with shared.changed:
+            follower = shared.served.get(batch.partition)
+            if follower is None or shared.wanted.get(batch.partition) is not follower or shared.closing:
+                return  # removed since the poll
+        if batch.next_offset <= follower.position:
+            return
+        follower.store.apply(batch.entries, batch.next_offset)
+        self._records_applied += len(batch.entries)
+        follower.position = batch.next_offset
+        follower.end = max(follower.end, batch.next_offset)
+        if follower.restored:
+            return
+        follower.total_restored += len(batch.entries)
+        listener = self._listener
+        if listener is not None:
+            name, end, count = follower.store.name, batch.next_offset, len(batch.entries)
+            self._tell(lambda: listener.on_batch_restored(batch.partition, name, end, count))
+        self._check_restored(batch.partition, follower)
+
+    def _check_restored(self, partition: TopicPartition, follower: _Follower) -> None:
+        if follower.position < follower.restore_until:
+            return
+        listener, on_restored = self._listener, self._on_restored
+        if listener is not None:
+            name, total = follower.store.name, follower.total_restored
+            self._tell(lambda: listener.on_restore_end(partition, name, total))
+        with self._shared.changed:
+            follower.restored = True
+            self._shared.changed.notify_all()
+        if on_restored is not None:
+            on_restored(partition)
+
+    def _refresh_ends(self) -> None:
+        shared = self._shared
+        now = self._clock.now()
+        with shared.changed:
+            if not shared.lags_wanted or now - self._lags_at < _LAG_REFRESH_S:
+                return
+            shared.lags_wanted = False
+            served = shared.served
+        self._lags_at = now
+        try:
+            ends = self._consumer.end_offsets(served)
+        except StreamsException as error:
+            _log.debug("store updater '%s': the ends are not known now: %s", self._thread.name, error)
+            return
+        for partition, follower in served.items():
+            follower.end = max(follower.position, ends.get(partition, follower.end))
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            _log.exception(
+                "store updater '%s': the state restore listener raised; going on", self._thread.name
+            )
+
+    def __repr__(self) -> str:
+        return f"<StoreUpdater '{self._thread.name}', {len(self._shared.wanted)} stores>"

@@ -1,0 +1,280 @@
+"""Aggregations as Spark's stateful operators.
+
+All native aggregations of one flow become one operator: each row is repeated once for each of them, tagged
+with its number, and grouped by tag and key. So two counts over one stream are one shuffle, one state store
+and one pass over the source. All Python folds of a flow are one operator in the same way, of another kind.
+
+A group's timestamp is the largest of its records', as Kafka Streams has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.spark import serdes
+from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.trace import as_column, trace, translated
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Node, ToTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
+
+__all__ = ["FoldSerdes", "Pending", "fold", "group"]
+
+Made = tuple[Flow, dict[Node, Lane]]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An aggregation whose input is built."""
+
+    node: Node
+    flow: Flow
+    lane: Lane
+
+    @property
+    def is_fold(self) -> bool:
+        return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold)
+
+    @property
+    def belongs(self) -> Column:
+        """Which rows count: a null key never does, a null value only as a deletion in a table."""
+        here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
+        return here if isinstance(self.node, ToTable) else here & F.col(self.lane.value).isNotNull()
+
+
+def group(pending: list[Pending], names: Names) -> Made:
+    """The native aggregations of one flow, as one operator."""
+    flow = pending[0].flow
+    tag, stamp = names.new("n"), names.new("s")
+    keys, values = [names.new("k") for _ in pending], [names.new("v") for _ in pending]
+    if len(pending) == 1:
+        item = pending[0]
+        df = flow.df.where(item.belongs)
+        df = df.withColumns({keys[0]: F.col(item.lane.key), values[0]: F.col(item.lane.value)})
+        grouping = keys
+    else:
+        df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
+        mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
+        anyone = mine[0]
+        for condition in mine[1:]:
+            anyone = anyone | condition
+        df = df.where(anyone)
+        # NULL for the rows of the others, so that no expression sees a value that is not its own.
+        columns = {}
+        for i, item in enumerate(pending):
+            columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
+            columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
+        df = df.withColumns(columns)
+        grouping = [tag, *keys]
+
+    results = [names.new("v") for _ in pending]
+    expressions = [F.max(TIMESTAMP).alias(stamp)]
+    for i, item in enumerate(pending):
+        result = _expression(item, keys[i], values[i])
+        if len(pending) > 1:
+            result = F.when(F.col(tag) == i, result)
+        expressions.append(result.alias(results[i]))
+    functions = [f for f in (_function(item.node) for item in pending) if f is not None]
+    aggregated = translated(
+        pending[0].node,
+        functions[0] if len(functions) == 1 else None,
+        lambda: df.groupBy(*grouping).agg(*expressions),
+    )
+    new = Flow(_with_context(aggregated, stamp), names)
+    lanes: dict[Node, Lane] = {}
+    for i, item in enumerate(pending):
+        keep = new.with_column("f", F.col(tag) == i) if len(pending) > 1 else None
+        value = results[i]
+        if isinstance(
+            item.node, ToTable
+        ):  # unwrap: max_by kept the value in a struct so that NULL stays visible
+            value = new.with_column("v", F.col(value)["value"])
+        value_serde = item.lane.value_serde if isinstance(item.node, ToTable) else None
+        lanes[item.node] = Lane(keys[i], value, keep, item.lane.key_serde, value_serde)
+    return new, lanes
+
+
+def _function(node: Node) -> Callable[..., Any] | None:
+    if isinstance(node, Aggregate) and isinstance(node.aggregation, ColumnAggregation):
+        return node.aggregation.expression
+    return None
+
+
+def _expression(item: Pending, key: str, value: str) -> Column:
+    """The aggregate expression of one aggregation over its own key and value columns."""
+    node = item.node
+    if isinstance(node, ToTable):
+        order = F.struct(F.col(TIMESTAMP), F.col(TOPIC), F.col(PARTITION), F.col(OFFSET))
+        return F.max_by(F.struct(F.col(value).alias("value")), order)
+    assert isinstance(node, Aggregate)
+    if isinstance(node.aggregation, Count):
+        return F.count(F.lit(1))
+    assert isinstance(node.aggregation, ColumnAggregation)
+    function = node.aggregation.expression
+    result = as_column(trace(node, function, F.col(key), F.col(value), item.flow.record))
+    if not _aggregates(
+        item.flow.df.withColumns({key: F.col(item.lane.key), value: F.col(item.lane.value)}), result
+    ):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): an aggregation has to use Spark's "
+            "aggregate functions,\n"
+            "  lambda key, value: value.amount           # one record's amount: not an aggregate\n"
+            "  lambda key, value: F.sum(value.amount)    # should be this\n"
+            "A Python fold takes two functions: aggregate(lambda: 0, lambda key, value, total: ...)."
+        )
+    return result
+
+
+def _aggregates(df: DataFrame, result: Column) -> bool:
+    """Whether a Column can stand in a global aggregation, which a plain column cannot."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        df.agg(result.alias("x")).schema  # noqa: B018  (analysis is the point)
+    except AnalysisException as error:
+        if error.getCondition() in ("MISSING_GROUP_BY", "MISSING_AGGREGATION"):
+            return False
+        raise
+    return True
+
+
+def _with_context(df: DataFrame, stamp: str) -> DataFrame:
+    """Give an aggregation's rows the columns of flow.CONTEXT: of them it only has the timestamp."""
+    nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name != TIMESTAMP}
+    return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
+
+
+# --- Python folds ----------------------------------------------------------------------------------------
+
+_STATE = T.StructType([T.StructField("aggregate", T.BinaryType()), T.StructField("timestamp", T.LongType())])
+_FOLDED = T.StructType(
+    [
+        T.StructField("fold", T.IntegerType()),
+        T.StructField("key", T.BinaryType()),
+        T.StructField("aggregate", T.BinaryType()),
+        T.StructField("timestamp", T.LongType()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class FoldSerdes:
+    """How a fold's functions get Python values, and what becomes of the result."""
+
+    key: Serde
+    value: Serde
+    aggregate: Serde
+
+
+def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
+    """The Python folds of one flow, as one operator: the user asked for Python, record by record.
+
+    The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
+    Spark allows one operator of this kind in a query, so several folds share it, told apart by their number.
+    """
+    flow = pending[0][0].flow
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise TopologyException(
+            f"{pending[0][0].node.name}: an aggregation in Python needs pandas; install millstream[pandas], "
+            "or use Spark's aggregate functions: aggregate(lambda key, value: F.sum(value))"
+        ) from None
+    record = names.new("r")
+    records = F.array(
+        *(F.when(item.belongs, _record(i, item, using)) for i, (item, using) in enumerate(pending))
+    )
+    rows = (
+        flow.df.select(F.explode(records).alias(record))
+        .where(F.col(record).isNotNull())
+        .select(f"{record}.*")
+    )
+    step = _folding([(_fold_of(item.node), using) for item, using in pending])
+    df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
+    number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
+    df = df.withColumnsRenamed({"fold": number, "key": key_bytes, "aggregate": value_bytes})
+    df = df.withColumn(stamp, F.timestamp_millis("timestamp")).drop("timestamp")
+    new = Flow(_with_context(df, stamp), names)
+    lanes: dict[Node, Lane] = {}
+    for i, (item, using) in enumerate(pending):
+        where = F.lit(f"{item.node.name}: result of {describe_function(_fold_of(item.node).adder)}")
+        mine = F.col(number) == i
+        key = new.with_column("k", serdes.from_bytes(using.key, F.when(mine, F.col(key_bytes)), where))
+        value = new.with_column(
+            "v", serdes.from_bytes(using.aggregate, F.when(mine, F.col(value_bytes)), where)
+        )
+        keep = new.with_column("f", mine) if len(pending) > 1 else None
+        lanes[item.node] = Lane(key, value, keep, using.key, using.aggregate)
+    return new, lanes
+
+
+def _fold_of(node: Node) -> Fold:
+    assert isinstance(node, Aggregate)
+    assert isinstance(node.aggregation, Fold)
+    return node.aggregation
+
+
+def _record(number: int, item: Pending, using: FoldSerdes) -> Column:
+    """What goes to Python of one record."""
+    flow, lane, name = item.flow, item.lane, item.node.name
+    return F.struct(
+        F.lit(number).alias("fold"),
+        serdes.to_bytes(using.key, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key").alias("key"),
+        serdes.to_bytes(using.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value").alias(
+            "value"
+        ),
+        F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
+        F.col(TOPIC).alias("topic"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+    )
+
+
+def _folding(
+    folds: list[tuple[Fold, FoldSerdes]],
+) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The function that Spark calls on a worker, once for each fold and key of a micro-batch."""
+
+    def step(
+        group_key: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        number, key_bytes = int(group_key[0]), bytes(group_key[1])
+        aggregation, using = folds[number]
+        key = using.key.deserialize(key_bytes)
+        stored, latest = state.get if state.exists else (None, 0)
+        aggregate = None if stored is None else using.aggregate.deserialize(bytes(stored))
+        # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
+        columns = ["topic", "partition", "offset", "timestamp", "value"]
+        records = pd.concat([batch[columns] for batch in batches])
+        records = records.sort_values(["topic", "partition", "offset"], kind="stable")
+        for timestamp, data in zip(records["timestamp"], records["value"], strict=True):
+            value = using.value.deserialize(bytes(data))
+            if aggregation.initializer is None:
+                aggregate = value if aggregate is None else aggregation.adder(aggregate, value)
+            else:
+                aggregate = aggregation.initializer() if aggregate is None else aggregate
+                aggregate = aggregation.adder(key, value, aggregate)
+            latest = max(latest, int(timestamp))
+        result = using.aggregate.serialize(aggregate)
+        if result is not None:
+            state.update((result, latest))
+        elif state.exists:
+            state.remove()
+        yield pd.DataFrame(
+            {"fold": [number], "key": [key_bytes], "aggregate": [result], "timestamp": [latest]}
+        )
+
+    return step

@@ -1,0 +1,624 @@
+"""From a pipeline's nodes to one streaming DataFrame whose rows are records to write.
+
+One `visit_<Node>` for each node class: it takes the lane of its parent (flow.py) and puts a lane of its own.
+Aggregations wait until everything before them is built, because all those of one flow become one stateful
+operator (aggregate.py). What reaches a topic is pinned, and sink.py turns the pinned lanes into rows.
+
+Nothing here reads or writes Kafka: where records come from and go to is given (`CompileContext.read`,
+sink.py), so that the test driver compiles the same plan over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.spark import serdes
+from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.peek import peek
+from millstream.spark.sink import Output, output_rows
+from millstream.spark.trace import as_column, trace, translated
+from millstream.topology import nodes
+from millstream.topology.functions import arity, describe_function
+from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["CompileContext", "Compiled", "Compiler", "compile_pipeline"]
+
+
+@dataclass(frozen=True)
+class CompileContext:
+    """What a compilation needs besides the nodes.
+
+    Attributes:
+        application_id: prefix of internal topics.
+        partitions: partition count of each internal topic, by its name without the application id.
+        read: the records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
+        default_key_serde, default_value_serde: from the configuration, or None.
+        repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
+    """
+
+    application_id: str
+    partitions: Mapping[str, int]
+    read: Callable[[Source | TableSource | Repartition], DataFrame]
+    default_key_serde: Serde | None = None
+    default_value_serde: Serde | None = None
+    repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """`rows` is None when the pipeline writes nothing: its tables are views of their source topics."""
+
+    rows: DataFrame | None
+    store_serdes: Mapping[str, tuple[Serde, Serde]]
+
+
+def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
+    """Trace every function of the pipeline and build its DataFrame.
+
+    Shape of `rows`: topic string, key binary, value binary, partition int (NULL: Kafka's default
+    partitioner), headers array<struct<key, value>>.
+
+    Raises:
+        TopologyException: a function is wrong, or a serde does not fit its column.
+    """
+    return Compiler(pipeline, context).compile()
+
+
+@dataclass
+class Compiler:
+    """One compilation; used once."""
+
+    pipeline: Pipeline
+    context: CompileContext
+    names: Names = field(default_factory=Names)
+    flows: list[Flow] = field(default_factory=list)
+    pending: list[Node] = field(default_factory=list)
+    outputs: dict[Node, Output] = field(default_factory=dict)
+    store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
+    choices: dict[Node, str] = field(default_factory=dict)
+    uses: dict[Node, int] = field(default_factory=dict)
+
+    def compile(self) -> Compiled:
+        inputs = set(self.pipeline.inputs)
+        for node in self.pipeline.nodes:
+            if node not in inputs:
+                for parent in node.parents:
+                    self.uses[parent] = self.uses.get(parent, 0) + 1
+        waiting = list(self.pipeline.nodes)
+        done: set[Node] = set()
+        while waiting:
+            ready = [n for n in waiting if n in inputs or all(parent in done for parent in n.parents)]
+            ready = [n for n in ready if n not in self.pending]
+            if ready:
+                for node in ready:
+                    self._visit(node)
+                    if node not in self.pending:
+                        done.add(node)
+                        waiting.remove(node)
+                continue
+            done |= (aggregated := self._aggregate_pending())
+            waiting = [n for n in waiting if n not in aggregated]
+        return Compiled(self._rows(), dict(self.store_serdes))
+
+    def _visit(self, node: Node) -> None:
+        visit = getattr(self, f"visit_{type(node).__name__}")
+        translated(node, None, lambda: visit(node))
+
+    # --- lanes -----------------------------------------------------------------------------------------
+
+    def _flow_of(self, node: Node) -> Flow:
+        return next(flow for flow in self.flows if node in flow.lanes)
+
+    def _take(self, parent: Node) -> tuple[Flow, Lane, bool]:
+        """The parent's lane, and whether no other lane needs its rows from now on."""
+        flow = self._flow_of(parent)
+        lane = flow.lanes[parent]
+        self.uses[parent] -= 1
+        if not self.uses[parent] and parent not in flow.pinned:
+            del flow.lanes[parent]
+        return flow, lane, not flow.lanes
+
+    def _put(self, node: Node, flow: Flow, lane: Lane) -> None:
+        """The node's own lane; with its store, if it fills one."""
+        if self.uses.get(node):
+            flow.lanes[node] = lane
+        if node.store is not None and node.store.source_topic is None:
+            self._fill(node, node.store, flow, lane)
+
+    def _pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
+        flow.lanes[node] = lane
+        flow.pinned.add(node)
+        self.outputs[node] = output
+
+    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        key = self._settle(
+            store.key_serde, lane.key_serde, self.context.default_key_serde, flow.type_of(lane.key)
+        )
+        value = self._settle(
+            store.value_serde, lane.value_serde, self.context.default_value_serde, flow.type_of(lane.value)
+        )
+        self.store_serdes[store.name] = (key, value)
+        if not store.logged:
+            return
+        topic = f"{store.name}-changelog"
+        self._pin(
+            node,
+            flow,
+            lane,
+            Output(
+                topic=F.lit(f"{self.context.application_id}-{topic}"),
+                key=serdes.to_bytes(
+                    key,
+                    F.col(lane.key),
+                    flow.type_of(lane.key),
+                    f"{node.name}: the key of store '{store.name}'",
+                ),
+                value=serdes.to_bytes(
+                    value,
+                    F.col(lane.value),
+                    flow.type_of(lane.value),
+                    f"{node.name}: the value of store '{store.name}'",
+                ),
+                partitions=self._partitions(topic),
+                timestamped=True,
+                headers=False,
+            ),
+        )
+
+    def _partitions(self, topic: str) -> int:
+        try:
+            return self.context.partitions[topic]
+        except KeyError:
+            raise TopologyException(
+                f"the partition count of the internal topic '{topic}' is not known; "
+                "this is a bug, please report it"
+            ) from None
+
+    def _settle(
+        self, declared: Serde | None, inherited: Serde | None, default: Serde | None, type_: T.DataType
+    ) -> Serde:
+        """The serde of a column: declared for it, else what it was read with, else the configured default
+        where that fits the type, else the one that the type implies."""
+        if declared is not None:
+            return declared
+        for candidate in (inherited, default):
+            if candidate is not None:
+                natural = serdes.column_type(candidate)
+                if natural is None or natural == type_:
+                    return candidate
+        return serdes.infer(type_)
+
+    # --- inputs ----------------------------------------------------------------------------------------
+
+    def _open(self, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
+        flow = Flow(self.context.read(node), self.names)
+        where = F.concat(
+            F.col(TOPIC),
+            F.lit("-"),
+            F.col(PARTITION).cast("string"),
+            F.lit(" offset "),
+            F.col(OFFSET).cast("string"),
+        )
+        key = flow.with_column(
+            "k", serdes.from_bytes(key_serde, F.col("key"), F.concat(where, F.lit(" key")))
+        )
+        value = flow.with_column(
+            "v", serdes.from_bytes(value_serde, F.col("value"), F.concat(where, F.lit(" value")))
+        )
+        flow.df = flow.df.drop("key", "value")
+        self.flows.append(flow)
+        return flow, Lane(key, value, None, key_serde, value_serde)
+
+    def _source_serdes(self, node: Any, what: str) -> tuple[Serde, Serde]:
+        key = node.key_serde or self.context.default_key_serde
+        value = node.value_serde or self.context.default_value_serde
+        for side, serde in (("key", key), ("value", value)):
+            if serde is None:
+                raise TopologyException(
+                    f"{node.name}: no {side} serde for {what}; give it one, "
+                    "Consumed.with_(Serdes.string(), Serdes.string()), "
+                    f"or set the configuration default.{side}.serde"
+                )
+        assert key is not None and value is not None  # noqa: PT018
+        return key, value
+
+    def visit_Source(self, node: Source) -> None:
+        what = f"pattern '{node.pattern.pattern}'" if node.pattern else f"topic '{', '.join(node.topics)}'"
+        flow, lane = self._open(node, *self._source_serdes(node, what))
+        self._put(node, flow, lane)
+
+    def visit_TableSource(self, node: TableSource) -> None:
+        key, value = self._source_serdes(node, f"topic '{node.topic}'")
+        if node.stored is not None:
+            key, value = node.stored.key_serde or key, node.stored.value_serde or value
+            self.store_serdes[node.stored.name] = (key, value)
+        if not self.uses.get(node) and (node.stored is None or node.stored.source_topic is not None):
+            return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
+        flow, lane = self._open(node, key, value)
+        lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=True)
+        self._put(node, flow, lane)
+
+    def visit_Repartition(self, node: Repartition) -> None:
+        if node in self.pipeline.inputs:
+            flow, lane = self._open(node, *self._written_with(node))
+            self._put(node, flow, lane)
+            return
+        flow, lane, alone = self._take(node.parents[0])
+        key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+        if node.filter_name is not None:  # Kafka Streams drops null keys here, as an aggregation would
+            lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
+        lane = replace(
+            lane, key_serde=node.key_serde or lane.key_serde, value_serde=node.value_serde or lane.value_serde
+        )
+        if node not in self.pipeline.outputs:  # Spark shuffles instead
+            self._put(node, flow, lane)
+            return
+        key = self._settle(node.key_serde, lane.key_serde, self.context.default_key_serde, key_type)
+        value = self._settle(node.value_serde, lane.value_serde, self.context.default_value_serde, value_type)
+        self.context.repartition_serdes[node] = (key, value)
+        self._pin(
+            node,
+            flow,
+            lane,
+            Output(
+                topic=F.lit(f"{self.context.application_id}-{node.topic}"),
+                key=serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key"),
+                value=serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value"),
+                partitions=self._partitions(node.topic),
+                timestamped=True,
+                headers=True,
+            ),
+        )
+
+    def _written_with(self, node: Repartition) -> tuple[Serde, Serde]:
+        """The serdes of a repartition topic: as the pipeline settled them that writes it."""
+        settled = self.context.repartition_serdes.get(node)
+        if settled is not None:
+            return settled
+        if node.key_serde is None or node.value_serde is None:
+            raise TopologyException(
+                f"{node.name}: the topic '{node.topic}' is read by the pipeline that writes it, so its "
+                "serdes have to be given: repartition(Repartitioned.with_(Serdes.string(), Serdes.long()))"
+            )
+        return node.key_serde, node.value_serde
+
+    # --- streams ---------------------------------------------------------------------------------------
+
+    def _trace(self, node: Node, function: Function, flow: Flow, lane: Lane) -> Any:
+        return trace(node, function, F.col(lane.key), F.col(lane.value), flow.record)
+
+    def _condition(self, node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
+        """What a predicate returns, as a boolean Column."""
+        condition = as_column(self._trace(node, function, flow, lane))
+        type_ = translated(node, function, lambda: flow.df.select(condition.alias("c")).schema[0].dataType)
+        if not isinstance(type_, (T.BooleanType, T.NullType)):
+            raise TopologyException(
+                f"{node.name} ({describe_function(function)}): a predicate has to return a boolean Column, "
+                f"this one returns {type_.simpleString()}"
+            )
+        return condition
+
+    def _add(self, node: Node, function: Function, flow: Flow, lane: Lane, kind: str, result: Any) -> str:
+        """A column with what a function returned; Spark's complaints about it name the function."""
+        name: str = translated(
+            node, function, lambda: flow.with_column(kind, flow.own(lane, as_column(result)))
+        )
+        return name
+
+    def visit_Filter(self, node: nodes.Filter) -> None:
+        flow, lane, alone = self._take(node.parents[0])
+        condition = self._condition(node, node.predicate, flow, lane)
+        if node.negate:
+            condition = ~F.coalesce(condition, F.lit(False))
+        self._put(node, flow, flow.narrow(lane, condition, alone=alone))
+
+    def visit_MapValues(self, node: nodes.MapValues) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        value = self._add(node, node.mapper, flow, lane, "v", self._trace(node, node.mapper, flow, lane))
+        self._put(node, flow, replace(lane, value=value, value_serde=None))
+
+    def visit_SelectKey(self, node: nodes.SelectKey) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        key = self._add(node, node.mapper, flow, lane, "k", self._trace(node, node.mapper, flow, lane))
+        self._put(node, flow, replace(lane, key=key, key_serde=None))
+
+    def visit_Map(self, node: nodes.Map) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        result = self._trace(node, node.mapper, flow, lane)
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise TopologyException(
+                f"{node.name} ({describe_function(node.mapper)}): map has to return a key and a value, "
+                f"lambda key, value: (value.id, value.amount); this returned {type(result).__name__}"
+            )
+        key = self._add(node, node.mapper, flow, lane, "k", result[0])
+        value = self._add(node, node.mapper, flow, lane, "v", result[1])
+        self._put(node, flow, replace(lane, key=key, value=value, key_serde=None, value_serde=None))
+
+    def _array(self, node: Node, function: Function, flow: Flow, result: Any) -> Column:
+        array = as_column(result)
+        type_ = translated(node, function, lambda: flow.df.select(array.alias("a")).schema[0].dataType)
+        if not isinstance(type_, T.ArrayType):
+            raise TopologyException(
+                f"{node.name} ({describe_function(function)}): has to return an array Column or a list, "
+                f"this one returns {type_.simpleString()}"
+            )
+        return array
+
+    def visit_FlatMapValues(self, node: nodes.FlatMapValues) -> None:
+        flow, lane, alone = self._take(node.parents[0])
+        array = self._array(node, node.mapper, flow, self._trace(node, node.mapper, flow, lane))
+        lane, element = flow.explode(lane, array, alone=alone)
+        self._put(node, flow, replace(lane, value=element, value_serde=None))
+
+    def visit_FlatMap(self, node: nodes.FlatMap) -> None:
+        flow, lane, alone = self._take(node.parents[0])
+        result = self._trace(node, node.mapper, flow, lane)
+        if isinstance(result, list):
+            result = [_pair(item) for item in result]
+        array = self._array(node, node.mapper, flow, result)
+        lane, element = flow.explode(lane, array, alone=alone)
+        type_ = flow.type_of(element)
+        if not (isinstance(type_, T.StructType) and len(type_) == 2):
+            raise TopologyException(
+                f"{node.name} ({describe_function(node.mapper)}): flat_map has to return an array of "
+                "(key, value) structs, or a list of (key, value) tuples; "
+                f"its elements are {type_.simpleString()}"
+            )
+        key_name, value_name = type_.fieldNames()
+        key = flow.with_column("k", F.col(element)[key_name])
+        value = flow.with_column("v", F.col(element)[value_name])
+        self._put(node, flow, replace(lane, key=key, value=value, key_serde=None, value_serde=None))
+
+    def visit_Peek(self, node: nodes.Peek) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        look = peek(node.action, arity(node.action) or 2, self._codecs(flow, lane))
+        key, value = F.col(lane.key), F.col(lane.value)
+        # An output of its own, so that it is run once whatever else its rows go to.
+        # The lane itself goes on as it is.
+        self._put(node, flow, lane)
+        empty = F.lit(None).cast("binary")
+        output = Output(F.lit(""), empty, empty, look=lambda kept: look(kept, key, value, F.col(TIMESTAMP)))
+        self._pin(node, flow, lane, output)
+
+    def _codecs(self, flow: Flow, lane: Lane) -> tuple[tuple[Serde, Any], tuple[Serde, Any]]:
+        """Serde and bytes of key and value, for functions that run in Python: they get what stores give."""
+        key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+        key = self._settle(None, lane.key_serde, None, key_type)
+        value = self._settle(None, lane.value_serde, None, value_type)
+        return (
+            (key, lambda column: serdes.to_bytes(key, column, key_type, "the key")),
+            (value, lambda column: serdes.to_bytes(value, column, value_type, "the value")),
+        )
+
+    def visit_Merge(self, node: nodes.Merge) -> None:
+        left, right = node.parents[0], node.parents[-1]
+        if len(node.parents) == 1:  # a stream merged with itself: each record is there twice
+            self.uses[left] += 1
+        if self._flow_of(left) is not self._flow_of(right):
+            one, other = self._flow_of(left), self._flow_of(right)
+            self.flows = [flow for flow in self.flows if flow is not one and flow is not other]
+            self.flows.append(one.united(other))
+            apart = True  # a row comes from one of the two
+        else:
+            flow = self._flow_of(left)
+            apart = left is not right and flow.lanes[left].disjoint(flow.lanes[right])
+        flow, first, _ = self._take(left)
+        flow, second, _ = self._take(right)
+        for side in ("key", "value"):
+            types = [flow.type_of(getattr(lane, side)) for lane in (first, second)]
+            if types[0] != types[1]:
+                raise TopologyException(
+                    f"{node.name}: merged streams need the same types, but the {side} of {left.name} is "
+                    f"{types[0].simpleString()} and that of {right.name} {types[1].simpleString()}"
+                )
+        if apart:
+            take_first, keep = flow.kept(first), flow.kept(first) | flow.kept(second)
+        else:  # a row can belong to both, and then it is there twice
+            index = F.col(flow.fan_out([first, second]))
+            take_first = index == 0
+            keep = F.when(take_first, flow.kept(first)).otherwise(flow.kept(second))
+        lane = Lane(
+            key=flow.with_column("k", F.when(take_first, F.col(first.key)).otherwise(F.col(second.key))),
+            value=flow.with_column(
+                "v", F.when(take_first, F.col(first.value)).otherwise(F.col(second.value))
+            ),
+            keep=flow.with_column("f", keep),
+            key_serde=first.key_serde if first.key_serde == second.key_serde else None,
+            value_serde=first.value_serde if first.value_serde == second.value_serde else None,
+            routes=tuple(route for route in first.routes if route in second.routes),
+        )
+        self._put(node, flow, lane)
+
+    def visit_Branch(self, node: nodes.Branch) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        choice = F.lit(len(node.predicates))
+        for index in reversed(range(len(node.predicates))):
+            predicate = self._condition(node, node.predicates[index], flow, lane)
+            choice = F.when(predicate, F.lit(index)).otherwise(choice)
+        self.choices[node] = flow.with_column("c", flow.own(lane, choice))
+        self._put(node, flow, lane)
+
+    def visit_PassThrough(self, node: nodes.PassThrough) -> None:
+        parent = node.parents[0]
+        flow, lane, alone = self._take(parent)
+        lane = flow.narrow(lane, F.col(self.choices[parent]) == node.index, alone=alone)
+        self._put(node, flow, replace(lane, routes=(*lane.routes, (parent, node.index))))
+
+    def visit_Sink(self, node: nodes.Sink) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+        key = self._settle(node.key_serde, lane.key_serde, self.context.default_key_serde, key_type)
+        value = self._settle(node.value_serde, lane.value_serde, self.context.default_value_serde, value_type)
+        topic = F.lit(node.topic)
+        if node.topic_function is not None:
+            topic = self._topic(node, node.topic_function, flow, lane)
+        partition = None
+        if node.partitioner is not None:
+            partition = self._partition(node, node.partitioner, flow, lane)
+        self._pin(
+            node,
+            flow,
+            lane,
+            Output(
+                topic=topic,
+                key=serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key"),
+                value=serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value"),
+                partition=partition,
+                headers=True,
+            ),
+        )
+
+    def _topic(self, node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
+        """The topic that a function names for each record; at a NULL the query ends and says whose it is."""
+        name = self._add(node, function, flow, lane, "t", self._trace(node, function, flow, lane))
+        if not isinstance(flow.type_of(name), T.StringType):
+            raise TopologyException(
+                f"{node.name} ({describe_function(function)}): a topic's name is a string Column, "
+                f"this one is {flow.type_of(name).simpleString()}"
+            )
+        message = f"{node.name} ({describe_function(function)}): the topic's name is NULL for a record"
+        return F.coalesce(F.col(name), F.raise_error(F.lit(message)).cast("string"))
+
+    def _partition(self, node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
+        """The partition that a function chooses for each record; NULL leaves it to the producer."""
+        name = self._add(node, function, flow, lane, "p", self._trace(node, function, flow, lane))
+        if not isinstance(flow.type_of(name), (T.IntegralType, T.NullType)):
+            raise TopologyException(
+                f"{node.name} ({describe_function(function)}): a partition is an integer Column, "
+                f"this one is {flow.type_of(name).simpleString()}"
+            )
+        return F.col(name).cast("int")
+
+    # --- tables ----------------------------------------------------------------------------------------
+
+    def visit_ToTable(self, node: nodes.ToTable) -> None:
+        flow, lane, alone = self._take(node.parents[0])
+        parent = node.parents[0]
+        if isinstance(parent, Repartition) and parent not in self.pipeline.inputs:
+            # The shuffle mixes source partitions, so which record of a key is the last has to be computed.
+            self._wait(node, flow, lane)
+            return
+        self._put(node, flow, flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone))
+
+    def visit_TableFilter(self, node: nodes.TableFilter) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        passes = F.coalesce(self._condition(node, node.predicate, flow, lane), F.lit(False))
+        passes = ~passes if node.negate else passes
+        there = F.col(lane.value).isNotNull()  # a deletion stays one, unasked
+        value = flow.with_column("v", flow.own(lane, F.when(there, F.when(passes, F.col(lane.value)))))
+        self._put(node, flow, replace(lane, value=value))
+
+    def visit_TableMapValues(self, node: nodes.TableMapValues) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        mapped = as_column(self._trace(node, node.mapper, flow, lane))
+        there = F.col(lane.value).isNotNull()
+        value = self._add(node, node.mapper, flow, lane, "v", F.when(there, mapped))
+        self._put(node, flow, replace(lane, value=value, value_serde=None))
+
+    def visit_ToStream(self, node: nodes.ToStream) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        self._put(node, flow, lane)
+
+    # --- aggregations ----------------------------------------------------------------------------------
+
+    def visit_Aggregate(self, node: nodes.Aggregate) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        self._wait(node, flow, lane)
+
+    def _wait(self, node: Node, flow: Flow, lane: Lane) -> None:
+        # Only noted: until all before them is built, what comes beside it can still change flow and lane.
+        flow.lanes[node] = lane
+        self.pending.append(node)
+
+    def _aggregate_pending(self) -> set[Node]:
+        """Turn what waits into stateful operators: one a flow for what Spark computes, one for its folds."""
+        aggregated: set[Node] = set()
+        for flow in list(self.flows):
+            mine = [Pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes]
+            if not mine:
+                continue
+            native = [item for item in mine if not item.is_fold]
+            if len(native) in (0, len(mine)):
+                self._look_ahead(flow)
+            made = [group(native, self.names)] if native else []
+            if folds := [(item, self._fold_serdes(item)) for item in mine if item.is_fold]:
+                made.append(fold(folds, self.names))
+            for item in mine:
+                del flow.lanes[item.node]
+            if not flow.lanes:
+                self.flows.remove(flow)
+            for new, lanes in made:
+                self.flows.append(new)
+                for node, lane in lanes.items():
+                    self._put(node, new, lane)
+                    aggregated.add(node)
+        self.pending.clear()
+        return aggregated
+
+    def _look_ahead(self, flow: Flow) -> None:
+        """Where nothing but one operator needs the rows, what peeks at them does so on their way there.
+
+        As an output of its own it would have the source read for it alone.
+        """
+        looks = {node: self.outputs[node].look for node in flow.lanes if node in flow.pinned}
+        if any(look is None for look in looks.values()):
+            return
+        for node, look in looks.items():
+            assert look is not None
+            flow.df = flow.df.where(look(flow.kept(flow.lanes.pop(node))))
+            flow.pinned.discard(node)
+
+    def _fold_serdes(self, item: Pending) -> FoldSerdes:
+        """The serdes of key, value and aggregate of a Python fold."""
+        store = item.node.store
+        assert store is not None
+        (key, _), (value, _) = self._codecs(item.flow, item.lane)
+        if store.key_serde is not None:
+            key = store.key_serde
+        aggregate = store.value_serde
+        if aggregate is None:
+            assert isinstance(item.node, nodes.Aggregate)
+            assert isinstance(item.node.aggregation, nodes.Fold)
+            aggregation = item.node.aggregation
+            if aggregation.initializer is None:  # a reduce: the aggregate is a value
+                aggregate = value
+            else:
+                raise TopologyException(
+                    f"{item.node.name} ({describe_function(aggregation.adder)}): a Python aggregation needs "
+                    "the serde of its result, "
+                    "Materialized.as_('totals').with_value_serde(Serdes.json('total double, n long'))"
+                )
+        return FoldSerdes(key, value, aggregate)
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def _rows(self) -> DataFrame | None:
+        parts = []
+        for flow in self.flows:
+            pinned = [
+                (flow, flow.lanes[node], self.outputs[node]) for node in flow.lanes if node in flow.pinned
+            ]
+            if pinned:
+                parts.append(output_rows(flow, [(lane, output) for _, lane, output in pinned]))
+        if not parts:
+            return None
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.union(part)
+        return rows
+
+
+def _pair(item: Any) -> Column:
+    if isinstance(item, tuple) and len(item) == 2:
+        return F.struct(as_column(item[0]).alias("key"), as_column(item[1]).alias("value"))
+    return as_column(item)

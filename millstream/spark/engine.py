@@ -1,0 +1,141 @@
+"""The engine port, on Spark: compile pipelines, start their queries, stop them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.dsl.serdes import Serde
+from millstream.ports import CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.spark.compiler import CompileContext, compile_pipeline
+from millstream.spark.failures import translate
+from millstream.spark.pipeline import IdlePipeline, QueryPipeline
+from millstream.spark.session import SharedSession
+from millstream.spark.source import kafka_options, read_kafka
+from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["SparkEngine", "SparkSettings"]
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """What the engine needs of a configuration, in plain values.
+
+    Attributes:
+        checkpoint_root: directory (or URI) that has one checkpoint directory for each pipeline.
+        spark: `spark.*` settings.
+        consumer, producer: Kafka client options in Kafka's names, security included.
+        default_key_serde, default_value_serde: or None.
+        offset_reset: where sources start that do not say.
+        max_records_per_batch: bound of a micro-batch; None: whatever is there.
+        batch_interval: the shortest time from one micro-batch to the next.
+    """
+
+    application_id: str
+    bootstrap_servers: str
+    checkpoint_root: str
+    spark: Mapping[str, str] = field(default_factory=dict)
+    consumer: Mapping[str, str] = field(default_factory=dict)
+    producer: Mapping[str, str] = field(default_factory=dict)
+    default_key_serde: Serde | None = None
+    default_value_serde: Serde | None = None
+    offset_reset: OffsetReset = OffsetReset.EARLIEST
+    max_records_per_batch: int | None = None
+    batch_interval: timedelta = timedelta(0)
+
+
+class SparkEngine:
+    """Runs pipelines on Spark Structured Streaming in micro-batches. Thread-safe."""
+
+    def __init__(self, settings: SparkSettings, spark: SparkSession | None = None) -> None:
+        """Start Spark, or join the one that runs, or use the session given.
+
+        Raises:
+            SetupException: no Java, a missing jar, or a session without Spark's Kafka connector.
+        """
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._running: list[QueryPipeline] = []
+        self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
+        self._session = SharedSession(settings.spark, settings.application_id, spark)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The client's session."""
+        return self._session.spark
+
+    def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
+        context = CompileContext(
+            application_id=self._settings.application_id,
+            partitions=partitions,
+            read=self._read,
+            default_key_serde=self._settings.default_key_serde,
+            default_value_serde=self._settings.default_value_serde,
+            repartition_serdes=self._repartition_serdes,
+        )
+        with self._lock:
+            compiled = compile_pipeline(pipeline, context)
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled.rows)
+
+    def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
+        settings = self._settings
+        return read_kafka(
+            self.spark,
+            node,
+            application_id=settings.application_id,
+            options=kafka_options({**settings.consumer, "bootstrap.servers": settings.bootstrap_servers}),
+            default_reset=settings.offset_reset,
+            max_records_per_batch=settings.max_records_per_batch,
+        )
+
+    def start(self, compiled: CompiledPipeline, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+        name = compiled.pipeline.name
+        if compiled.plan is None:
+            return IdlePipeline(name, on_end)
+        rows: DataFrame = compiled.plan
+        options = kafka_options(
+            {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
+        )
+        interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
+        topics = _topics(compiled.pipeline)
+        writer = (
+            rows.writeStream.format("kafka")
+            # A topic that does not exist is an error after 10 s, not after Kafka's minute.
+            .options(**{"kafka.max.block.ms": "10000", **options})
+            .option("checkpointLocation", f"{self._settings.checkpoint_root}/{name}")
+            .trigger(processingTime=f"{interval_ms} milliseconds")
+            .outputMode("update")
+            .queryName(f"{self._settings.application_id}-{name}")
+        )
+        try:
+            query = writer.start()
+        except PySparkException as error:
+            raise translate(name, topics, error) from error
+        running = QueryPipeline(name, topics, query, on_end)
+        with self._lock:
+            self._running.append(running)
+        return running
+
+    def close(self) -> None:
+        with self._lock:
+            running, self._running = self._running, []
+        for pipeline in running:
+            pipeline.stop()
+        self._session.close()
+
+
+def _topics(pipeline: Pipeline) -> tuple[str, ...]:
+    """The topics that a pipeline reads, for errors that Spark reports without a name."""
+    topics: list[str] = []
+    for node in pipeline.inputs:
+        if isinstance(node, Source):
+            topics += node.topics or ([f"pattern '{node.pattern.pattern}'"] if node.pattern else [])
+        else:
+            topics.append(node.topic)
+    return tuple(topics)

@@ -1,0 +1,325 @@
+"""The Spark half of each serde: Columns from bytes, and bytes from Columns.
+
+The byte formats are Kafka's own serializers': big-endian two's complement integers, IEEE 754 floating point,
+one byte for a boolean, UTF-8 for a string, the 36 characters of a UUID. The other half, the Python codec that
+interactive queries use, is in dsl/serdes.py; a test holds that both give the same bytes.
+
+Every expression here is plain Spark SQL, compiled with the query; no row visits Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import CustomSerde, JsonSerde, Serde, Serdes
+from millstream.errors import TopologyException
+from millstream.spark.trace import as_column
+
+__all__ = ["column_type", "from_bytes", "infer", "to_bytes"]
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """How one serde is done in Spark.
+
+    Attributes:
+        column: the type of its values.
+        decode, encode: for what is not NULL.
+        accepts: other types that it writes without losing anything.
+        valid: whether bytes are of this format; None: all are.
+        takes: `valid` in words.
+    """
+
+    column: T.DataType
+    decode: Callable[[Column], Column]
+    encode: Callable[[Column], Column]
+    accepts: tuple[type[T.DataType], ...] = ()
+    valid: Callable[[Column], Column] | None = None
+    takes: str = ""
+
+
+def _sized(
+    size: int,
+    column: T.DataType,
+    decode: Callable[[Column], Column],
+    encode: Callable[[Column], Column],
+    *accepts: type[T.DataType],
+) -> _Codec:
+    return _Codec(column, decode, encode, accepts, lambda c: F.octet_length(c) == size, f"{size} bytes")
+
+
+def _signed(data: Column, bits: int, type_: str) -> Column:
+    # conv() knows 64 bits only, so a narrower number is sign-extended by hand.
+    number = F.conv(F.hex(data), 16, -10).cast("bigint")
+    if bits == 64:
+        return number
+    half, full = 1 << (bits - 1), 1 << bits
+    return F.when(number >= half, number - full).otherwise(number).cast(type_)
+
+
+def _big_endian(number: Column, width: int) -> Column:
+    # hex() of a negative bigint is its 64-bit two's complement, so the last digits are right for any width.
+    digits = F.lpad(F.hex(number.cast("bigint")), 16, "0")
+    return F.unhex(digits if width == 8 else F.substring(digits, 17 - 2 * width, 2 * width))
+
+
+def _java(method: str, argument: Column) -> Column:
+    # The bits of a floating point number: Spark SQL has no function for them, Java has.
+    return F.call_function(
+        "java_method", F.lit(method.rpartition(".")[0]), F.lit(method.rpartition(".")[2]), argument
+    )
+
+
+def _byte(data: bytes) -> Column:
+    return F.lit(bytearray(data))
+
+
+def _canonical_uuid(text: Column) -> Column:
+    wrong = F.raise_error(F.lit("a value with the serde 'uuid' is not the 36 characters of a UUID"))
+    return F.when(text.rlike(_UUID), F.lower(text)).otherwise(wrong.cast("string"))
+
+
+_UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+_CODECS: dict[str, _Codec] = {
+    "bytes": _Codec(T.BinaryType(), lambda c: c, lambda c: c),
+    "string": _Codec(T.StringType(), lambda c: c.cast("string"), lambda c: c.cast("binary")),
+    "uuid": _Codec(
+        T.StringType(),
+        lambda c: F.lower(c.cast("string")),
+        lambda c: _canonical_uuid(c).cast("binary"),
+        valid=lambda c: c.cast("string").rlike(_UUID),
+        takes="the 36 characters of a UUID",
+    ),
+    "short": _sized(
+        2, T.ShortType(), lambda c: _signed(c, 16, "smallint"), lambda c: _big_endian(c, 2), T.ByteType
+    ),
+    "integer": _sized(
+        4,
+        T.IntegerType(),
+        lambda c: _signed(c, 32, "int"),
+        lambda c: _big_endian(c, 4),
+        T.ByteType,
+        T.ShortType,
+    ),
+    "long": _sized(
+        8,
+        T.LongType(),
+        lambda c: _signed(c, 64, "bigint"),
+        lambda c: _big_endian(c, 8),
+        T.ByteType,
+        T.ShortType,
+        T.IntegerType,
+    ),
+    "float": _sized(
+        4,
+        T.FloatType(),
+        lambda c: _java("java.lang.Float.intBitsToFloat", _signed(c, 32, "int")).cast("float"),
+        lambda c: _big_endian(_java("java.lang.Float.floatToRawIntBits", c.cast("float")), 4),
+    ),
+    "double": _sized(
+        8,
+        T.DoubleType(),
+        lambda c: _java("java.lang.Double.longBitsToDouble", _signed(c, 64, "bigint")).cast("double"),
+        lambda c: _big_endian(_java("java.lang.Double.doubleToRawLongBits", c.cast("double")), 8),
+        T.FloatType,
+        T.IntegerType,
+        T.ShortType,
+        T.ByteType,
+    ),
+    "boolean": _Codec(
+        T.BooleanType(),
+        lambda c: c == _byte(b"\x01"),
+        lambda c: F.when(c, _byte(b"\x01")).otherwise(_byte(b"\x00")),
+        valid=lambda c: (c == _byte(b"\x00")) | (c == _byte(b"\x01")),
+        takes="one byte, 0 or 1",
+    ),
+}
+
+
+_KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long"))
+"""Whose `encode` gives NULL for NULL unasked. Spark plans every expression anew for each micro-batch."""
+
+
+def column_type(serde: Serde) -> T.DataType | None:
+    """The type of the Column that `from_bytes` gives; None for a user's own serde."""
+    if isinstance(serde, JsonSerde):
+        return _schema(serde)
+    return None if isinstance(serde, CustomSerde) else _CODECS[serde.name].column
+
+
+def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
+    """The value that these bytes are; NULL stays NULL.
+
+    `where` is a string Column that names the record (`orders-0 offset 17`): bytes of the wrong length end
+    the query with an error that carries it. Nothing is skipped or turned into NULL.
+    """
+    if isinstance(serde, CustomSerde):
+        return as_column(serde.to_column(data))
+    if isinstance(serde, JsonSerde):
+        return _from_json(data, _schema(serde), where)
+    codec = _CODECS[serde.name]
+    if codec.valid is None:
+        return codec.decode(data)
+    wrong = _wrong(serde, data, where, codec.takes)
+    return F.when(
+        data.isNotNull(), F.when(codec.valid(data), codec.decode(data)).otherwise(wrong.cast(codec.column))
+    )
+
+
+def _wrong(serde: Serde, data: Column, where: Column, takes: str) -> Column:
+    """Ends the query. The length and never the content: what a record says has no place in a log."""
+    return F.raise_error(
+        F.concat(
+            where,
+            F.lit(f": serde '{serde.name}' cannot read these "),
+            F.octet_length(data).cast("string"),
+            F.lit(f" bytes: it takes {takes}"),
+        )
+    )
+
+
+def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
+    # Not FAILFAST: its error does not say which record it was, and does say what was in it.
+    marked = T.StructType([*schema.fields, T.StructField(_CORRUPT, T.StringType())])
+    parsed = F.from_json(data.cast("string"), marked, {"columnNameOfCorruptRecord": _CORRUPT})
+    wrong = _wrong(Serdes.json(schema), data, where, "a JSON object that fits its schema").cast(schema)
+
+    def check(row: Column) -> Column:
+        fits = row.isNotNull() & row[_CORRUPT].isNull()
+        return F.when(fits, row.dropFields(_CORRUPT)).otherwise(wrong)
+
+    # A lambda over an array of one is the only way to name a value within an expression, so as to parse once.
+    return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))
+
+
+_CORRUPT = "_millstream_corrupt"
+"""A field that Spark's JSON parser fills when it could not read the others."""
+
+
+def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Column:
+    """The bytes of a Column; NULL stays NULL. `what` says in an error whose serde it is.
+
+    Raises:
+        TopologyException: the serde does not fit the Column's type.
+    """
+    if isinstance(serde, CustomSerde):
+        return as_column(serde.from_column(value))
+    if isinstance(type_, T.NullType):
+        return value.cast("binary")
+    if isinstance(serde, JsonSerde):
+        _check_json(_schema(serde), type_, what)
+        return F.to_json(value).cast("binary")
+    codec = _CODECS[serde.name]
+    if not isinstance(type_, (type(codec.column), *codec.accepts)):
+        raise TopologyException(
+            f"{what} has the serde '{serde.name}', but its column is {type_.simpleString()}; "
+            f"use {_suggestion(type_)}, or cast the column to {codec.column.simpleString()}"
+        )
+    encoded = codec.encode(value if type_ == codec.column else value.cast(codec.column))
+    return encoded if serde.name in _KEEP_NULL else F.when(value.isNotNull(), encoded)
+
+
+def infer(type_: T.DataType) -> Serde:
+    """The serde for a Column whose serde nobody named: it follows from the type.
+
+    Differs: Kafka Streams cannot know the type and asks for a serde.
+    """
+    by_type: dict[type[T.DataType], Callable[[], Serde]] = {
+        T.BinaryType: Serdes.bytes,
+        T.StringType: Serdes.string,
+        T.LongType: Serdes.long,
+        T.IntegerType: Serdes.integer,
+        T.ShortType: Serdes.short,
+        T.ByteType: Serdes.short,
+        T.DoubleType: Serdes.double,
+        T.FloatType: Serdes.float,
+        T.BooleanType: Serdes.boolean,
+        T.NullType: Serdes.bytes,  # nothing but nulls: any serde would do
+    }
+    make = by_type.get(type(type_))
+    if make is not None:
+        return make()
+    if isinstance(type_, T.StructType):
+        return Serdes.json(type_)
+    raise TopologyException(
+        f"no serde writes a column of type {type_.simpleString()}; make it a struct, "
+        "map_values(lambda value: {'items': value}), or cast it to a type that has one"
+    )
+
+
+@cache
+def _parsed(ddl: str) -> T.StructType:
+    parsed = T.DataType.fromDDL(ddl)
+    if not isinstance(parsed, T.StructType):
+        raise TopologyException(
+            f"Serdes.json('{ddl}') has the schema of a {parsed.simpleString()}; it has to be that of a "
+            "struct, such as 'user STRING, amount DOUBLE'"
+        )
+    return parsed
+
+
+def _schema(serde: JsonSerde) -> T.StructType:
+    schema = serde.schema
+    return schema if isinstance(schema, T.StructType) else _parsed(str(schema))
+
+
+def _check_json(schema: T.StructType, type_: T.DataType, what: str) -> None:
+    if not isinstance(type_, T.StructType):
+        raise TopologyException(
+            f"{what} has the serde 'json', but its column is {type_.simpleString()}; "
+            f"use {_suggestion(type_)}, or make it a struct: map_values(lambda value: {{'value': value}})"
+        )
+    unknown = [name for name in type_.fieldNames() if name not in schema.fieldNames()]
+    if unknown:
+        raise TopologyException(
+            f"{what} has the serde json('{schema.simpleString()}'), but its column {type_.simpleString()} "
+            f"has the field '{unknown[0]}', which that schema lacks: a reader with the schema would lose it"
+        )
+    for field in type_:
+        wanted = schema[field.name].dataType
+        if not _readable(field.dataType, wanted):
+            raise TopologyException(
+                f"{what} has the serde json('{schema.simpleString()}'), but the field '{field.name}' of its "
+                f"column is {field.dataType.simpleString()} and not {wanted.simpleString()}; "
+                f"use {_suggestion(type_)}, or cast the field"
+            )
+
+
+_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
+"""Each is read without loss as one further right, as far as it is whole, or both are not."""
+
+
+def _readable(written: T.DataType, schema: T.DataType) -> bool:
+    """Whether JSON written from one type is read as the other with nothing lost."""
+    if isinstance(written, T.NullType):
+        return True
+    if isinstance(written, T.StructType) and isinstance(schema, T.StructType):
+        names = schema.fieldNames()
+        return all(
+            field.name in names and _readable(field.dataType, schema[field.name].dataType)
+            for field in written
+        )
+    if isinstance(written, T.ArrayType) and isinstance(schema, T.ArrayType):
+        return _readable(written.elementType, schema.elementType)
+    if isinstance(written, T.MapType) and isinstance(schema, T.MapType):
+        return _readable(written.valueType, schema.valueType)
+    if isinstance(written, _NUMBERS) and isinstance(schema, _NUMBERS):
+        return _NUMBERS.index(type(written)) <= _NUMBERS.index(type(schema))
+    return written == schema
+
+
+def _suggestion(type_: T.DataType) -> str:
+    if isinstance(type_, T.StructType):
+        fields = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in type_)
+        return f"Serdes.json('{fields}')"
+    try:
+        return repr(infer(type_))
+    except TopologyException:
+        return "a serde of your own (Serdes.custom)"

@@ -1,0 +1,293 @@
+"""The Spark session: one JVM and one SparkContext for the process, shared by its clients.
+
+A client that was given a session uses it and never stops it. Otherwise the first client starts Spark and the
+last one to close stops it. Settings that only a starting JVM reads (memory, Java options) are the first
+client's; each client has a `newSession()` with SQL settings of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from millstream.errors import IllegalStateException, SetupException
+from millstream.jars import connector_set, ensure_jars
+from millstream.java import find_java
+
+__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "with_settings"]
+
+log = logging.getLogger(__name__)
+# py4j tells each connection that it closes, at INFO.
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
+_STREAMING = "spark.sql.streaming."
+
+SQL_DEFAULTS: Mapping[str, str] = {
+    # State in RocksDB, with a small file per batch instead of a snapshot: 190 to 81 ms for a small batch.
+    f"{_STREAMING}stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A rename instead of a FileContext round: 65 to 16 ms per batch on local and HDFS-like paths.
+    f"{_STREAMING}checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    f"{_STREAMING}pollingDelay": "5ms",
+    f"{_STREAMING}noDataMicroBatches.enabled": "false",
+    # A task costs more than a small batch has work for. The first start of a query fixes the number.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
+    # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
+    # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
+    # cuts there), and what else Spark checks here a topology cannot express.
+    f"{_STREAMING}unsupportedOperationCheck": "false",
+}
+"""SQL settings of a client's session, unless its configuration has others."""
+
+_LAUNCH_DEFAULTS: Mapping[str, str] = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+
+_WITHOUT_UI: Mapping[str, str] = {
+    # What the UI would show is kept without a UI too: by default a thousand plans, and every micro-batch is
+    # one; after a thousand micro-batches that was half of the live heap, 60 of 130 MB.
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+}
+
+# Without Hadoop's native library each file that Spark writes costs a process, `chmod`: 2 for each batch, 1
+# for each state partition, and as many again for Hadoop's checksum files. Creating one takes 8.6 ms so (CPU
+# 7.6), 4.4 without checksum files, and 3.5 (CPU 3.3) if Java starts processes by vfork.
+_FAST_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
+
+
+class SharedSession:
+    """Counts who uses the Spark that this module started, and stops it with the last one."""
+
+    _lock = threading.Lock()
+    _users = 0
+
+    def __init__(self, settings: Mapping[str, str], app_name: str, given: SparkSession | None = None) -> None:
+        """Start Spark, or join the one that runs.
+
+        Args:
+            settings: `spark.*` of the configuration.
+            given: the user's own session; it is left running.
+
+        Raises:
+            SetupException: there is no Java, a jar is missing, or Spark does not start.
+        """
+        self._owned = given is None
+        self._closed = False
+        if given is not None:
+            base = given
+        else:
+            with SharedSession._lock:
+                base = _start(settings, app_name)
+                SharedSession._users += 1
+        try:
+            check_connector(base)
+            self.spark = with_settings(base, {**SQL_DEFAULTS, **settings})
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the session up; the last user stops Spark. Idempotent."""
+        if self._closed or not self._owned:
+            return
+        self._closed = True
+        with SharedSession._lock:
+            SharedSession._users -= 1
+            if SharedSession._users == 0:
+                active = SparkContext._active_spark_context
+                if active is not None:
+                    SparkSession.builder.getOrCreate().stop()
+
+
+def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of its own in the JVM of `base`, with the `spark.sql.*` among these settings."""
+    session = base.newSession()
+    for name, value in settings.items():
+        if name.startswith("spark.sql."):
+            _set(session, name, value)
+    return session
+
+
+def check_connector(spark: SparkSession) -> None:
+    """Raises a SetupException unless the session can read Kafka."""
+    try:
+        spark._jvm.java.lang.Class.forName(  # type: ignore[union-attr]
+            "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+            True,
+            spark._jvm.java.lang.Thread.currentThread().getContextClassLoader(),  # type: ignore[union-attr]
+        )
+    except Exception as error:
+        raise SetupException(
+            f"this Spark session (version {spark.version}) has no Kafka connector; start it with "
+            f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}, or let "
+            "Millstream start Spark: KafkaStreams(topology, config) without a session"
+        ) from error
+
+
+def _set(spark: SparkSession, name: str, value: str) -> None:
+    # Not `conf.isModifiable()`: it says no to keys that Spark reads without having registered them, such as
+    # checkpointFileManagerClass and everything of the RocksDB state store.
+    try:
+        spark.conf.set(name, value)
+    except AnalysisException as error:
+        if "CANNOT_MODIFY" not in (error.getCondition() or ""):
+            raise
+        log.debug("%s is fixed since Spark started", name)
+
+
+def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
+    if SparkContext._active_spark_context is not None:
+        if SharedSession._users == 0:
+            raise IllegalStateException(
+                "Spark already runs in this process, started by someone else; "
+                "hand its session to the client: KafkaStreams(topology, config, spark=spark)"
+            )
+        return SparkSession.builder.getOrCreate()
+    conf = SparkConf(loadDefaults=False)
+    launch = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
+    if settings.get("spark.master", "local").startswith("local"):
+        launch |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if not any("spark-sql-kafka" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages")):
+        own = [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
+        launch["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own])
+        settings = {name: value for name, value in settings.items() if name != "spark.jars"}
+    for name, value in {**launch, **settings}.items():
+        conf.set(name, value)
+    if conf.get("spark.ui.enabled") == "false":
+        for name, value in _WITHOUT_UI.items():
+            conf.setIfMissing(name, value)
+    own_heap = "spark.driver.memory" not in settings
+    options = _java_options(conf.get("spark.driver.extraJavaOptions") or "", own_heap, os.cpu_count() or 1)
+    conf.set("spark.driver.extraJavaOptions", options)
+    try:
+        if SparkContext._gateway is None:
+            SparkContext._ensure_initialized(gateway=_launch(conf), conf=conf)
+        session = SparkSession(SparkContext.getOrCreate(conf))
+        _write_no_checksum_files(session)
+        return session
+    except PySparkException as error:
+        raise SetupException(
+            f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
+            "or in the file that MILLSTREAM_SPARK_LOG names"
+        ) from error
+
+
+def _java_options(given: str, own_heap: bool, cores: int) -> str:
+    """The user's options for Spark's JVM, with ours where they say nothing.
+
+    Args:
+        own_heap: the size of the heap is our default: small, so that a collector for large ones is a burden.
+            G1 takes each big buffer of a micro-batch for a reason to mark the whole heap. On two cores a
+            start took 21.8 s of CPU with G1, 19.8 with the parallel collector, 17.5 with the serial one;
+            after it the JVM had 1.1, 1.1 and 0.55 GB. Throughput was the same.
+    """
+    options = [given] if given else []
+    if own_heap and "GC" not in given:
+        options.append("-XX:+UseSerialGC" if cores <= 2 else "-XX:+UseParallelGC")
+    if "MetaspaceSize" not in given:
+        # Spark's classes take 170 MB; from the default of 21 MB on, each growth collects the whole heap.
+        options.append("-XX:MetaspaceSize=256m")
+    if "log4j" not in given:
+        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+        options.append(f"-Dlog4j2.configurationFile={quiet}")
+    if "launchMechanism" not in given:
+        options.append(_FAST_PROCESSES)
+    return " ".join(options)
+
+
+def _write_no_checksum_files(spark: SparkSession) -> None:
+    """Let Hadoop's local file system write no `.crc` file beside each file (see `_FAST_PROCESSES`).
+
+    The JVM has one local file system, which all its sessions share; that of a user's own session stays as it
+    is. Files that have a checksum are still checked when they are read.
+    """
+    assert spark._jvm is not None
+    local = spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    local.setWriteChecksum(False)
+
+
+def _launch(conf: SparkConf) -> Any:
+    """Start the JVM, with the Java that Millstream found.
+
+    The JVM reads the other end of a pipe that this process holds, and exits when the pipe breaks: also when
+    this process is killed. What it prints goes where this process prints, or to `MILLSTREAM_SPARK_LOG`.
+    """
+    java = find_java()
+    saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
+    os.environ["JAVA_HOME"] = str(java.home)
+    # Another Spark on this machine must not be started with this PySpark.
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    path = os.environ.get("MILLSTREAM_SPARK_LOG")
+    output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
+    try:
+        log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
+        threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
+        streams = {"stdout": output, "stderr": output} if output else None
+        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+    finally:
+        if output is not None:
+            output.close()
+        for name, value in saved.items():
+            if name == "PYSPARK_PYTHON":
+                continue  # Python workers are started later, with the same variable
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    atexit.register(_end, gateway)
+    return gateway
+
+
+def _import_ahead() -> None:
+    """PySpark imports this at its first call into Java, and pandas with it: Java's start hides it."""
+    try:
+        import pyspark.testing.utils  # noqa: F401
+    except Exception:
+        log.debug("importing ahead", exc_info=True)
+
+
+def _end(gateway: Any) -> None:
+    """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
+    process = gateway.proc
+    if process is None or process.poll() is not None:
+        return
+    try:
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway.shutdown()
+    except Exception:
+        log.debug("stopping Spark at exit", exc_info=True)
+    process.stdin.close()
+    try:
+        process.wait(timeout=3)
+    except Exception:
+        process.kill()
+        process.wait(timeout=3)

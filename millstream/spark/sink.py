@@ -1,0 +1,92 @@
+"""From lanes to records: one DataFrame of rows that each carry the topic they go to.
+
+A flow with one output is a projection. A flow with several makes an array with one element for each output
+that a row belongs to, and explodes it; so outputs, repartition topics and changelogs leave through the one
+Kafka sink of the query, and the source is read once.
+
+What a Spark sink cannot carry: the timestamp of a record (Spark ignores such a column when it writes). The
+records of internal topics carry it in the header `millstream.ts`, which their readers use; records of output
+topics get the time at which they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millstream.model import TIMESTAMP_HEADER
+from millstream.spark.flow import HEADERS, HEADERS_TYPE, TIMESTAMP, Flow, Lane
+
+__all__ = ["Output", "output_rows"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the rows of a lane go.
+
+    Attributes:
+        topic, key, value: what to write; key and value in bytes.
+        partitions: the topic's partition count, for a topic that is partitioned by crc32(key).
+        partition: else the partition; None, or NULL: as Kafka's default partitioner has it.
+        timestamped: carry the record's timestamp in a header.
+        headers: carry the record's own headers.
+        look: writes nothing, and is shown the rows instead: gets whether a row belongs to the lane, is true
+            for every row.
+    """
+
+    topic: Column
+    key: Column
+    value: Column
+    partitions: int | None = None
+    partition: Column | None = None
+    timestamped: bool = False
+    headers: bool = False
+    look: Callable[[Column], Column] | None = None
+
+
+def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
+    """The records of one flow."""
+    if len(outputs) == 1:
+        lane, output = outputs[0]
+        df = flow.df
+        if output.look is not None:
+            df = df.where(~output.look(flow.kept(lane)))
+        elif lane.keep is not None:
+            df = df.where(F.col(lane.keep))
+        return df.select(*_fields(output))
+    element = flow.names.new("o")
+    keeps = [
+        flow.kept(lane)
+        if output.look is None
+        else F.col(flow.with_column("f", ~output.look(flow.kept(lane))))
+        for lane, output in outputs
+    ]
+    records = F.array(
+        *(F.when(keep, F.struct(*_fields(out))) for keep, (_, out) in zip(keeps, outputs, strict=True))
+    )
+    exploded = flow.df.select(F.explode(records).alias(element)).where(F.col(element).isNotNull())
+    return exploded.select(f"{element}.*")
+
+
+def _fields(output: Output) -> list[Column]:
+    partition = F.lit(None).cast("int") if output.partition is None else output.partition
+    if output.partitions is not None:
+        # A record without a key has no place of its own; it goes where the empty key goes.
+        key = F.coalesce(output.key, F.lit(bytearray()))
+        partition = (F.crc32(key) % output.partitions).cast("int")
+    none = F.lit(None).cast(HEADERS_TYPE)
+    headers = F.col(HEADERS) if output.headers else none
+    if output.timestamped:
+        stamp = F.unhex(F.lpad(F.hex(F.unix_millis(F.col(TIMESTAMP))), 16, "0"))
+        own = F.array(F.struct(F.lit(TIMESTAMP_HEADER).alias("key"), stamp.alias("value"))).cast(HEADERS_TYPE)
+        headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), own) if output.headers else own
+    return [
+        output.topic.alias("topic"),
+        output.key.alias("key"),
+        output.value.alias("value"),
+        partition.alias("partition"),
+        headers.alias("headers"),
+    ]

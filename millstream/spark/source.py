@@ -1,0 +1,99 @@
+"""From Kafka topics to rows: key, value, and where each record came from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream.model import TIMESTAMP_HEADER
+from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
+
+__all__ = ["kafka_options", "read_kafka"]
+
+_OPTIONS: Mapping[str, str] = {
+    # Spark's reader long-polls at the end of a partition: with Kafka's default of 500 ms every small
+    # micro-batch takes 540 ms, with 10 ms about 50.
+    "kafka.fetch.max.wait.ms": "10",
+    # Asking for a topic must not create it: a deleted source topic has to be noticed.
+    "kafka.allow.auto.create.topics": "false",
+    # Records that are gone before they were read are an error, never skipped silently.
+    "failOnDataLoss": "true",
+    "includeHeaders": "true",
+}
+
+
+def kafka_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Kafka client options as Spark's source and sink take them: with the prefix `kafka.`."""
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
+def read_kafka(
+    spark: SparkSession,
+    node: Source | TableSource | Repartition,
+    *,
+    application_id: str,
+    options: Mapping[str, str],
+    default_reset: OffsetReset,
+    max_records_per_batch: int | None,
+) -> DataFrame:
+    """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""
+    reader = spark.readStream.format("kafka").options(**_OPTIONS).options(**options)
+    reset = default_reset
+    if isinstance(node, Repartition):
+        reader = reader.option("subscribe", f"{application_id}-{node.topic}")
+        reset = OffsetReset.EARLIEST
+    else:
+        reset = node.offset_reset or default_reset
+        if isinstance(node, Source) and node.pattern is not None:
+            reader = reader.option(
+                "subscribePattern", _without_internal(node.pattern.pattern, application_id)
+            )
+        else:
+            topics = node.topics if isinstance(node, Source) else (node.topic,)
+            reader = reader.option("subscribe", ",".join(topics))
+    reader = reader.option("startingOffsets", reset.value)
+    if max_records_per_batch is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
+    df = reader.load()
+    timestamp, headers = F.col("timestamp"), F.col("headers")
+    if isinstance(node, Repartition):
+        stamps = F.filter(headers, lambda header: header["key"] == TIMESTAMP_HEADER)
+        stamp = F.conv(F.hex(F.get(stamps, F.lit(0))["value"]), 16, -10).cast("bigint")
+        timestamp = F.coalesce(F.timestamp_millis(stamp), timestamp)
+        headers = F.filter(headers, lambda header: header["key"] != TIMESTAMP_HEADER)
+    return df.select(
+        "key",
+        "value",
+        F.col("topic").alias(TOPIC),
+        F.col("partition").alias(PARTITION),
+        F.col("offset").alias(OFFSET),
+        timestamp.alias(TIMESTAMP),
+        headers.alias(HEADERS),
+    )
+
+
+def _without_internal(pattern: str, application_id: str) -> str:
+    """The pattern without the application's own internal topics, whatever it would match.
+
+    Spark compares the whole name, in Java's syntax; this much of it Python's has too.
+    """
+    own = re.escape(application_id)
+    return rf"(?!{own}-.+-(?:changelog|repartition)$)(?:{pattern})"
+
+
+def positions(text: str | None) -> dict[tuple[str, int], int]:
+    """Offsets as Spark reports them: `{"topic": {"0": 12}}`."""
+    offsets: Any = json.loads(text) if text else {}
+    if not isinstance(offsets, dict):
+        return {}
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, by_partition in offsets.items()
+        for partition, offset in by_partition.items()
+    }

@@ -1,0 +1,19 @@
+"""What users test their topologies with, and the fakes behind the ports.
+
+`TopologyTestDriver` and what goes with it load PySpark when they are first asked for; the fakes do without.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.testing.driver import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
+
+__all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from millstream.testing import driver
+
+        return getattr(driver, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

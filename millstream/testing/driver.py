@@ -1,0 +1,420 @@
+"""TopologyTestDriver: run a topology on local Spark, without a broker, one micro-batch at a time.
+
+The plan is the one that a client would run: the same compiler, the same stateful operators, in a real
+streaming query. Only its ends are memory: what a test pipes in becomes one micro-batch, what the query writes
+is routed as Kafka would do it: to output topics, back into the topology, or into a store.
+
+Source: org.apache.kafka.streams.TopologyTestDriver.
+Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, as a client
+    does that has a backlog; piped one by one, each record gives its update, as in Kafka Streams.
+    Output records have no timestamps: Spark's Kafka sink cannot write them (docs/semantics.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import IllegalStateException
+from millstream.model import TIMESTAMP_HEADER, KeyValue, Record, TaskId
+from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
+from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
+from millstream.stores.memory import MemoryStore
+from millstream.topology.internal_topics import plan_internal_topics
+from millstream.topology.names import internal_topic
+from millstream.topology.nodes import Repartition, Source
+from millstream.topology.pipeline import writers_first
+from millstream.topology.topology import Topology
+
+__all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"]
+
+Headers = Sequence[tuple[str, bytes | None]]
+_THREAD = "TopologyTestDriver"
+
+
+@dataclass(frozen=True, slots=True)
+class TestRecord:
+    """A record as a test sees it: key and value are Python values.
+
+    `timestamp` is in milliseconds since the epoch; None: now (input), or not known (output).
+
+    Source: org.apache.kafka.streams.test.TestRecord.
+    """
+
+    __test__ = False
+
+    key: Any = None
+    value: Any = None
+    timestamp: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class TopologyTestDriver:
+    """Pipes records into a topology, and reads what comes out and what its stores hold.
+
+        with TopologyTestDriver(builder.build()) as driver:
+            lines = driver.create_input_topic("lines", Serdes.string(), Serdes.string())
+            counts = driver.create_output_topic("word-counts", Serdes.string(), Serdes.long())
+            lines.pipe_input(None, "to be or not to be")
+            assert counts.read_key_values_to_map()["be"] == 2
+            assert driver.get_key_value_store("counts")["to"] == 2
+
+    Every topic has one partition. The first driver of a process starts Spark (5 s); it then stays.
+
+    Args:
+        topology: what `StreamsBuilder.build()` returned.
+        config: as a client's; nothing in it is required. `spark.*` is passed to Spark.
+        initial_wall_clock_time: timestamp of the first record that is piped without one; now, if None.
+        spark: a session to use.
+
+    Raises:
+        TopologyException: a function of the topology is wrong, or a serde does not fit.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: Mapping[str, Any] | None = None,
+        *,
+        initial_wall_clock_time: datetime | None = None,
+        spark: Any = None,
+    ) -> None:
+        config = dict(config or {})
+        self._topology = topology
+        self._application_id = str(config.get("application.id", "test"))
+        self._now = (
+            time.time_ns() // 1_000_000
+            if initial_wall_clock_time is None
+            else round(initial_wall_clock_time.timestamp() * 1000)
+        )
+        self._closed = False
+        self._offsets: dict[str, int] = {}
+        self._outputs: dict[str, deque[Record]] = {}
+        sources = dict.fromkeys(topology.source_topics, 1)
+        self._plan = plan_internal_topics(topology, self._application_id, sources)
+        partitions = {name: count or 1 for name, count in self._plan.partitions.items()}
+        self._stores = {
+            name: MemoryStore(name, TaskId(place.subtopology, 0)) for name, place in self._plan.stores.items()
+        }
+        self._fills: dict[str, list[str]] = {}
+        for name, place in self._plan.stores.items():
+            if place.topic is not None:
+                self._fills.setdefault(place.topic, []).append(name)
+        self._directory = tempfile.mkdtemp(prefix="millstream-test-")
+        self._pipelines: list[MemoryPipeline] = []
+        try:
+            engine = MemoryEngine(spark, {k: str(v) for k, v in config.items() if k.startswith("spark.")})
+            for pipeline in writers_first(topology.pipelines):
+                self._pipelines.append(
+                    engine.pipeline(
+                        pipeline,
+                        application_id=self._application_id,
+                        partitions=partitions,
+                        default_key_serde=_serde(config.get("default.key.serde")),
+                        default_value_serde=_serde(config.get("default.value.serde")),
+                        checkpoint=f"{self._directory}/{pipeline.name}",
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+        self._view = _View(self._declared())
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    def create_input_topic(
+        self,
+        topic: str,
+        key_serde: Serde | str,
+        value_serde: Serde | str,
+        *,
+        start_timestamp: datetime | None = None,
+        auto_advance: timedelta = timedelta(0),
+    ) -> TestInputTopic:
+        """A topic to pipe into. Records without a timestamp get `start_timestamp`, each `auto_advance` later.
+
+        Raises:
+            ValueError: the topology does not read this topic.
+        """
+        if not any(
+            _reads(node, topic, self._application_id) for p in self._pipelines for node in p.pipeline.inputs
+        ):
+            known = ", ".join(f"'{name}'" for name in self._topology.source_topics) or "patterns only"
+            raise ValueError(f"the topology does not read the topic '{topic}'; it reads {known}")
+        start = self._now if start_timestamp is None else round(start_timestamp.timestamp() * 1000)
+        return TestInputTopic(self, topic, Serdes.of(key_serde), Serdes.of(value_serde), start, auto_advance)
+
+    def create_output_topic(
+        self, topic: str, key_serde: Serde | str, value_serde: Serde | str
+    ) -> TestOutputTopic:
+        """A topic to read from: also an internal one, by its full name."""
+        return TestOutputTopic(self, topic, Serdes.of(key_serde), Serdes.of(value_serde))
+
+    @property
+    def produced_topic_names(self) -> frozenset[str]:
+        """The topics that were written to so far, internal ones included."""
+        return frozenset(self._outputs)
+
+    # --- stores ----------------------------------------------------------------------------------------
+
+    def get_key_value_store(self, name: str) -> ReadOnlyKeyValueStore[Any, Any]:
+        """What a client's `store()` would give.
+
+        Raises:
+            UnknownStateStoreException: the topology has no such store.
+        """
+        kind = QueryableStoreTypes.key_value_store()
+        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+
+    def get_timestamped_key_value_store(self, name: str) -> ReadOnlyKeyValueStore[Any, Any]:
+        """The same, with `ValueAndTimestamp`s."""
+        kind = QueryableStoreTypes.timestamped_key_value_store()
+        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+
+    def _declared(self) -> StoreSnapshot:
+        serdes: dict[str, tuple[Any, Any]] = {}
+        for running in self._pipelines:
+            serdes.update(running.store_serdes)
+        declared = {
+            name: StoreDeclaration(name, *serdes.get(name, (None, None)), partitions=1)
+            for name in self._stores
+        }
+        local = {name: [LocalStore(store.task_id, store, _THREAD)] for name, store in self._stores.items()}
+        return StoreSnapshot(_THREAD, "RUNNING", {_THREAD: "RUNNING"}, declared, local)
+
+    # --- running ---------------------------------------------------------------------------------------
+
+    def _pipe(self, records: Sequence[Record]) -> None:
+        """One micro-batch, and then as many as its own output needs."""
+        if self._closed:
+            raise IllegalStateException("this TopologyTestDriver is closed; make a new one")
+        todo: deque[Sequence[Record]] = deque([records])
+        while todo:
+            batch = [self._arrived(record) for record in todo.popleft()]
+            for record in batch:
+                self._fill(record)
+            for running in self._pipelines:
+                inputs: dict[Input, list[Record]] = {}
+                for node in running.pipeline.inputs:
+                    mine = [r for r in batch if _reads(node, r.topic, self._application_id)]
+                    if mine:
+                        inputs[node] = (
+                            [_restamped(r) for r in mine] if isinstance(node, Repartition) else mine
+                        )
+                if inputs:
+                    written = running.process(inputs)
+                    for record in written:
+                        self._outputs.setdefault(record.topic, deque()).append(record)
+                    if written:
+                        latest = max(record.timestamp for record in batch)
+                        todo.append([replace(record, timestamp=latest) for record in written])
+
+    def _arrived(self, record: Record) -> Record:
+        offset = self._offsets.get(record.topic, 0)
+        self._offsets[record.topic] = offset + 1
+        return replace(record, partition=0, offset=offset)
+
+    def _fill(self, record: Record) -> None:
+        for name in self._fills.get(record.topic, ()):
+            if record.key is not None:
+                entry = (record.key, record.value, _restamped(record).timestamp)
+                self._stores[name].apply([entry], record.offset + 1)
+
+    def _output(self, topic: str) -> deque[Record]:
+        return self._outputs.get(topic, deque())
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the queries and forget the stores. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for running in self._pipelines:
+            running.close()
+        for store in self._stores.values():
+            store.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> TopologyTestDriver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class TestInputTopic:
+    """A topic that a test pipes records into. Made by `TopologyTestDriver.create_input_topic`.
+
+    Source: org.apache.kafka.streams.TestInputTopic.
+    """
+
+    __test__ = False
+
+    _driver: TopologyTestDriver
+    topic: str
+    _key_serde: Serde
+    _value_serde: Serde
+    _next_timestamp: int
+    _auto_advance: timedelta
+
+    def pipe_input(
+        self, *key_and_value: Any, timestamp: datetime | int | None = None, headers: Headers = ()
+    ) -> None:
+        """One record, as one micro-batch: a value, a key and a value, or a TestRecord.
+
+        `timestamp` is a datetime, or milliseconds since the epoch.
+        """
+        if len(key_and_value) == 1 and isinstance(key_and_value[0], TestRecord):
+            self.pipe_record_list([key_and_value[0]])
+            return
+        if len(key_and_value) not in (1, 2):
+            raise TypeError(
+                "pipe_input() takes a value, a key and a value, or a TestRecord; "
+                f"got {len(key_and_value)} arguments"
+            )
+        key, value = (None, *key_and_value)[-2:]
+        at = round(timestamp.timestamp() * 1000) if isinstance(timestamp, datetime) else timestamp
+        self.pipe_record_list([TestRecord(key, value, at, tuple(headers))])
+
+    def pipe_value_list(self, values: Iterable[Any]) -> None:
+        """Records without keys, as one micro-batch."""
+        self.pipe_record_list([TestRecord(value=value) for value in values])
+
+    def pipe_key_value_list(self, key_values: Iterable[tuple[Any, Any]]) -> None:
+        """Records, as one micro-batch."""
+        self.pipe_record_list([TestRecord(key, value) for key, value in key_values])
+
+    def pipe_record_list(self, records: Iterable[TestRecord]) -> None:
+        """Records, as one micro-batch."""
+        self._driver._pipe([self._encoded(record) for record in records])
+
+    def advance_time(self, advance: timedelta) -> None:
+        """Let the timestamps of records that have none go on by this much."""
+        if advance < timedelta(0):
+            raise ValueError(f"time only goes forward, got {advance}")
+        self._next_timestamp += round(advance / timedelta(milliseconds=1))
+
+    def _encoded(self, record: TestRecord) -> Record:
+        timestamp = record.timestamp
+        if timestamp is None:
+            timestamp = self._next_timestamp
+            self.advance_time(self._auto_advance)
+        key, value = self._key_serde.serialize(record.key), self._value_serde.serialize(record.value)
+        return Record(self.topic, 0, -1, key, value, timestamp, record.headers)
+
+
+@dataclass
+class TestOutputTopic:
+    """A topic that a test reads. Made by `TopologyTestDriver.create_output_topic`. Each record is read once.
+
+    Source: org.apache.kafka.streams.TestOutputTopic.
+    """
+
+    __test__ = False
+
+    _driver: TopologyTestDriver
+    topic: str
+    _key_serde: Serde
+    _value_serde: Serde
+
+    def read_record(self) -> TestRecord:
+        """The next record.
+
+        Raises:
+            LookupError: there is none.
+        """
+        queue = self._driver._output(self.topic)
+        if not queue:
+            written = ", ".join(sorted(self._driver.produced_topic_names)) or "nothing"
+            raise LookupError(f"no more records in topic '{self.topic}'; written to so far: {written}")
+        record = queue.popleft()
+        stamp = dict(record.headers).get(TIMESTAMP_HEADER)
+        return TestRecord(
+            self._key_serde.deserialize(record.key),
+            self._value_serde.deserialize(record.value),
+            None if stamp is None else int.from_bytes(stamp, "big"),
+            tuple(header for header in record.headers if header[0] != TIMESTAMP_HEADER),
+        )
+
+    def read_key_value(self) -> KeyValue[Any, Any]:
+        """Key and value of the next record."""
+        record = self.read_record()
+        return KeyValue(record.key, record.value)
+
+    def read_value(self) -> Any:
+        """The value of the next record."""
+        return self.read_record().value
+
+    def read_records_to_list(self) -> list[TestRecord]:
+        """All records that were not read yet."""
+        return [self.read_record() for _ in range(self.queue_size)]
+
+    def read_key_values_to_list(self) -> list[KeyValue[Any, Any]]:
+        """Their keys and values."""
+        return [self.read_key_value() for _ in range(self.queue_size)]
+
+    def read_key_values_to_map(self) -> dict[Any, Any]:
+        """The last value of each key; a deletion leaves None."""
+        return dict(self.read_key_values_to_list())
+
+    def read_values_to_list(self) -> list[Any]:
+        """Their values."""
+        return [self.read_value() for _ in range(self.queue_size)]
+
+    @property
+    def queue_size(self) -> int:
+        """How many records were not read yet."""
+        return len(self._driver._output(self.topic))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.queue_size == 0
+
+
+class _View:
+    """What queries see: nothing ever changes but the stores' contents."""
+
+    def __init__(self, snapshot: StoreSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def snapshot(self) -> StoreSnapshot:
+        return self._snapshot
+
+
+def _reads(node: Input, topic: str, application_id: str) -> bool:
+    if isinstance(node, Repartition):
+        return topic == internal_topic(application_id, node.topic)
+    if isinstance(node, Source):
+        return topic in node.topics or (
+            node.pattern is not None and node.pattern.fullmatch(topic) is not None
+        )
+    return topic == node.topic
+
+
+def _restamped(record: Record) -> Record:
+    """A record of an internal topic with the timestamp that its header carries, and without the header."""
+    stamp = dict(record.headers).get(TIMESTAMP_HEADER)
+    if stamp is None:
+        return record
+    kept = tuple(header for header in record.headers if header[0] != TIMESTAMP_HEADER)
+    return replace(record, timestamp=int.from_bytes(stamp, "big"), headers=kept)
+
+
+def _serde(given: Any) -> Serde | None:
+    return None if given is None else Serdes.of(given)

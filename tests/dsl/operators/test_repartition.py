@@ -1,0 +1,48 @@
+"""KStream.repartition: rows in, through a topic, rows out."""
+
+from __future__ import annotations
+
+import pytest
+from driving import STRINGS, pipe, read, records
+from pyspark.sql import functions as F
+
+from millstream import Repartitioned, Serdes, StreamsBuilder
+from millstream.testing import TestRecord, TopologyTestDriver
+
+pytestmark = pytest.mark.spark
+
+
+def test_repartition_joins_two_pipelines_by_a_topic() -> None:
+    """Key, value, headers and timestamp come through; a null key is dropped, a null value passes."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", STRINGS)
+        .map(lambda key, value: (F.length(key), {"text": value, "none": F.lit(None).cast("int")}))
+        .repartition(Repartitioned.as_("again"))
+        .map_values(lambda key, value, record: F.concat_ws(" ", value.text, F.unix_millis(record.timestamp)))
+        .to("out")
+    )
+    topology = builder.build()
+    assert [pipeline.name for pipeline in topology.pipelines] == ["p0", "p1"]
+    with TopologyTestDriver(topology, {"application.id": "app"}) as driver:
+        pipe(driver, "in", ("k", "v", 42, (("h", b"x"),)), (None, "w", 43), ("kk", None, 44))
+        assert records(driver, "app-again-repartition", "integer", "string") == [
+            TestRecord(1, '{"text":"v"}', 42, (("h", b"x"),)),
+            TestRecord(2, "{}", 44),
+        ]
+        assert records(driver, "out", "integer") == [
+            TestRecord(1, "v 42", None, (("h", b"x"),)),
+            TestRecord(2, "44"),
+        ]
+
+
+def test_a_topic_may_be_read_by_a_pipeline_with_a_lower_number_than_its_writer() -> None:
+    """Serdes of the topic are found whichever pipeline comes first in the topology."""
+    builder = StreamsBuilder()
+    first = builder.stream("first", STRINGS)
+    second = builder.stream("second", STRINGS).map_values(lambda value: F.length(value)).repartition()
+    first.map_values(lambda value: F.length(value)).merge(second).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "first", ("a", "x"))
+        pipe(driver, "second", ("b", "yy"))
+        assert read(driver, "out", value=Serdes.integer()) == [("a", 1), ("b", 2)]

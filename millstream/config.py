@@ -1,0 +1,456 @@
+"""StreamsConfig: the one place for options, checked when it is made.
+
+Keys are Kafka's dotted names. What they are is one table (config_keys.py); this file checks values
+against it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import platformdirs
+
+from millstream.config_keys import CLIENT_KEYS, KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
+from millstream.errors import ConfigException
+
+__all__ = ["EMBEDDED", "StreamsConfig"]
+
+log = logging.getLogger(__name__)
+
+EMBEDDED: Final = "embedded"
+"""The value of `bootstrap.servers` for a broker of the client's own."""
+MASKED: Final = "[hidden]"
+
+_APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
+_APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
+_SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
+_SECRET = re.compile(
+    r"(password|passwd|secret|jaas|token|credential|user\.info|(^|\.)key$|ssl\.key\.pem|keystore\.key)",
+    re.IGNORECASE,
+)
+_JAVA_SERDES = {
+    "ByteArray": "bytes",
+    "Bytes": "bytes",
+    "String": "string",
+    "Integer": "integer",
+    "Long": "long",
+    "Short": "short",
+    "Float": "float",
+    "Double": "double",
+    "Boolean": "boolean",
+    "UUID": "uuid",
+}
+
+
+class StreamsConfig(Mapping[str, Any]):
+    """The options of a client. Frozen; reads as a mapping of every key that has a value.
+
+    Args:
+        options: keys are Kafka's names, such as `application.id`. A key that ends in `.ms` also takes a
+            `timedelta`. Numbers and booleans may be given as text.
+
+    Raises:
+        ConfigException: a key is missing or unknown, or a value does not fit; the message names it.
+
+    Source: org.apache.kafka.streams.StreamsConfig.
+    Differs: an unknown key is an error, not a warning; `StreamsConfig.describe()` lists the keys.
+    """
+
+    APPLICATION_ID: Final = "application.id"
+    APPLICATION_SERVER: Final = "application.server"
+    BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
+    CHECKPOINT_LOCATION: Final = "checkpoint.location"
+    CLIENT_ID: Final = "client.id"
+    COMMIT_INTERVAL_MS: Final = "commit.interval.ms"
+    DEFAULT_DSL_STORE: Final = "default.dsl.store"
+    DEFAULT_KEY_SERDE: Final = "default.key.serde"
+    DEFAULT_VALUE_SERDE: Final = "default.value.serde"
+    NUM_STANDBY_REPLICAS: Final = "num.standby.replicas"
+    NUM_STREAM_THREADS: Final = "num.stream.threads"
+    PROCESSING_GUARANTEE: Final = "processing.guarantee"
+    PROCESSING_MODE: Final = "processing.mode"
+    REPLICATION_FACTOR: Final = "replication.factor"
+    REQUEST_TIMEOUT_MS: Final = "request.timeout.ms"
+    SECURITY_PROTOCOL: Final = "security.protocol"
+    STATE_DIR: Final = "state.dir"
+
+    EMBEDDED: Final = EMBEDDED
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        if not isinstance(options, Mapping):
+            raise ConfigException(
+                f"the configuration is a dict of Kafka's keys, such as {{'application.id': 'orders'}}; "
+                f"got {type(options).__name__}"
+            )
+        given = {name: _checked(name, value) for name, value in options.items()}
+        given = {name: value for name, value in given.items() if value is not None}
+        _require(given)
+        self._given: dict[str, Any] = given
+        defaults = {key.name: key.default for key in KEYS.values() if key.default is not None}
+        self._values: dict[str, Any] = {**defaults, "state.dir": _default_state_dir(), **given}
+
+    # --- a mapping -----------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        shown = {name: masked(name, value) for name, value in sorted(self._given.items())}
+        return f"StreamsConfig({shown!r})"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was given, checked and converted, without defaults."""
+        return dict(self._given)
+
+    def replace(self, options: Mapping[str, Any]) -> StreamsConfig:
+        """The same configuration with other values for some keys."""
+        return StreamsConfig({**self._given, **options})
+
+    # --- what the parts of Millstream ask for ---------------------------------------------------------------
+
+    @property
+    def application_id(self) -> str:
+        return str(self._values["application.id"])
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        return tuple(self._values["bootstrap.servers"])
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the client brings its own broker."""
+        return self.bootstrap_servers == (EMBEDDED,)
+
+    @property
+    def client_id(self) -> str:
+        """As it was given; "" if it was not."""
+        return str(self._values["client.id"])
+
+    @property
+    def num_stream_threads(self) -> int:
+        return int(self._values["num.stream.threads"])
+
+    @property
+    def state_dir(self) -> Path:
+        return Path(str(self._values["state.dir"])).expanduser()
+
+    @property
+    def checkpoint_location(self) -> str | None:
+        """As it was given; None: in the state directory."""
+        value = self._values.get("checkpoint.location")
+        return None if value is None else str(value)
+
+    @property
+    def replication_factor(self) -> int:
+        return int(self._values["replication.factor"])
+
+    @property
+    def default_key_serde(self) -> Any:
+        """A Serde, the name of one, or None."""
+        return self._values.get("default.key.serde")
+
+    @property
+    def default_value_serde(self) -> Any:
+        """A Serde, the name of one, or None."""
+        return self._values.get("default.value.serde")
+
+    @property
+    def in_memory_stores(self) -> bool:
+        """Whether tables get memory stores where the topology does not say."""
+        return bool(self._values["default.dsl.store"] == "in_memory")
+
+    @property
+    def commit_interval(self) -> timedelta:
+        return timedelta(milliseconds=self._values["commit.interval.ms"])
+
+    @property
+    def request_timeout_s(self) -> float:
+        return float(self._values["request.timeout.ms"]) / 1000
+
+    def with_prefix(self, prefix: str) -> dict[str, Any]:
+        """The options given with this prefix, without it: `with_prefix("topic.")`."""
+        return {name[len(prefix) :]: value for name, value in self._given.items() if name.startswith(prefix)}
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Settings of the Spark session, with their full names (`spark.master`), as texts."""
+        return {name: as_text(value) for name, value in self._given.items() if name.startswith("spark.")}
+
+    @property
+    def security(self) -> dict[str, str]:
+        """`security.protocol`, `sasl.*` and `ssl.*` as given, in Kafka's names: every client needs them."""
+        return {
+            name: as_text(value)
+            for name, value in self._given.items()
+            if name == "security.protocol" or name.startswith(("sasl.", "ssl."))
+        }
+
+    def log_without_effect(self) -> None:
+        """Warn once of each key that was given and changes nothing."""
+        for name, value in sorted(self._given.items()):
+            key = KEYS.get(name)
+            if key is not None and key.effect is not Effect.YES and value != key.default:
+                log.warning("configuration '%s' has no effect%s: %s", name, _yet(key), key.doc)
+
+    @staticmethod
+    def describe(importance: Importance = Importance.LOW) -> str:
+        """A table of the keys, those of at least this importance, as text."""
+        order = list(Importance)
+        shown = [key for key in KEYS.values() if order.index(key.importance) <= order.index(importance)]
+        shown.sort(key=lambda key: (key.effect is not Effect.YES, order.index(key.importance), key.name))
+        rows = [("key", "type", "default", "importance", "what it does")]
+        rows += [
+            (key.name, key.type.value, _default_text(key), key.importance.value, _doc(key)) for key in shown
+        ]
+        rows += [(f"{prefix}*", "", "", "", doc) for prefix, doc in PREFIXES.items()]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        return "\n".join(
+            "  ".join(
+                [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]
+            ).rstrip()
+            for row in rows
+        )
+
+
+def masked(name: str, value: Any) -> Any:
+    """A value as it may be shown: what looks like a secret by its key is hidden."""
+    return MASKED if _SECRET.search(name) else value
+
+
+def as_text(value: Any) -> str:
+    """A value as Kafka's and Spark's configurations write it: `true`, `a,b`, `1000`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return str(round(value / timedelta(milliseconds=1)))
+    if isinstance(value, list | tuple):
+        return ",".join(as_text(item) for item in value)
+    return str(value)
+
+
+# --- checks ------------------------------------------------------------------------------------------------
+
+
+def _require(given: Mapping[str, Any]) -> None:
+    missing = {key.name for key in KEYS.values() if key.required and key.name not in given}
+    if "application.id" in missing:
+        raise ConfigException(
+            "'application.id' is missing; it names your application: clients with the same id share the "
+            "work, and "
+            "internal topics, state directories and checkpoints begin with it, e.g. "
+            "{'application.id': 'word-count'}"
+        )
+    if "bootstrap.servers" in missing:
+        raise ConfigException(
+            "'bootstrap.servers' is missing; it says where Kafka is, e.g. 'localhost:9092'. To try things "
+            "out "
+            "without a cluster, 'embedded' starts a Kafka broker of this client's own"
+        )
+
+
+def _checked(name: Any, value: Any) -> Any:
+    if not isinstance(name, str):
+        raise ConfigException(f"a configuration key is a text such as 'application.id'; got {name!r}")
+    key = KEYS.get(name)
+    if key is None:
+        return _passed_on(name, value)
+    if value is None:
+        return None
+    converted = _converted(key, value)
+    _check_range(key, converted)
+    if name == "application.id":
+        _check_application_id(converted)
+    if name == "bootstrap.servers":
+        _check_servers(converted)
+    if key.valid:
+        return next((fit for fit in key.valid if fit.lower() == converted.lower()), converted)
+    return converted
+
+
+def _passed_on(name: str, value: Any) -> Any:
+    if name in ("consumer.auto.offset.reset", "main.consumer.auto.offset.reset") and (
+        str(value).lower() not in ("earliest", "latest")
+    ):
+        raise ConfigException(f"'{name}' is {value!r}; it can be earliest or latest")
+    for prefix in PREFIXES:
+        if name.startswith(prefix) and len(name) > len(prefix):
+            if isinstance(value, str | int | float | bool | timedelta | list | tuple) or value is None:
+                return value
+            raise ConfigException(
+                f"'{name}' is passed on ({PREFIXES[prefix]}) and so is a text, a number or a boolean; "
+                f"got {type(value).__name__}"
+            )
+    raise ConfigException(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    dotted = name.replace("_", ".").lower()
+    if dotted in KEYS:
+        return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys have dots"
+    if dotted in CLIENT_KEYS:
+        prefix = CLIENT_KEYS[dotted]
+        return f"unknown configuration '{name}'. It is {PREFIXES[prefix]}: write '{prefix}{dotted}'"
+    if dotted != name and dotted.startswith(tuple(PREFIXES)):
+        return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys have dots"
+    near = difflib.get_close_matches(dotted, [*KEYS, *CLIENT_KEYS], n=1, cutoff=0.7)
+    if near:
+        prefix = CLIENT_KEYS.get(near[0], "")
+        return f"unknown configuration '{name}'. Did you mean '{prefix}{near[0]}'?"
+    return (
+        f"unknown configuration '{name}'; StreamsConfig.describe() lists the keys. Settings of others are "
+        f"passed on "
+        f"behind a prefix: {', '.join(PREFIXES)}"
+    )
+
+
+def _converted(key: Key, value: Any) -> Any:
+    match key.type:
+        case Type.INT:
+            return _int(key, value)
+        case Type.BOOLEAN:
+            return _boolean(key, value)
+        case Type.LIST:
+            return _list(key, value)
+        case Type.SERDE:
+            return _serde(key, value)
+        case Type.STRING:
+            if isinstance(value, Path):
+                return str(value)
+            if not isinstance(value, str):
+                raise _wrong(key, value, "a text")
+            return value
+        case Type.ANY:
+            return value
+
+
+def _int(key: Key, value: Any) -> int:
+    if isinstance(value, timedelta) and key.name.endswith(".ms"):
+        return round(value / timedelta(milliseconds=1))
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        expected = (
+            "a whole number of milliseconds, or a timedelta" if key.name.endswith(".ms") else "a whole number"
+        )
+        raise _wrong(key, value, expected)
+    try:
+        return int(value)
+    except ValueError:
+        raise _wrong(key, value, "a whole number") from None
+
+
+def _boolean(key: Key, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise _wrong(key, value, "true or false")
+
+
+def _list(key: Key, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(item.strip() for item in value)
+    raise _wrong(key, value, "a text with commas, or a list of texts")
+
+
+def _serde(key: Key, value: Any) -> Any:
+    if not isinstance(value, str):
+        if isinstance(value, type) or not (hasattr(value, "serialize") and hasattr(value, "deserialize")):
+            raise _wrong(
+                key, value, f"a Serde, such as Serdes.string(), or one of the names {', '.join(SERDE_NAMES)}"
+            )
+        return value
+    java = re.fullmatch(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serdes[$.](\w+?)Serde", value)
+    name = _JAVA_SERDES.get(java[1], value) if java else value.lower()
+    if name in SERDE_NAMES:
+        return name
+    near = difflib.get_close_matches(name, SERDE_NAMES, n=1, cutoff=0.5)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    if name == "json":
+        hint = " JSON needs a schema: give Serdes.json('user STRING, amount DOUBLE') instead of a name"
+    raise ConfigException(
+        f"'{key.name}' is {value!r}, which names no serde; there are {', '.join(SERDE_NAMES)}.{hint}"
+    )
+
+
+def _check_range(key: Key, value: Any) -> None:
+    if key.least is not None and value < key.least:
+        raise ConfigException(f"'{key.name}' is {value}; it has to be {key.fits}")
+    if key.name == "replication.factor" and value == 0:
+        raise ConfigException(
+            "'replication.factor' is 0; it has to be 1 or more, or -1 for the brokers' default"
+        )
+    if not key.valid:
+        return
+    text = str(value).lower()
+    for refused, reason in key.refused:
+        if text == refused.lower():
+            raise ConfigException(f"'{key.name}' cannot be '{value}': {reason}; it can be {key.fits}")
+    if text not in (fit.lower() for fit in key.valid):
+        near = difflib.get_close_matches(text.replace("_", "-"), key.valid, n=1)
+        hint = f". Did you mean '{near[0]}'?" if near else ""
+        raise ConfigException(f"'{key.name}' is {value!r}; it can be {key.fits}{hint}")
+
+
+def _check_application_id(value: str) -> None:
+    if not _APPLICATION_ID.fullmatch(value) or value in (".", ".."):
+        raise ConfigException(
+            f"'application.id' is {value!r}; it becomes part of topic names, directories and checkpoint "
+            f"paths, so it "
+            "has letters, digits, '.', '_' and '-' only"
+        )
+    if len(value) > _APPLICATION_ID_MAX:
+        raise ConfigException(
+            f"'application.id' has {len(value)} characters; internal topics are named after it, so at most "
+            f"{_APPLICATION_ID_MAX} fit"
+        )
+
+
+def _check_servers(value: tuple[str, ...]) -> None:
+    if not value:
+        raise ConfigException("'bootstrap.servers' is empty; it says where Kafka is, e.g. 'localhost:9092'")
+    if value == (EMBEDDED,):
+        return
+    for server in value:
+        match = _SERVER.fullmatch(server)
+        if match is None or not 0 < int(match[2]) < 65536:
+            raise ConfigException(
+                f"'bootstrap.servers' has '{server}', which is not host:port, e.g. 'localhost:9092'; "
+                "or the one word 'embedded', for a broker of this client's own"
+            )
+
+
+def _wrong(key: Key, value: Any, expected: str) -> ConfigException:
+    shown = masked(key.name, value)
+    return ConfigException(f"'{key.name}' is {shown!r}, a {type(value).__name__}; it has to be {expected}")
+
+
+def _default_state_dir() -> str:
+    return platformdirs.user_state_dir("millstream", appauthor=False)
+
+
+def _yet(key: Key) -> str:
+    return " yet" if key.effect is Effect.LATER else ""
+
+
+def _doc(key: Key) -> str:
+    return key.doc if key.effect is Effect.YES else f"({key.effect.value}) {key.doc}"
+
+
+def _default_text(key: Key) -> str:
+    if key.required:
+        return "(required)"
+    return "" if key.default is None else as_text(key.default)

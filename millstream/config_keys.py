@@ -1,0 +1,397 @@
+"""The table of configuration keys: what each is called, what fits, what it does. No behaviour.
+
+`Effect` is honest about keys of Kafka Streams that are accepted so that a configuration can be taken over as
+it is: some have nothing to act on here, some wait for a later version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+__all__ = ["CLIENT_KEYS", "KEYS", "PREFIXES", "SERDE_NAMES", "Effect", "Importance", "Key", "Type"]
+
+
+class Type(Enum):
+    """What kind of value a key takes."""
+
+    STRING = "string"
+    INT = "int"
+    BOOLEAN = "boolean"
+    LIST = "list"
+    SERDE = "serde"
+    ANY = "any"
+
+
+class Importance(Enum):
+    """How likely one is to need a key. Source: org.apache.kafka.common.config.ConfigDef.Importance."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Effect(Enum):
+    """Whether setting a key changes anything."""
+
+    YES = ""
+    LATER = "not used yet"
+    NONE = "no effect"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row.
+
+    Attributes:
+        default: what holds when the key is not given; None: nothing does.
+        required: whether there must be a value.
+        valid: the values that fit (texts are compared without case); empty: any.
+        least: the smallest number that fits.
+        doc: one or two sentences. For a key without effect, why it has none.
+        refused: values that Kafka Streams knows and Millstream refuses, each with the reason.
+    """
+
+    name: str
+    type: Type
+    default: Any
+    importance: Importance
+    doc: str
+    required: bool = False
+    valid: tuple[str, ...] = ()
+    least: int | None = None
+    effect: Effect = Effect.YES
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def fits(self) -> str:
+        """What fits, in words, beyond the type."""
+        if self.valid:
+            return ", ".join(self.valid)
+        return "" if self.least is None else f"{self.least} or more"
+
+
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours this acts on."
+_NO_CACHE = "Spark merges the updates of a micro-batch; there is no record cache."
+_NO_GROUP = "Clients do not share an application yet."
+_HANDLERS = "A record that fails ends its pipeline."
+_METRICS = "There is no registry of Java metrics."
+_JAVA_CLASS = "It names a Java class."
+
+_WORKING = (
+    Key(
+        "application.id",
+        Type.STRING,
+        None,
+        _HIGH,
+        "Names the application: its clients share it, and it begins the names of internal topics, state "
+        "directories and checkpoints. Letters, digits, '.', '_' and '-'.",
+        required=True,
+    ),
+    Key(
+        "bootstrap.servers",
+        Type.LIST,
+        None,
+        _HIGH,
+        "Where Kafka is, as host:port, several separated by commas; or 'embedded': a broker of this "
+        "client's own, "
+        "for trying things out.",
+        required=True,
+    ),
+    Key(
+        "state.dir",
+        Type.STRING,
+        None,
+        _HIGH,
+        "Where local stores are kept, in a folder named by the application id. By default the user's state "
+        "directory of this machine, in 'millstream'. Differs: upstream's default is the temporary "
+        "directory, which a restart may empty.",
+    ),
+    Key(
+        "checkpoint.location",
+        Type.STRING,
+        None,
+        _HIGH,
+        "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write, "
+        "which "
+        "all clients and executors reach. By default in state.dir, which is right for one machine.",
+    ),
+    Key(
+        "processing.mode",
+        Type.STRING,
+        "micro-batch",
+        _MEDIUM,
+        "Which of Spark's engines runs the pipelines.",
+        valid=("micro-batch",),
+        refused=(("real-time", "real-time mode comes in a later version"),),
+    ),
+    Key(
+        "processing.guarantee",
+        Type.STRING,
+        "at_least_once",
+        _MEDIUM,
+        "What holds for output topics after a failure. Stores are exact either way: an update names its "
+        "key's value, "
+        "not a difference.",
+        valid=("at_least_once",),
+        refused=(
+            ("exactly_once_v2", "Spark's Kafka sink writes at least once"),
+            ("exactly_once", "Spark's Kafka sink writes at least once"),
+            ("exactly_once_beta", "Spark's Kafka sink writes at least once"),
+        ),
+    ),
+    Key("num.stream.threads", Type.INT, 1, _MEDIUM, "How many stream threads the client has.", least=1),
+    Key(
+        "client.id",
+        Type.STRING,
+        "",
+        _MEDIUM,
+        "Names the client in logs and thread names. By default the application id and the process id of the "
+        "state directory.",
+    ),
+    Key(
+        "replication.factor",
+        Type.INT,
+        -1,
+        _MEDIUM,
+        "How many replicas internal topics get; -1: what the brokers' default is.",
+        least=-1,
+    ),
+    Key(
+        "max.batch.records",
+        Type.INT,
+        None,
+        _MEDIUM,
+        "How many records of a source a micro-batch takes at most. By default whatever there is, so a large "
+        "backlog is one batch, and its first results come when all of it has been read.",
+        least=1,
+    ),
+    Key("default.key.serde", Type.SERDE, None, _MEDIUM, "The serde of keys where the topology names none."),
+    Key(
+        "default.value.serde", Type.SERDE, None, _MEDIUM, "The serde of values where the topology names none."
+    ),
+    Key(
+        "default.dsl.store",
+        Type.STRING,
+        "rocksDB",
+        _LOW,
+        "Which kind of store tables get.",
+        valid=("rocksDB", "in_memory"),
+    ),
+    Key(
+        "commit.interval.ms",
+        Type.INT,
+        0,
+        _LOW,
+        "The shortest time from one micro-batch, which ends in a commit, to the next. With 0 one begins as "
+        "soon as there is something to do. Longer: fewer, larger batches and fewer updates of tables.",
+        least=0,
+    ),
+    Key(
+        "request.timeout.ms",
+        Type.INT,
+        40_000,
+        _LOW,
+        "How long a question to Kafka may take, reaching it included.",
+        least=1,
+    ),
+    Key(
+        "metadata.max.age.ms", Type.INT, 300_000, _LOW, "How old knowledge about topics may become.", least=0
+    ),
+    Key("connections.max.idle.ms", Type.INT, None, _LOW, "When an idle connection is closed.", least=0),
+    Key("reconnect.backoff.ms", Type.INT, None, _LOW, "How long to wait before connecting anew.", least=0),
+    Key("reconnect.backoff.max.ms", Type.INT, None, _LOW, "How long that may become.", least=0),
+    Key("retry.backoff.ms", Type.INT, None, _LOW, "How long to wait before asking again.", least=0),
+    Key(
+        "receive.buffer.bytes",
+        Type.INT,
+        None,
+        _LOW,
+        "The socket's receive buffer; -1: the system's.",
+        least=-1,
+    ),
+    Key("send.buffer.bytes", Type.INT, None, _LOW, "The socket's send buffer; -1: the system's.", least=-1),
+    Key(
+        "security.protocol",
+        Type.STRING,
+        "PLAINTEXT",
+        _MEDIUM,
+        "How to talk to Kafka. With 'sasl.…' and 'ssl.…', which are passed on to every client of Kafka's.",
+        valid=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+)
+
+
+def _kept(effect: Effect, why: str, *rows: tuple[str, Type, Any, Importance]) -> tuple[Key, ...]:
+    return tuple(
+        Key(name, kind, default, importance, why, effect=effect) for name, kind, default, importance in rows
+    )
+
+
+_LATER = (
+    *_kept(
+        Effect.LATER,
+        _NO_GROUP,
+        ("acceptable.recovery.lag", Type.INT, 10_000, _MEDIUM),
+        ("application.server", Type.STRING, "", _LOW),
+        ("group.protocol", Type.STRING, "classic", _MEDIUM),
+        ("max.warmup.replicas", Type.INT, 2, _MEDIUM),
+        ("num.standby.replicas", Type.INT, 0, _HIGH),
+        ("probing.rebalance.interval.ms", Type.INT, 600_000, _LOW),
+        ("rack.aware.assignment.non_overlap_cost", Type.INT, None, _LOW),
+        ("rack.aware.assignment.strategy", Type.STRING, "none", _LOW),
+        ("rack.aware.assignment.tags", Type.LIST, (), _LOW),
+        ("rack.aware.assignment.traffic_cost", Type.INT, None, _LOW),
+        ("task.assignor.class", Type.ANY, None, _MEDIUM),
+    ),
+    *_kept(
+        Effect.LATER,
+        _HANDLERS,
+        ("default.deserialization.exception.handler", Type.ANY, None, _MEDIUM),
+        ("default.production.exception.handler", Type.ANY, None, _MEDIUM),
+        ("deserialization.exception.handler", Type.ANY, None, _MEDIUM),
+        ("errors.dead.letter.queue.topic.name", Type.STRING, None, _MEDIUM),
+        ("processing.exception.handler", Type.ANY, None, _MEDIUM),
+        ("processing.exception.handler.global.enabled", Type.BOOLEAN, False, _HIGH),
+        ("production.exception.handler", Type.ANY, None, _MEDIUM),
+        ("task.timeout.ms", Type.INT, 300_000, _MEDIUM),
+    ),
+    *_kept(
+        Effect.LATER,
+        "State directories are not cleaned while the client runs.",
+        ("state.cleanup.delay.ms", Type.INT, 600_000, _LOW),
+        ("state.cleanup.dir.max.age.ms", Type.INT, -1, _LOW),
+    ),
+    *_kept(
+        Effect.LATER,
+        "Windows come in a later version.",
+        ("window.size.ms", Type.INT, None, _LOW),
+        ("windowed.inner.class.serde", Type.ANY, None, _LOW),
+        ("windowstore.changelog.additional.retention.ms", Type.INT, 86_400_000, _LOW),
+    ),
+    *_kept(
+        Effect.LATER,
+        "Records keep the timestamp that Kafka has for them.",
+        ("default.timestamp.extractor", Type.ANY, None, _MEDIUM),
+    ),
+    *_kept(
+        Effect.LATER,
+        "Internal topics are named by Kafka Streams' rules, and not refused.",
+        ("ensure.explicit.internal.resource.naming", Type.BOOLEAN, False, _HIGH),
+    ),
+)
+
+_WITHOUT_EFFECT = (
+    *_kept(
+        Effect.NONE,
+        _SPARK_READS,
+        ("buffered.records.per.partition", Type.INT, 1000, _LOW),
+        ("max.task.idle.ms", Type.INT, 0, _MEDIUM),
+        ("poll.ms", Type.INT, 100, _LOW),
+        ("repartition.purge.interval.ms", Type.INT, 30_000, _LOW),
+    ),
+    *_kept(
+        Effect.NONE,
+        _NO_CACHE,
+        ("cache.max.bytes.buffering", Type.INT, 10_485_760, _MEDIUM),
+        ("statestore.cache.max.bytes", Type.INT, 10_485_760, _MEDIUM),
+    ),
+    *_kept(
+        Effect.NONE,
+        _METRICS,
+        ("built.in.metrics.version", Type.STRING, "latest", _LOW),
+        ("enable.metrics.push", Type.BOOLEAN, True, _LOW),
+        ("log.summary.interval.ms", Type.INT, 120_000, _LOW),
+        ("metric.reporters", Type.LIST, (), _LOW),
+        ("metrics.num.samples", Type.INT, 2, _LOW),
+        ("metrics.recording.level", Type.STRING, "INFO", _LOW),
+        ("metrics.sample.window.ms", Type.INT, 30_000, _LOW),
+    ),
+    *_kept(
+        Effect.NONE,
+        _JAVA_CLASS,
+        ("config.providers", Type.LIST, (), _LOW),
+        ("default.client.supplier", Type.ANY, None, _LOW),
+        ("default.list.key.serde.inner", Type.ANY, None, _MEDIUM),
+        ("default.list.key.serde.type", Type.ANY, None, _MEDIUM),
+        ("default.list.value.serde.inner", Type.ANY, None, _MEDIUM),
+        ("default.list.value.serde.type", Type.ANY, None, _MEDIUM),
+        ("dsl.store.suppliers.class", Type.ANY, None, _LOW),
+        ("processor.wrapper.class", Type.ANY, None, _LOW),
+        ("rocksdb.config.setter", Type.ANY, None, _LOW),
+    ),
+    *_kept(
+        Effect.NONE,
+        "The clients of Kafka's that we use have a rule of their own for it.",
+        ("metadata.recovery.rebootstrap.trigger.ms", Type.INT, 300_000, _LOW),
+        ("metadata.recovery.strategy", Type.STRING, "rebootstrap", _LOW),
+    ),
+    *_kept(
+        Effect.NONE,
+        "Files have the permissions that the process gives them.",
+        ("allow.os.group.write.access", Type.BOOLEAN, False, _LOW),
+    ),
+    *_kept(Effect.NONE, "There is one store format.", ("dsl.store.format", Type.STRING, "DEFAULT", _LOW)),
+    *_kept(
+        Effect.NONE,
+        "Where Spark can shuffle, no repartition topic is made anyway.",
+        ("topology.optimization", Type.STRING, "none", _MEDIUM),
+    ),
+    *_kept(Effect.NONE, "There is no older version to come from.", ("upgrade.from", Type.STRING, None, _LOW)),
+)
+
+KEYS: dict[str, Key] = {key.name: key for key in (*_WORKING, *_LATER, *_WITHOUT_EFFECT)}
+
+PREFIXES: dict[str, str] = {
+    "spark.": "a setting of the Spark session",
+    "consumer.": "a setting of every consumer: Spark's sources, and those that fill stores",
+    "main.consumer.": "a setting of Spark's sources; goes before 'consumer.'",
+    "restore.consumer.": "a setting of the consumers that fill stores; goes before 'consumer.'",
+    "global.consumer.": "a setting of the consumer of global tables; goes before 'consumer.'",
+    "producer.": "a setting of Spark's sinks",
+    "admin.": "a setting of the client that creates and describes topics",
+    "topic.": "a setting of every internal topic",
+    "client.tag.": "describes this client, for placing standby tasks; not used yet",
+    "sasl.": "how every client of Kafka's logs in",
+    "ssl.": "how every client of Kafka's encrypts",
+}
+"""Whatever begins with one of these is passed on, and checked by who gets it."""
+
+CLIENT_KEYS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "auto.offset.reset",
+            "enable.auto.commit",
+            "fetch.max.bytes",
+            "fetch.max.wait.ms",
+            "fetch.min.bytes",
+            "group.id",
+            "heartbeat.interval.ms",
+            "isolation.level",
+            "max.partition.fetch.bytes",
+            "max.poll.interval.ms",
+            "max.poll.records",
+            "session.timeout.ms",
+        ),
+        "consumer.",
+    ),
+    **dict.fromkeys(
+        (
+            "acks",
+            "batch.size",
+            "buffer.memory",
+            "compression.type",
+            "enable.idempotence",
+            "linger.ms",
+            "max.block.ms",
+        ),
+        "producer.",
+    ),
+    **dict.fromkeys(("cleanup.policy", "min.insync.replicas", "retention.ms", "segment.bytes"), "topic."),
+}
+"""Keys that Kafka Streams also takes without their prefix, and the prefix that we ask for."""
+
+SERDE_NAMES = ("bytes", "string", "integer", "long", "short", "float", "double", "boolean", "uuid")
+"""The serdes that a configuration can name."""

@@ -1,0 +1,1 @@
+"""The operating model: states, client, threads, supervision. Engines are wired in wiring.py alone."""

@@ -1,0 +1,156 @@
+"""Where pipelines keep their progress, and whether what is there fits the program.
+
+Spark resumes a query from its checkpoint by position: the first source, the first stateful operator. It does
+not know that the program behind it has changed, and with some changes it would go on with another's offsets
+or counts. So next to each checkpoint lies a fingerprint: what the pipeline read, which stores it filled,
+which internal topics it wrote. Stateless steps, and output topics, may change freely.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from millstream.config import StreamsConfig
+from millstream.errors import StreamsException, TopologyException
+from millstream.topology.nodes import Repartition, Source, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["Checkpoints", "Fingerprint", "fingerprint"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What must not change under a checkpoint. All names are without the application id."""
+
+    reads: tuple[str, ...]
+    stores: tuple[str, ...]
+    repartitions: tuple[str, ...]
+
+
+def fingerprint(pipeline: Pipeline) -> Fingerprint:
+    """The fingerprint of a pipeline, from its nodes alone."""
+    return Fingerprint(
+        reads=tuple(_read(node) for node in pipeline.inputs),
+        stores=tuple(f"{type(node).__name__} {node.store.name}" for node in pipeline.nodes if node.store),
+        repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
+    )
+
+
+def _read(node: Source | TableSource | Repartition) -> str:
+    match node:
+        case Source():
+            return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
+        case _:
+            return node.topic
+
+
+class Checkpoints:
+    """The checkpoints of an application: `<location>/<pipeline>`, and `<pipeline>.topology.json` for each.
+
+    Where the location is not a local path, the fingerprints are in the state directory of this client.
+    """
+
+    def __init__(self, config: StreamsConfig, state_path: Path) -> None:
+        self._application_id = config.application_id
+        self._location = (config.checkpoint_location or str(state_path / "checkpoints")).rstrip("/")
+        if config.checkpoint_location is not None:
+            self._location = f"{self._location}/{config.application_id}"
+        self._local = _local_path(self._location)
+        self._fingerprints = self._local or state_path / "checkpoints"
+
+    @property
+    def root(self) -> str:
+        """The directory with one checkpoint for each pipeline, as Spark takes it."""
+        return str(self._local) if self._local is not None else self._location
+
+    def check(self, pipelines: Iterable[Pipeline]) -> None:
+        """Compare each pipeline with what its checkpoint was made by, and note it where there was nothing.
+
+        Raises:
+            TopologyException: a checkpoint belongs to another program.
+        """
+        wanted = {pipeline.name: fingerprint(pipeline) for pipeline in pipelines}
+        for name, new in wanted.items():
+            old = self._stored(name)
+            if old is not None and old != new:
+                raise TopologyException(self._misfit(name, old, new))
+        for name, new in wanted.items():
+            self._store(name, new)
+
+    def delete(self) -> None:
+        """Delete all checkpoints of the application.
+
+        Raises:
+            StreamsException: they are not on this machine.
+        """
+        if self._local is None:
+            raise StreamsException(
+                f"the checkpoints are at '{self._location}', which is not a path of this machine; delete "
+                f"that "
+                "folder with the tools of its file system"
+            )
+        if self._local.exists():
+            shutil.rmtree(self._local)
+
+    def _stored(self, pipeline: str) -> Fingerprint | None:
+        path = self._path(pipeline)
+        if self._local is not None and not (self._local / pipeline).exists():
+            return None  # whoever deleted the checkpoint wants to start afresh
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return Fingerprint(**{name: tuple(content[name]) for name in Fingerprint.__dataclass_fields__})
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("fingerprint '%s' cannot be read and is written anew: %s", path, error)
+            return None
+
+    def _store(self, pipeline: str, new: Fingerprint) -> None:
+        path = self._path(pipeline)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed into place: a crash leaves the old one or the new one, not half of it.
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(asdict(new), indent=1), encoding="utf-8")
+        os.replace(draft, path)
+
+    def _path(self, pipeline: str) -> Path:
+        return self._fingerprints / f"{pipeline}.topology.json"
+
+    def _misfit(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
+        changes = "".join(
+            f"\n  {what}: was {_listed(before)}, now {_listed(after)}"
+            for what, before, after in (
+                ("reads", old.reads, new.reads),
+                ("fills stores", old.stores, new.stores),
+                ("writes repartition topics", old.repartitions, new.repartitions),
+            )
+            if before != after
+        )
+        return (
+            f"pipeline '{pipeline}' of application '{self._application_id}' has a checkpoint at "
+            f"'{self._location}/{pipeline}' that was made by another program:{changes}\n"
+            "Going on from it would mix up offsets or state. Use a new application.id, or start afresh with "
+            "KafkaStreams.clean_up(checkpoints=True) and new internal topics"
+        )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+def _local_path(location: str) -> Path | None:
+    parsed = urlparse(location)
+    if parsed.scheme == "":
+        return Path(location).expanduser().absolute()
+    if parsed.scheme == "file":
+        return Path(unquote(parsed.path))
+    return None

@@ -1,0 +1,198 @@
+"""The three lifecycles, each as one table. Whatever may change a state, and into what, is in this file.
+
+Source: KIP-696 (the client's ERROR and PENDING_ERROR); KafkaStreams.State, StreamThread.State and
+GlobalStreamThread.State of Kafka Streams 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+
+from millstream.machine import Rules
+
+__all__ = [
+    "CLIENT",
+    "GLOBAL_THREAD",
+    "STREAM_THREAD",
+    "GlobalThreadState",
+    "State",
+    "ThreadState",
+    "all_running",
+]
+
+
+class State(Enum):
+    """The state of a client, `KafkaStreams.State`.
+
+    Source: KIP-696; org.apache.kafka.streams.KafkaStreams.State.
+    """
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    NOT_RUNNING = "NOT_RUNNING"
+    PENDING_ERROR = "PENDING_ERROR"
+    ERROR = "ERROR"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def has_not_started(self) -> bool:
+        """CREATED."""
+        return self is State.CREATED
+
+    @property
+    def is_running_or_rebalancing(self) -> bool:
+        """RUNNING or REBALANCING."""
+        return self in (State.RUNNING, State.REBALANCING)
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """PENDING_SHUTDOWN or PENDING_ERROR."""
+        return self in (State.PENDING_SHUTDOWN, State.PENDING_ERROR)
+
+    @property
+    def has_completed_shutdown(self) -> bool:
+        """NOT_RUNNING or ERROR: everything is closed, and nothing follows."""
+        return self in (State.NOT_RUNNING, State.ERROR)
+
+    @property
+    def has_started_or_finished_shutting_down(self) -> bool:
+        """One of the last four."""
+        return self.is_shutting_down or self.has_completed_shutdown
+
+    def is_valid_transition(self, new: State) -> bool:
+        """Whether `new` may follow this state."""
+        return CLIENT.allows(self, new)
+
+
+class ThreadState(Enum):
+    """The state of a stream thread.
+
+    Source: org.apache.kafka.streams.processor.internals.StreamThread.State.
+    """
+
+    CREATED = "CREATED"
+    STARTING = "STARTING"
+    PARTITIONS_REVOKED = "PARTITIONS_REVOKED"
+    PARTITIONS_ASSIGNED = "PARTITIONS_ASSIGNED"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    DEAD = "DEAD"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it works, or is getting ready to."""
+        return self in (
+            ThreadState.STARTING,
+            ThreadState.PARTITIONS_REVOKED,
+            ThreadState.PARTITIONS_ASSIGNED,
+            ThreadState.RUNNING,
+        )
+
+
+class GlobalThreadState(Enum):
+    """The state of the global thread.
+
+    Source: org.apache.kafka.streams.processor.internals.GlobalStreamThread.State.
+    """
+
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    DEAD = "DEAD"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_C = State
+CLIENT: Rules[State] = Rules(
+    allowed={
+        _C.CREATED: (_C.REBALANCING, _C.PENDING_SHUTDOWN),
+        _C.REBALANCING: (_C.RUNNING, _C.PENDING_SHUTDOWN, _C.PENDING_ERROR),
+        # Upstream's listener is told of RUNNING -> RUNNING too; we never ask for it.
+        _C.RUNNING: (_C.REBALANCING, _C.RUNNING, _C.PENDING_SHUTDOWN, _C.PENDING_ERROR),
+        _C.PENDING_SHUTDOWN: (_C.NOT_RUNNING,),
+        _C.NOT_RUNNING: (),
+        _C.PENDING_ERROR: (_C.ERROR,),
+        _C.ERROR: (),
+    },
+    ignored={
+        (_C.REBALANCING, _C.REBALANCING): "it is rebalancing already",
+        **{
+            (_C.PENDING_SHUTDOWN, new): "it is closing already, and ends in NOT_RUNNING"
+            for new in _C
+            if new is not _C.NOT_RUNNING
+        },
+        **{(_C.NOT_RUNNING, new): "it is closed" for new in (_C.PENDING_SHUTDOWN, _C.NOT_RUNNING)},
+        **{
+            (_C.PENDING_ERROR, new): "it is closing after a failure, and ends in ERROR (KIP-696)"
+            for new in _C
+            if new is not _C.ERROR
+        },
+        **{
+            (_C.ERROR, new): "ERROR is terminal; close() does nothing there (KIP-696)"
+            for new in (_C.PENDING_ERROR, _C.ERROR, _C.PENDING_SHUTDOWN)
+        },
+    },
+)
+
+_T = ThreadState
+STREAM_THREAD: Rules[ThreadState] = Rules(
+    allowed={
+        _T.CREATED: (_T.STARTING, _T.PENDING_SHUTDOWN),
+        _T.STARTING: (_T.PARTITIONS_REVOKED, _T.PARTITIONS_ASSIGNED, _T.PENDING_SHUTDOWN),
+        _T.PARTITIONS_REVOKED: (_T.PARTITIONS_REVOKED, _T.PARTITIONS_ASSIGNED, _T.PENDING_SHUTDOWN),
+        _T.PARTITIONS_ASSIGNED: (
+            _T.PARTITIONS_REVOKED,
+            _T.PARTITIONS_ASSIGNED,
+            _T.RUNNING,
+            _T.PENDING_SHUTDOWN,
+        ),
+        _T.RUNNING: (_T.PARTITIONS_REVOKED, _T.PARTITIONS_ASSIGNED, _T.RUNNING, _T.PENDING_SHUTDOWN),
+        _T.PENDING_SHUTDOWN: (_T.DEAD,),
+        _T.DEAD: (),
+    },
+    ignored={
+        **{
+            (_T.PENDING_SHUTDOWN, new): "the thread is stopping, and ends in DEAD"
+            for new in _T
+            if new is not _T.DEAD
+        },
+        **{(_T.DEAD, new): "the thread has ended" for new in _T},
+    },
+)
+
+_G = GlobalThreadState
+GLOBAL_THREAD: Rules[GlobalThreadState] = Rules(
+    allowed={
+        _G.CREATED: (_G.RUNNING, _G.PENDING_SHUTDOWN),
+        _G.RUNNING: (_G.PENDING_SHUTDOWN,),
+        _G.PENDING_SHUTDOWN: (_G.DEAD,),
+        _G.DEAD: (),
+    },
+    ignored={
+        (_G.PENDING_SHUTDOWN, _G.PENDING_SHUTDOWN): "the thread is stopping already",
+        **{(_G.DEAD, new): "the thread has ended" for new in _G},
+    },
+)
+
+
+def all_running(threads: Collection[ThreadState]) -> bool:
+    """Whether the client is RUNNING, given the states of all its threads.
+
+    Dead threads do not count; one that is stopping does not hold up the others, nor does it make the
+    client RUNNING alone.
+
+    Source: KafkaStreams.StreamStateListener.maybeSetRunning.
+    """
+    waiting = [state for state in threads if state not in (_T.RUNNING, _T.DEAD, _T.PENDING_SHUTDOWN)]
+    stopping = _T.PENDING_SHUTDOWN in threads
+    return not waiting and (_T.RUNNING in threads or not stopping)

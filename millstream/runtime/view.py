@@ -1,0 +1,128 @@
+"""What queries see of a client: one immutable snapshot, replaced whenever anything in it changes.
+
+A reader takes the attribute and decides by it; it never waits. Whoever changes something (a state, a
+store that opens, restores or closes) publishes a new snapshot before anybody who waits for the change
+wakes up, so what a query sees is never older than a state that its caller has seen.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from millstream.model import TopicPartition
+from millstream.ports import KeyValueBytesStore
+from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.runtime.assignment import StorePart
+from millstream.topology.nodes import Store
+
+__all__ = ["ClientView"]
+
+
+class ClientView:
+    """The client's stores, as `query.provider.StoreView` wants them.
+
+    Args:
+        states: gives the client's state and its threads', by name.
+    """
+
+    def __init__(
+        self, client_id: str, stores: Sequence[Store], states: Callable[[], tuple[str, Mapping[str, str]]]
+    ) -> None:
+        self._client_id = client_id
+        self._states = states
+        self._lock = threading.Lock()
+        self._declared = {store.name: store for store in stores}
+        self._serdes: dict[str, tuple[Any, Any]] = {
+            store.name: (store.key_serde, store.value_serde) for store in stores
+        }
+        self._partitions: dict[str, int] = {}
+        self._open: dict[TopicPartition, tuple[str, StorePart, KeyValueBytesStore]] = {}
+        self._restored: set[TopicPartition] = set()
+        self._snapshot = self._built()
+
+    def snapshot(self) -> StoreSnapshot:
+        """What is now: the same object until something changes."""
+        return self._snapshot
+
+    def refresh(self) -> None:
+        """Publish again, because a state has changed."""
+        with self._lock:
+            self._snapshot = self._built()
+
+    def partitions_known(self, partitions: Mapping[str, int]) -> None:
+        """How many partitions each store has."""
+        with self._lock:
+            self._partitions.update(partitions)
+            self._snapshot = self._built()
+
+    def compiled(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
+        """The serdes of stores, now that the pipelines are compiled."""
+        with self._lock:
+            self._serdes.update(serdes)
+            self._snapshot = self._built()
+
+    def opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
+        """A store was opened; it is restoring."""
+        with self._lock:
+            self._open[part.changelog] = (thread, part, store)
+            self._restored.discard(part.changelog)
+            self._snapshot = self._built()
+
+    def restored(self, changelog: TopicPartition) -> None:
+        """A store is up to date."""
+        with self._lock:
+            self._restored.add(changelog)
+            self._snapshot = self._built()
+
+    def restoring(self, changelog: TopicPartition) -> None:
+        """A store that was up to date is restored anew."""
+        with self._lock:
+            self._restored.discard(changelog)
+            self._snapshot = self._built()
+
+    def closing(self, thread: str) -> None:
+        """A thread is about to close its stores."""
+        with self._lock:
+            for changelog in [key for key, (owner, _, _) in self._open.items() if owner == thread]:
+                del self._open[changelog]
+                self._restored.discard(changelog)
+            self._snapshot = self._built()
+
+    def parts(self) -> tuple[StorePart, ...]:
+        """The parts of stores that are open here."""
+        with self._lock:
+            return tuple(part for _, part, _ in self._open.values())
+
+    def _built(self) -> StoreSnapshot:
+        state, threads = self._states()
+        local: dict[str, list[LocalStore]] = {}
+        for changelog, (thread, part, store) in sorted(self._open.items(), key=lambda item: item[0]):
+            role = Role.ACTIVE if changelog in self._restored else Role.RESTORING
+            local.setdefault(part.store.name, []).append(LocalStore(part.task_id, store, thread, role))
+        return StoreSnapshot(
+            client_id=self._client_id,
+            client_state=state,
+            threads=threads,
+            stores={name: self._declaration(store) for name, store in self._declared.items()},
+            local=local,
+        )
+
+    def _declaration(self, store: Store) -> StoreDeclaration:
+        key_serde, value_serde = self._serdes[store.name]
+        count = self._partitions.get(store.name)
+        # Our own changelogs are partitioned by crc32; a table's source topic by whoever writes it.
+        by_crc = store.source_topic is None and count is not None
+        return StoreDeclaration(
+            name=store.name,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            partition_of=_crc32_partition(count) if by_crc and count is not None else None,
+            partitions=count,
+        )
+
+
+def _crc32_partition(count: int) -> Callable[[bytes], int]:
+    return lambda key: zlib.crc32(key) % count

@@ -1,0 +1,140 @@
+"""A client that is killed: nothing is lost, and nothing is counted twice in its stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+
+pytestmark = pytest.mark.cluster
+
+APP = Path(__file__).parent / "counting_app.py"
+
+
+class App:
+    """One process of the counting application."""
+
+    def __init__(self, *arguments: str, log: Path) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(APP), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="app-reader", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.strip())
+
+    def next_line(self, timeout_s: float = 90.0) -> str:
+        try:
+            return self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            raise AssertionError(f"the app said nothing; its log: {self._log.read_text()[-3000:]}") from None
+
+    def counts(self) -> dict[str, int]:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return dict(json.loads(self.next_line()))
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+def _counts_more_than(app: App, words: int) -> bool:
+    return sum(app.counts().values()) > words
+
+
+def test_a_killed_client_resumes_with_exact_counts_and_leaves_no_process(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """kill -9 twice while records flow: Spark's JVM dies with the client, and the counts come out exact."""
+    random = Random(20)
+    words = [f"w{n}" for n in range(50)]
+    expected: Counter[str] = Counter()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 1})
+    kafka.create_topic("crash-lines", 3)
+    arguments = (kafka.bootstrap_servers, "crash-app", "crash-lines", str(tmp_path / "state"))
+
+    def produce(lines: int) -> None:
+        for _ in range(lines):
+            chosen = random.choices(words, k=5)
+            expected.update(chosen)
+            producer.produce("crash-lines", " ".join(chosen).encode())
+        assert producer.flush(30) == 0
+
+    for _ in range(2):
+        app = App(*arguments, log=tmp_path / "app.log")
+        assert app.next_line() == "RUNNING"
+        before = sum(app.counts().values())
+        produce(10_000)
+        wait_until(partial(_counts_more_than, app, before), "it counts")
+        produce(10_000)
+        children = app.children()
+        assert any("java" in child.name() for child in children)
+        app.process.send_signal(signal.SIGKILL)
+        app.process.wait(10)
+        _, alive = psutil.wait_procs(children, timeout=10)
+        assert not alive, f"survived its client: {alive}"
+
+    app = App(*arguments, log=tmp_path / "app.log")
+    assert app.next_line() == "RUNNING"
+    wait_until(lambda: sum(app.counts().values()) >= sum(expected.values()), "all words are counted")
+    assert app.counts() == expected
+    assert app.process.stdin is not None
+    app.process.stdin.close()
+    assert app.process.wait(30) == 0
+
+
+def test_ctrl_c_closes_a_client_that_waits(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """SIGINT ends the process by itself, and no process of its stays behind."""
+    kafka.create_topic("interrupt-lines", 1)
+    app = App(
+        kafka.bootstrap_servers, "interrupt-app", "interrupt-lines", str(tmp_path / "s"), log=tmp_path / "log"
+    )
+    assert app.next_line() == "RUNNING"
+    children = app.children()
+    app.process.send_signal(signal.SIGINT)
+    app.process.wait(30)
+    assert not psutil.wait_procs(children, timeout=10)[1]
+
+
+def test_a_second_client_on_the_same_state_directory_is_told_so(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The lock names the process that has it, and what to do."""
+    kafka.create_topic("lock-lines", 1)
+    arguments = (kafka.bootstrap_servers, "lock-app", "lock-lines", str(tmp_path / "state"))
+    first = App(*arguments, log=tmp_path / "first.log")
+    assert first.next_line() == "RUNNING"
+    second = App(*arguments, log=tmp_path / "second.log")
+    assert second.process.wait(60) == 1
+    said = (tmp_path / "second.log").read_text()
+    assert "LockException" in said
+    assert str(first.process.pid) in said
+    assert "state.dir" in said
+    assert first.process.stdin is not None
+    first.process.stdin.close()
+    assert first.process.wait(30) == 0

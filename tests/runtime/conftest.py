@@ -1,0 +1,48 @@
+"""A client in a fake world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import SOON, Make, word_count
+
+from millstream.runtime.client import KafkaStreams
+from millstream.runtime.states import State
+from millstream.testing.world import FakeWorld
+from millstream.topology.topology import Topology
+
+
+@pytest.fixture
+def world() -> Iterator[FakeWorld]:
+    """Topics `lines` (3 partitions) and `out`."""
+    world = FakeWorld({"lines": 3, "out": 1})
+    yield world
+    world.engine.gate.set()
+    world.engine.stop_gate.set()
+
+
+@pytest.fixture
+def make(world: FakeWorld, tmp_path: Path) -> Iterator[Make]:
+    """Makes clients of the fake world, and closes them all at the end."""
+    made: list[KafkaStreams] = []
+
+    def make(topology: Topology | None = None, **options: Any) -> KafkaStreams:
+        config = {
+            "application.id": "app",
+            "bootstrap.servers": "fake:9092",
+            "state.dir": str(tmp_path),
+            **{name.replace("__", "."): value for name, value in options.items()},
+        }
+        client = KafkaStreams(topology or word_count(), config, parts=world.parts())
+        made.append(client)
+        return client
+
+    yield make
+    world.engine.gate.set()
+    world.engine.stop_gate.set()
+    for client in made:
+        client.close(SOON)
+        assert client.state is State.CREATED or client._closed.wait(SOON.total_seconds())

@@ -1,0 +1,66 @@
+"""What the composition root makes of a configuration for Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millstream.config import StreamsConfig
+from millstream.dsl.serdes import Serdes
+from millstream.model import TaskId
+from millstream.runtime import wiring
+from millstream.stores.memory import MemoryStore
+from millstream.stores.rocksdb import RocksDBStore
+from millstream.topology.nodes import OffsetReset, Store
+
+BASE = {"application.id": "app", "bootstrap.servers": "a:1"}
+
+
+def test_sparks_consumers_get_what_is_for_them() -> None:
+    """Security, the common keys, `consumer.` and then `main.consumer.`; not what Spark sets itself."""
+    config = StreamsConfig(
+        {
+            **BASE,
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "request.timeout.ms": 1000,
+            "consumer.max.poll.records": 1,
+            "consumer.fetch.min.bytes": 2,
+            "main.consumer.max.poll.records": 3,
+            "consumer.group.id": "mine",
+            "consumer.auto.offset.reset": "latest",
+            "producer.linger.ms": 4,
+        }
+    )
+    common = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "request.timeout.ms": "1000"}
+    assert wiring._spark_client(config, "consumer.", "main.consumer.") == {
+        **common,
+        "max.poll.records": "3",
+        "fetch.min.bytes": "2",
+    }
+    assert wiring._spark_client(config, "producer.") == {**common, "linger.ms": "4"}
+
+
+def test_sources_start_at_the_beginning_unless_told_otherwise() -> None:
+    """Kafka Streams' default differs from the consumer's."""
+    assert wiring._offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
+    latest = StreamsConfig({**BASE, "consumer.auto.offset.reset": "Latest"})
+    assert wiring._offset_reset(latest) is OffsetReset.LATEST
+
+
+def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:
+    """Or given."""
+    assert wiring._serde("long").name == "long"
+    assert wiring._serde(None) is None
+    serde = Serdes.string()
+    assert wiring._serde(serde) is serde
+
+
+def test_stores_are_in_rocksdb_or_in_memory(tmp_path: Path) -> None:
+    """As the topology says; `default.dsl.store` puts them all in memory."""
+    task, config = TaskId(0, 0), StreamsConfig(BASE)
+    in_memory = StreamsConfig({**BASE, "default.dsl.store": "in_memory"})
+    made = wiring._store(Store("s"), task, tmp_path / "s", config)
+    assert isinstance(made, RocksDBStore)
+    made.close()
+    assert isinstance(wiring._store(Store("s", persistent=False), task, tmp_path, config), MemoryStore)
+    assert isinstance(wiring._store(Store("s"), task, tmp_path, in_memory), MemoryStore)

@@ -1,0 +1,388 @@
+"""StreamsConfig: what it takes, and what it says about what it does not."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.config import StreamsConfig, as_text, masked
+from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance
+from millstream.dsl.serdes import Serdes
+from millstream.errors import ConfigException
+
+BASE = {"application.id": "app", "bootstrap.servers": "localhost:9092"}
+
+
+def config(**options: Any) -> StreamsConfig:
+    return StreamsConfig({**BASE, **{name.replace("__", "."): value for name, value in options.items()}})
+
+
+def refusal(options: dict[str, Any]) -> str:
+    with pytest.raises(ConfigException) as raised:
+        StreamsConfig({**BASE, **options})
+    return str(raised.value)
+
+
+def test_two_keys_are_enough() -> None:
+    """All others have a default, and it is typed."""
+    made = StreamsConfig(BASE)
+    assert made.application_id == "app"
+    assert made.bootstrap_servers == ("localhost:9092",)
+    assert made.num_stream_threads == 1
+    assert made.replication_factor == -1
+    assert made.request_timeout_s == 40.0
+    assert made.commit_interval == timedelta(0)
+    assert made.checkpoint_location is None
+    assert made.default_key_serde is None
+    assert not made.embedded
+    assert not made.in_memory_stores
+
+
+def test_state_is_kept_in_a_place_that_survives_a_restart() -> None:
+    """Differs from upstream's, which is in the temporary directory."""
+    path = StreamsConfig(BASE).state_dir
+    assert path.is_absolute()
+    assert path.name == "millstream"
+    assert not path.is_relative_to(tempfile.gettempdir())
+
+
+def test_a_missing_application_id_is_explained() -> None:
+    """What it is for, and what one looks like."""
+    with pytest.raises(ConfigException, match=r"'application\.id' is missing; it names your application"):
+        StreamsConfig({"bootstrap.servers": "localhost:9092"})
+
+
+def test_missing_bootstrap_servers_mention_the_embedded_broker() -> None:
+    """Nobody gets one by accident, and everybody learns of it."""
+    with pytest.raises(ConfigException, match=r"'bootstrap\.servers' is missing.*'embedded' starts a Kafka"):
+        StreamsConfig({"application.id": "app"})
+
+
+def test_the_embedded_broker_is_asked_for_by_name() -> None:
+    """`embedded` alone."""
+    assert config(bootstrap__servers="embedded").embedded
+    assert "not host:port" in refusal({"bootstrap.servers": "embedded,localhost:9092"})
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("aplication.id", "Did you mean 'application.id'?"),
+        ("application_id", "Did you mean 'application.id'? Kafka's keys have dots"),
+        ("num_stream_threads", "Did you mean 'num.stream.threads'? Kafka's keys have dots"),
+        ("NUM_STREAM_THREADS", "Did you mean 'num.stream.threads'?"),
+        ("num.streams.threads", "Did you mean 'num.stream.threads'?"),
+        ("max.poll.records", "write 'consumer.max.poll.records'"),
+        ("max_poll_records", "write 'consumer.max.poll.records'"),
+        ("linger.ms", "write 'producer.linger.ms'"),
+        ("retention.ms", "write 'topic.retention.ms'"),
+        ("spark_master", "Did you mean 'spark.master'?"),
+        ("auto.offset.rset", "Did you mean 'consumer.auto.offset.reset'?"),
+        ("colour", "StreamsConfig.describe() lists the keys"),
+        ("consumer.", "StreamsConfig.describe() lists the keys"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_a_suggestion(key: str, hint: str) -> None:
+    """Upstream ignores it."""
+    text = refusal({key: "1"})
+    assert text.startswith(f"unknown configuration '{key}'")
+    assert hint in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("num.stream.threads", "two", "it has to be a whole number"),
+        ("num.stream.threads", True, "a bool; it has to be a whole number"),
+        ("num.stream.threads", 1.5, "a float; it has to be a whole number"),
+        ("num.stream.threads", 0, "is 0; it has to be 1 or more"),
+        ("request.timeout.ms", "1s", "it has to be a whole number"),
+        ("request.timeout.ms", -1, "it has to be 1 or more"),
+        ("request.timeout.ms", 2.5, "milliseconds, or a timedelta"),
+        ("replication.factor", 0, "1 or more, or -1"),
+        ("replication.factor", -2, "-1 or more"),
+        ("num.stream.threads", timedelta(seconds=1), "a whole number"),
+        ("enable.metrics.push", "yes", "true or false"),
+        ("state.dir", 7, "a text"),
+        ("bootstrap.servers", 9092, "a text with commas"),
+        ("bootstrap.servers", "", "is empty"),
+        ("bootstrap.servers", "localhost", "not host:port"),
+        ("bootstrap.servers", "localhost:kafka", "not host:port"),
+        ("bootstrap.servers", "localhost:99999", "not host:port"),
+        ("processing.mode", "real-time", "comes in a later version"),
+        ("processing.mode", "micro_batch", "Did you mean 'micro-batch'?"),
+        ("processing.guarantee", "exactly_once_v2", "writes at least once"),
+        ("default.dsl.store", "lmdb", "it can be rocksDB, in_memory"),
+        ("security.protocol", "TLS", "it can be PLAINTEXT, SSL"),
+        ("default.key.serde", "strnig", "Did you mean 'string'?"),
+        ("default.key.serde", "json", "Serdes.json("),
+        ("default.value.serde", str, "it has to be a Serde"),
+        ("default.value.serde", 3, "it has to be a Serde"),
+        ("spark.master", {"local": 2}, "is passed on"),
+        ("consumer.auto.offset.reset", "none", "it can be earliest or latest"),
+        ("application.id", "my app", "letters, digits"),
+        ("application.id", "a/b", "letters, digits"),
+        ("application.id", "", "letters, digits"),
+        ("application.id", "..", "letters, digits"),
+        ("application.id", "käse", "letters, digits"),
+        ("application.id", "x" * 151, "151 characters"),
+        ("application.id", 7, "a text"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: Any, told: str) -> None:
+    """Key, value, and what would fit."""
+    text = refusal({key: value})
+    assert key in text
+    assert told in text
+
+
+def test_a_key_is_a_text() -> None:
+    """And the configuration a mapping."""
+    assert "a configuration key is a text" in refusal({7: "x"})  # type: ignore[dict-item]
+    with pytest.raises(ConfigException, match="is a dict of Kafka's keys"):
+        StreamsConfig("app.properties")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("num.stream.threads", "4", 4),
+        ("request.timeout.ms", timedelta(seconds=2), 2000),
+        ("bootstrap.servers", "a:1, b:2", ("a:1", "b:2")),
+        ("bootstrap.servers", ["a:1", "SSL://[::1]:2"], ("a:1", "SSL://[::1]:2")),
+        ("security.protocol", "sasl_ssl", "SASL_SSL"),
+        ("processing.mode", "MICRO-BATCH", "micro-batch"),
+        ("default.dsl.store", "rocksdb", "rocksDB"),
+        ("enable.metrics.push", "False", False),
+        ("default.key.serde", "String", "string"),
+        ("default.key.serde", "org.apache.kafka.common.serialization.Serdes$LongSerde", "long"),
+        ("state.dir", Path("/var/lib/app"), "/var/lib/app"),
+        ("num.standby.replicas", 1, 1),
+    ],
+)
+def test_values_are_converted_to_their_type(key: str, value: Any, expected: Any) -> None:
+    """Texts too, as properties files have them."""
+    assert StreamsConfig({**BASE, key: value})[key] == expected
+
+
+def test_none_means_not_given() -> None:
+    """So a dict can be built with `os.environ.get`."""
+    assert StreamsConfig({**BASE, "client.id": None, "checkpoint.location": None}).client_id == ""
+    with pytest.raises(ConfigException, match=r"application\.id"):
+        StreamsConfig({**BASE, "application.id": None})
+
+
+def test_a_serde_object_is_taken_as_it_is() -> None:
+    """Or one of the names."""
+    serde = Serdes.json("user STRING")
+    assert config(default__value__serde=serde).default_value_serde is serde
+
+
+@pytest.mark.parametrize("name", SERDE_NAMES)
+def test_every_serde_name_is_a_serde(name: str) -> None:
+    """`Serdes.<name>()` makes it."""
+    assert config(default__key__serde=name).default_key_serde == getattr(Serdes, name)().name
+
+
+def test_prefixed_keys_are_passed_on() -> None:
+    """Each to whom it belongs, without the prefix; Spark's keep theirs."""
+    made = StreamsConfig(
+        {
+            **BASE,
+            "spark.master": "local[2]",
+            "spark.sql.shuffle.partitions": 4,
+            "spark.ui.enabled": False,
+            "consumer.max.poll.records": 10,
+            "main.consumer.max.poll.records": 20,
+            "topic.segment.bytes": 1000,
+            "sasl.mechanism": "PLAIN",
+            "security.protocol": "SASL_SSL",
+        }
+    )
+    assert made.spark == {
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.ui.enabled": "false",
+    }
+    assert made.with_prefix("consumer.") == {"max.poll.records": 10}
+    assert made.with_prefix("main.consumer.") == {"max.poll.records": 20}
+    assert made.with_prefix("topic.") == {"segment.bytes": 1000}
+    assert made.security == {"sasl.mechanism": "PLAIN", "security.protocol": "SASL_SSL"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.jaas.config",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "consumer.sasl.jaas.config",
+        "admin.sasl.oauthbearer.client.secret",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.session.token",
+        "sasl.password",
+    ],
+)
+def test_secrets_are_not_shown(key: str) -> None:
+    """In no repr, and so in no log."""
+    assert "hush" not in repr(StreamsConfig({**BASE, key: "hush"}))
+    assert masked(key, "hush") == "[hidden]"
+
+
+@pytest.mark.parametrize(
+    "key", ["default.key.serde", "application.id", "sasl.username", "topic.segment.bytes"]
+)
+def test_what_is_no_secret_is_shown(key: str) -> None:
+    """`key` inside a name is a record's key."""
+    assert masked(key, "string") == "string"
+
+
+def test_a_configuration_is_a_mapping_that_does_not_change() -> None:
+    """`replace` makes another."""
+    made = config(num__stream__threads=2)
+    other = made.replace({"num.stream.threads": 3})
+    assert (made["num.stream.threads"], other["num.stream.threads"]) == (2, 3)
+    assert dict(made)["application.id"] == "app"
+    assert len(made) == len(list(made))
+    assert made.given == {**BASE, "bootstrap.servers": ("localhost:9092",), "num.stream.threads": 2}
+
+
+def test_keys_without_effect_are_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
+    """A warning for each that was given another value than its default; none for those that work."""
+    made = StreamsConfig(
+        {
+            **BASE,
+            "num.standby.replicas": 1,
+            "poll.ms": 5,
+            "cache.max.bytes.buffering": 10_485_760,
+            "num.stream.threads": 2,
+        }
+    )
+    with caplog.at_level(logging.WARNING):
+        made.log_without_effect()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "configuration 'num.standby.replicas' has no effect yet",
+        "configuration 'poll.ms' has no effect",
+    ]
+
+
+def test_describe_lists_every_key_with_its_default_and_what_it_does() -> None:
+    """One line each, required ones first, the prefixes at the end."""
+    lines = StreamsConfig.describe().splitlines()
+    assert len(lines) == 1 + len(KEYS) + len(PREFIXES)
+    assert lines[1].split()[:4] == ["application.id", "string", "(required)", "high"]
+    by_key = {line.split()[0]: line for line in lines[1:]}
+    assert set(by_key) == {*KEYS, *(f"{prefix}*" for prefix in PREFIXES)}
+    assert "(no effect)" in by_key["poll.ms"]
+    assert "(not used yet)" in by_key["num.standby.replicas"]
+    assert len(StreamsConfig.describe(Importance.HIGH).splitlines()) < len(lines)
+
+
+# Every key of Kafka Streams 4.3, as its ConfigDef prints them.
+KAFKAS = [
+    "acceptable.recovery.lag",
+    "allow.os.group.write.access",
+    "application.id",
+    "application.server",
+    "bootstrap.servers",
+    "buffered.records.per.partition",
+    "built.in.metrics.version",
+    "cache.max.bytes.buffering",
+    "client.id",
+    "commit.interval.ms",
+    "config.providers",
+    "connections.max.idle.ms",
+    "default.client.supplier",
+    "default.deserialization.exception.handler",
+    "default.dsl.store",
+    "default.key.serde",
+    "default.list.key.serde.inner",
+    "default.list.key.serde.type",
+    "default.list.value.serde.inner",
+    "default.list.value.serde.type",
+    "default.production.exception.handler",
+    "default.timestamp.extractor",
+    "default.value.serde",
+    "deserialization.exception.handler",
+    "dsl.store.format",
+    "dsl.store.suppliers.class",
+    "enable.metrics.push",
+    "ensure.explicit.internal.resource.naming",
+    "errors.dead.letter.queue.topic.name",
+    "group.protocol",
+    "log.summary.interval.ms",
+    "max.task.idle.ms",
+    "max.warmup.replicas",
+    "metadata.max.age.ms",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "num.standby.replicas",
+    "num.stream.threads",
+    "poll.ms",
+    "probing.rebalance.interval.ms",
+    "processing.exception.handler",
+    "processing.exception.handler.global.enabled",
+    "processing.guarantee",
+    "processor.wrapper.class",
+    "production.exception.handler",
+    "rack.aware.assignment.non_overlap_cost",
+    "rack.aware.assignment.strategy",
+    "rack.aware.assignment.tags",
+    "rack.aware.assignment.traffic_cost",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "repartition.purge.interval.ms",
+    "replication.factor",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "rocksdb.config.setter",
+    "security.protocol",
+    "send.buffer.bytes",
+    "state.cleanup.delay.ms",
+    "state.cleanup.dir.max.age.ms",
+    "state.dir",
+    "statestore.cache.max.bytes",
+    "task.assignor.class",
+    "task.timeout.ms",
+    "topology.optimization",
+    "upgrade.from",
+    "window.size.ms",
+    "windowed.inner.class.serde",
+    "windowstore.changelog.additional.retention.ms",
+]
+
+
+def test_every_key_of_kafka_streams_is_known() -> None:
+    """So a configuration can be taken over; beside them there are two of our own."""
+    assert set(KEYS) - set(KAFKAS) == {"checkpoint.location", "max.batch.records", "processing.mode"}
+    assert set(KAFKAS) - set(KEYS) == set()
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
+def test_every_default_fits_its_own_key(key: Any) -> None:
+    """And every doc is a sentence."""
+    if key.default is not None:
+        assert StreamsConfig({**BASE, key.name: key.default})[key.name] == key.default
+    assert key.doc.endswith(".")
+    assert (key.effect is Effect.YES) or key.doc[0].isupper()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(True, "true"), (1000, "1000"), (timedelta(seconds=1), "1000"), (["a", "b"], "a,b"), ("x", "x")],
+)
+def test_values_are_written_as_kafka_writes_them(value: Any, text: str) -> None:
+    """For Java's and librdkafka's configurations."""
+    assert as_text(value) == text

@@ -1,0 +1,130 @@
+"""What the benchmarks compute and show: statistics, goals, tables. Pure.
+
+A shared machine is noisy, so no figure stands alone: what is compared is measured in turns, one pair a round,
+and the ratio is taken inside each round, where the noise is about the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["Goal", "Report", "Spread", "Table", "median", "percentile", "ratios", "rounds", "slope", "spread"]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value that `percent` of the values do not exceed, interpolated between neighbours.
+
+    Raises:
+        ValueError: there are no values, or `percent` is not between 0 and 100.
+    """
+    if not values:
+        raise ValueError("no values, so no percentile; the benchmark measured nothing")
+    if not 0 <= percent <= 100:
+        raise ValueError(f"percentile {percent} is not between 0 and 100")
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    between = ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return min(max(between, ordered[below]), ordered[above])  # rounding must not leave the interval
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value."""
+    return percentile(values, 50)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median, and the smallest and largest value it is the median of."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, smallest and largest."""
+    return Spread(median(values), min(values), max(values))
+
+
+def ratios(measured: Sequence[float], baseline: Sequence[float]) -> Spread:
+    """Measured over baseline, round by round.
+
+    Raises:
+        ValueError: the rounds do not pair up.
+    """
+    if len(measured) != len(baseline):
+        raise ValueError(f"{len(measured)} rounds against {len(baseline)}: they were not measured in turns")
+    return spread([mine / other for mine, other in zip(measured, baseline, strict=True)])
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The rise of y per unit of x, by least squares; 0 where x does not change."""
+    if len(points) < 2:
+        return 0.0
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    square = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / square if square else 0.0
+
+
+def rounds(names: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    """In which order each round measures: forwards and backwards in turn, so that drift hits all alike."""
+    return [tuple(names) if number % 2 == 0 else tuple(reversed(names)) for number in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure should be."""
+
+    what: str
+    measured: float
+    limit: float
+    unit: str
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
+
+    def __str__(self) -> str:
+        sign = "at least" if self.at_least else "at most"
+        verdict = "met" if self.met else "MISSED"
+        return f"{verdict}: {self.what} {self.measured:,.2f} {self.unit} (goal: {sign} {self.limit:,.2f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of texts under columns; `notes` are printed below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table '{self.title}': {len(row)} cells under {len(self.columns)} columns")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one benchmark found: tables to read, goals, and the figures behind them for a program."""
+
+    name: str
+    tables: tuple[Table, ...]
+    goals: tuple[Goal, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the tables, which only format it."""
+        goals = [{**asdict(goal), "met": goal.met} for goal in self.goals]
+        return {"name": self.name, "goals": goals, "data": self.data}
+
+
+Progress = Callable[[str], None]
+"""Told what is being measured now."""

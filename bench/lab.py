@@ -1,0 +1,164 @@
+"""Where benchmarks run: one broker, one Spark, one Python process, shared by all that is compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+from pyspark import SparkContext
+from pyspark import __version__ as spark_version
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.broker import EmbeddedKafka
+from millstream.jars import BROKER_SET
+from millstream.java import find_java
+from millstream.spark.session import SQL_DEFAULTS, SharedSession, with_settings
+
+__all__ = ["BatchTimes", "Lab", "batch_times", "has_committed", "machine_facts", "stop"]
+
+
+class Lab:
+    """The broker and the Spark session that the benchmarks of one run share; each is started when needed."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._numbers = count(1)
+        self._kafka: EmbeddedKafka | None = None
+        self._session: SharedSession | None = None
+        self.directory = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
+        self._held.callback(shutil.rmtree, self.directory, ignore_errors=True)
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        if self._kafka is None:
+            self._kafka = self._held.enter_context(EmbeddedKafka(heap_mb=768))
+        return self._kafka
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.kafka.bootstrap_servers
+
+    def session(self, *, tuned: bool, settings: Mapping[str, str] | None = None) -> SparkSession:
+        """A session in the one JVM: with the settings that Millstream gives its own, or with Spark's.
+
+        Clients that are started meanwhile join the same JVM, as several clients of one process do.
+        """
+        if self._session is None:
+            self._session = SharedSession({}, "millstream-bench")
+            self._held.callback(self._session.close)
+        defaults = SQL_DEFAULTS if tuned else {}
+        return with_settings(self._session.spark, {**defaults, **(settings or {})})
+
+    def name(self, kind: str) -> str:
+        """A name that nothing else in this run has."""
+        return f"{kind}-{next(self._numbers)}"
+
+    def topic(self, kind: str, partitions: int, configs: Mapping[str, str] | None = None) -> str:
+        """A fresh topic."""
+        name = self.name(kind)
+        self.kafka.create_topic(name, partitions, configs)
+        return name
+
+    def path(self, kind: str) -> Path:
+        """A fresh directory's path; the directory is not made."""
+        return self.directory / self.name(kind)
+
+    @contextmanager
+    def cpu(self) -> Iterator[dict[str, float]]:
+        """Fills in, at the end, the CPU seconds that Python, Spark's JVM and the broker used meanwhile."""
+        processes = {"python": psutil.Process(), "broker": psutil.Process(self.kafka.pid)}
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            processes["spark"] = psutil.Process(gateway.proc.pid)
+        before = {name: _cpu_seconds(process) for name, process in processes.items()}
+        used: dict[str, float] = {}
+        yield used
+        used.update({name: _cpu_seconds(process) - before[name] for name, process in processes.items()})
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """When a query's first micro-batch was begun and its last one committed, in seconds since the epoch."""
+
+    first_begun: float
+    last_committed: float
+    batches: int
+
+
+def has_committed(checkpoint: Path) -> bool:
+    """Whether every micro-batch that was begun is committed, and there was one."""
+    begun, committed = (
+        {path.name for path in (checkpoint / part).glob("[0-9]*")} for part in ("offsets", "commits")
+    )
+    return bool(committed) and begun == committed
+
+
+def batch_times(checkpoint: Path) -> BatchTimes:
+    """What a query's checkpoint says of its micro-batches: the same witness for whoever made the query."""
+    offsets = (checkpoint / "offsets" / "0").read_text().splitlines()
+    begun = json.loads(offsets[1])["batchTimestampMs"] / 1000
+    commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
+    last = max(commits, key=lambda path: int(path.name))
+    return BatchTimes(begun, last.stat().st_mtime, len(commits))
+
+
+def stop(query: StreamingQuery) -> None:
+    """Stop a hand-written query; what had ended it is raised."""
+    error = query.exception()
+    query.stop()
+    if error is not None:
+        raise error
+
+
+def machine_facts() -> dict[str, Any]:
+    """What the figures depend on besides the code."""
+    java = find_java()
+    memory = psutil.virtual_memory()
+    return {
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory.total / 2**30, 1),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "java": f"{java.version} ({java.source})",
+        "spark": spark_version,
+        "kafka": BROKER_SET.removeprefix("kafka-broker-"),
+        "commit": _commit(),
+        "at": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+
+
+def _commit() -> str:
+    git = shutil.which("git")
+    if git is None:
+        return "unknown"
+    done = subprocess.run(
+        [git, "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, check=False
+    )
+    return done.stdout.strip() or "unknown"

@@ -1,0 +1,148 @@
+"""How long it takes to rebuild a store from its changelog, beside only reading that changelog."""
+
+from __future__ import annotations
+
+import time
+import zlib
+
+from confluent_kafka import Producer
+
+from bench.figures import Progress, Report, Table, ratios, rounds, spread
+from bench.lab import Lab
+from bench.words import PARTITIONS, QUIET
+from millstream.config import StreamsConfig
+from millstream.kafka.consumer import KafkaChangelogConsumer
+from millstream.model import TIMESTAMP_HEADER, TaskId, TopicPartition
+from millstream.ports import KeyValueBytesStore
+from millstream.stores.memory import MemoryStore
+from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.updater import StoreUpdater
+
+__all__ = ["measure"]
+
+_PATIENCE_S = 600.0
+
+
+def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
+    """Restore into RocksDB, into memory, and into nothing, in turns."""
+    records, repetitions = (200_000, 3) if quick else (1_000_000, 5)
+    changelog = lab.topic("changelog", PARTITIONS, {"cleanup.policy": "compact"})
+    tell(f"writing {records:,} changelog records")
+    _produce(lab.bootstrap_servers, changelog, records)
+    ways = {
+        "to RocksDB": lambda: _restore(lab, changelog, "rocksdb"),
+        "to memory": lambda: _restore(lab, changelog, "memory"),
+        "only read": lambda: _only_read(lab, changelog, records),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    for number, order in enumerate(rounds(list(ways), repetitions + 1)):
+        for name in order:
+            tell(f"round {number} of {repetitions}: {name}" if number else f"warming up: {name}")
+            used = time.process_time()
+            taken = ways[name]()
+            used = time.process_time() - used
+            if number:
+                seconds[name].append(taken)
+                cpu[name].append(used)
+    rows = []
+    for name, of in seconds.items():
+        taken_s, used_s = spread(of), spread(cpu[name])
+        against = ratios(of, seconds["only read"])
+        rows.append(
+            (
+                name,
+                f"{taken_s.median:.2f} ({taken_s.low:.2f} to {taken_s.high:.2f})",
+                f"{records / taken_s.median:,.0f}",
+                f"{used_s.median:.2f}",
+                f"{against.median:.2f} ({against.low:.2f} to {against.high:.2f})",
+            )
+        )
+    table = Table(
+        f"Restore of {records:,} records, {PARTITIONS} partitions, {repetitions} rounds in turns",
+        ("way", "seconds", "records/s", "CPU s", "time / only read"),
+        tuple(rows),
+        ("'only read': the same consumer, records decoded and dropped",),
+    )
+    return Report("restore", (table,), (), {"records": records, "seconds": seconds, "cpu_seconds": cpu})
+
+
+def _produce(servers: str, topic: str, records: int) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 500_000,
+            **QUIET,
+        }
+    )
+    stamp: list[tuple[str, str | bytes | None]] = [(TIMESTAMP_HEADER, (1_700_000_000_000).to_bytes(8, "big"))]
+    for number in range(records):
+        key = b"key-%08d" % number
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    number.to_bytes(8, "big"),
+                    key,
+                    partition=zlib.crc32(key) % PARTITIONS,
+                    headers=stamp,
+                )
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                break
+    left = producer.flush(120)
+    if left:
+        raise RuntimeError(f"{left} of {records} records could not be written to '{topic}' within 120 s")
+
+
+def _consumer(lab: Lab) -> KafkaChangelogConsumer:
+    config = StreamsConfig(
+        {
+            "application.id": lab.name("restore"),
+            "bootstrap.servers": lab.bootstrap_servers,
+            "state.dir": str(lab.path("state")),
+        }
+    )
+    return KafkaChangelogConsumer(config)
+
+
+def _restore(lab: Lab, changelog: str, kind: str) -> float:
+    failures: list[BaseException] = []
+    updater = StoreUpdater("bench-updater", _consumer(lab), on_failure=failures.append)
+    stores: list[KeyValueBytesStore] = []
+    for number in range(PARTITIONS):
+        task = TaskId(0, number)
+        to_disk = kind == "rocksdb"
+        path = lab.path("store")
+        store = RocksDBStore("counts", task, path) if to_disk else MemoryStore("counts", task)
+        stores.append(store)
+        updater.add(store, TopicPartition(changelog, number))
+    begun = time.perf_counter()
+    updater.start()
+    try:
+        if not updater.wait_until_restored(_PATIENCE_S):
+            raise TimeoutError(f"'{changelog}' was not restored within {_PATIENCE_S:g} s")
+        return time.perf_counter() - begun
+    finally:
+        updater.close()
+        for opened in stores:
+            opened.close()
+
+
+def _only_read(lab: Lab, changelog: str, records: int) -> float:
+    consumer = _consumer(lab)
+    begun = time.perf_counter()
+    partitions = [TopicPartition(changelog, number) for number in range(PARTITIONS)]
+    consumer.end_offsets(partitions)  # as a restore begins
+    consumer.assign(dict.fromkeys(partitions))
+    left = records
+    while left > 0:
+        left -= sum(len(batch.entries) for batch in consumer.poll(1.0))
+        if time.perf_counter() - begun > _PATIENCE_S:
+            raise TimeoutError(f"{left} of {records} records were not read within {_PATIENCE_S:g} s")
+    taken = time.perf_counter() - begun
+    consumer.close()
+    return taken

@@ -1,0 +1,259 @@
+"""The word count that benchmarks run: its input, Millstream's topology, and the jobs written by hand."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
+from millstream.model import TIMESTAMP_HEADER
+from millstream.topology.topology import Topology
+
+__all__ = [
+    "DISTINCT",
+    "PARTITIONS",
+    "QUIET",
+    "WORDS_PER_LINE",
+    "OutputWatcher",
+    "from_big_endian",
+    "hand_written",
+    "is_up",
+    "naive",
+    "produce_lines",
+    "topology",
+    "wait_for",
+]
+
+WORDS_PER_LINE = 5
+DISTINCT = 10_000
+PARTITIONS = 4
+QUIET = {"log_level": 0, "log.connection.close": False}
+_CHUNK = 50_000
+
+
+def produce_lines(bootstrap_servers: str, topic: str, lines: int, *, seed: int = 1) -> None:
+    """Write lines of random words, each word as likely as any other."""
+    random_ = random.Random(seed)
+    vocabulary = [f"word{number:05d}" for number in range(DISTINCT)]
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 500_000,
+            "sticky.partitioning.linger.ms": 50,
+            **QUIET,
+        }
+    )
+    for start in range(0, lines, _CHUNK):
+        size = min(_CHUNK, lines - start)
+        words = random_.choices(vocabulary, k=size * WORDS_PER_LINE)
+        for number in range(size):
+            text = " ".join(words[number * WORDS_PER_LINE : (number + 1) * WORDS_PER_LINE])
+            while True:
+                try:
+                    producer.produce(topic, text)
+                except BufferError:
+                    producer.poll(0.1)
+                else:
+                    break
+        producer.poll(0)
+    left = producer.flush(120)
+    if left:
+        raise RuntimeError(f"{left} of {lines} lines could not be written to '{topic}' within 120 s")
+
+
+def topology(source: str, output: str, store: str = "counts") -> Topology:
+    """Word count, as its user writes it."""
+    builder = StreamsBuilder()
+    (
+        builder.stream(source, Consumed.with_(Serdes.bytes(), Serdes.string()))
+        .flat_map_values(lambda line: F.split(F.lower(line), " "))
+        .group_by(lambda _, word: word)
+        .count(Materialized.as_(store))
+        .to_stream()
+        .to(output)
+    )
+    return builder.build()
+
+
+def _counts(spark: SparkSession, servers: str, source: str, options: dict[str, str]) -> DataFrame:
+    lines = (
+        spark.readStream.format("kafka")
+        .options(**{"kafka.bootstrap.servers": servers, "subscribe": source, "startingOffsets": "earliest"})
+        .options(**options)
+        .load()
+    )
+    words = lines.select(
+        F.explode(F.split(F.lower(F.col("value").cast("string")), " ")).alias("word"), "timestamp"
+    )
+    return words.groupBy("word").agg(F.count("*").alias("n"), F.max("timestamp").alias("latest"))
+
+
+def hand_written(
+    spark: SparkSession,
+    servers: str,
+    source: str,
+    output: str,
+    changelog: str,
+    checkpoint: Path,
+    options: dict[str, str],
+) -> StreamingQuery:
+    """The same job in PySpark: the same records to the same two topics, and nothing besides."""
+    big_endian: Callable[[Any], Any] = lambda number: F.unhex(F.lpad(F.hex(number), 16, "0"))  # noqa: E731
+    word = F.col("word").cast("binary")
+    headers = "array<struct<key: string, value: binary>>"
+    stamp = F.array(
+        F.struct(
+            F.lit(TIMESTAMP_HEADER).alias("key"), big_endian(F.unix_millis(F.col("latest"))).alias("value")
+        )
+    )
+    records = F.array(
+        F.struct(
+            F.lit(changelog).alias("topic"),
+            word.alias("key"),
+            big_endian(F.col("n")).alias("value"),
+            (F.crc32(word) % PARTITIONS).cast("int").alias("partition"),
+            stamp.cast(headers).alias("headers"),
+        ),
+        F.struct(
+            F.lit(output).alias("topic"),
+            word.alias("key"),
+            big_endian(F.col("n")).alias("value"),
+            F.lit(None).cast("int").alias("partition"),
+            F.lit(None).cast(headers).alias("headers"),
+        ),
+    )
+    rows = (
+        _counts(spark, servers, source, options).select(F.explode(records).alias("record")).select("record.*")
+    )
+    return _started(rows, servers, checkpoint)
+
+
+def naive(
+    spark: SparkSession, servers: str, source: str, output: str, checkpoint: Path, options: dict[str, str]
+) -> StreamingQuery:
+    """What one would write first: counts as text to one topic, no table that could be queried."""
+    rows = _counts(spark, servers, source, options).select(
+        F.lit(output).alias("topic"), F.col("word").alias("key"), F.col("n").cast("string").alias("value")
+    )
+    return _started(rows, servers, checkpoint)
+
+
+def _started(rows: DataFrame, servers: str, checkpoint: Path) -> StreamingQuery:
+    return (
+        rows.writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("checkpointLocation", str(checkpoint))
+        .outputMode("update")
+        .start()
+    )
+
+
+def from_big_endian(data: bytes) -> int:
+    """The count in Millstream's records."""
+    return int.from_bytes(data, "big")
+
+
+@dataclass
+class OutputWatcher:
+    """Reads an output topic until the counts in it add up to `expected`; knows when that was.
+
+    Runs on a thread of its own, from before the query starts, so that it waits for the query and not the
+    other way around.
+    """
+
+    bootstrap_servers: str
+    topic: str
+    partitions: int
+    expected: int
+    decode: Callable[[bytes], int]
+    records: int = 0
+    complete_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._total = 0
+        self._done = threading.Event()
+        self._stopping = False
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": f"watch-{self.topic}",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 20,
+                **QUIET,
+            }
+        )
+        self._consumer.assign(
+            [TopicPartition(self.topic, number, OFFSET_BEGINNING) for number in range(self.partitions)]
+        )
+        self._thread = threading.Thread(target=self._watch, name=f"watch-{self.topic}", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        latest: dict[bytes, int] = {}
+        while not self._stopping and self._total < self.expected:
+            for message in self._consumer.consume(20_000, 0.02):
+                if message.error() is not None:
+                    continue
+                self.records += 1
+                key, count = message.key() or b"", self.decode(message.value() or b"")
+                self._total += count - latest.get(key, 0)
+                latest[key] = count
+        self.complete_at = time.time()
+        self._consumer.close()
+        self._done.set()
+
+    def wait(self, timeout_s: float, is_alive: Callable[[], bool]) -> None:
+        """Until all counts are there.
+
+        Raises:
+            TimeoutError: they are not in time.
+            RuntimeError: what counts has ended, or counted too much.
+        """
+        try:
+            wait_for(self._done.is_set, timeout_s, f"{self.expected} words in '{self.topic}'", is_alive)
+        finally:
+            self._stopping = True
+            self._thread.join(10)
+        if self._total != self.expected:
+            raise RuntimeError(f"'{self.topic}' says {self._total} words; there are {self.expected}")
+
+
+def wait_for(
+    condition: Callable[[], bool], timeout_s: float, what: str, is_alive: Callable[[], bool] = lambda: True
+) -> None:
+    """Look every 10 ms until it holds.
+
+    Raises:
+        TimeoutError: it does not in time.
+        RuntimeError: what it waits for has ended.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {what} within {timeout_s:g} s")
+        if not is_alive():
+            raise RuntimeError(f"what was to make {what} has ended")
+        time.sleep(0.01)
+
+
+def is_up(streams: KafkaStreams) -> Callable[[], bool]:
+    """For `wait_for`: whether a client still works; its failure is raised."""
+
+    def check() -> bool:
+        if streams.state in (KafkaStreams.State.ERROR, KafkaStreams.State.PENDING_ERROR):
+            streams.wait()
+        return streams.state not in (KafkaStreams.State.ERROR, KafkaStreams.State.NOT_RUNNING)
+
+    return check

@@ -1,0 +1,62 @@
+"""How commands fail: what is ours in a short red message and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from millstream.errors import IllegalStateException, StreamsException
+
+__all__ = ["Debug", "ErrorBoundary", "print_error"]
+
+FAILED = 1
+INTERRUPTED = 130
+
+_DEBUG = "millstream.debug"
+
+
+def _set_debug(context: typer.Context, value: bool) -> bool:
+    if value:
+        context.find_root().meta[_DEBUG] = True
+    return value
+
+
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_set_debug, is_eager=True)
+]
+"""An option of every command, and of `millstream` itself. Its place on the command line does not matter."""
+
+
+class ErrorBoundary(TyperGroup):
+    """The group of all commands; what they raise ends here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.TyperException, typer.Exit, typer.Abort):
+            raise  # Typer's own ways to end
+        except KeyboardInterrupt:
+            typer.echo("\nstopped", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # Whoever read our output has enough of it (`| head`); nothing can be told to them any more.
+            sys.stderr.close()
+            raise typer.Exit(FAILED) from None
+        except Exception as error:
+            print_error(error, ctx)
+            raise typer.Exit(FAILED) from None
+
+
+def print_error(error: BaseException, context: typer.Context) -> None:
+    """Say on stderr what went wrong, and with --debug where."""
+    if context.find_root().meta.get(_DEBUG):
+        typer.echo("".join(traceback.format_exception(error)), err=True)
+    if isinstance(error, StreamsException | IllegalStateException):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}\nthis is a bug, please report it; --debug shows where"
+    typer.echo(typer.style("error: ", fg=typer.colors.RED, bold=True) + text, err=True)

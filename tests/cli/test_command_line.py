@@ -1,0 +1,138 @@
+"""The command line: what there is, what it says, and how it fails. Nothing is started here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import millstream
+from millstream.cli.errors import Debug, ErrorBoundary
+from millstream.cli.main import app
+from millstream.config import StreamsConfig
+from millstream.config_keys import Importance
+from millstream.errors import BrokerException
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, of: typer.Typer = app) -> tuple[int, str]:
+    """(exit code, all that was printed)."""
+    result = CliRunner().invoke(of, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1"})
+    return result.exit_code, result.output
+
+
+def test_each_command_is_listed_and_explains_itself() -> None:
+    """`millstream --help`, and of each command."""
+    code, text = run("--help")
+    assert code == 0
+    for name in ("demo", "kafka", "config", "version"):
+        assert name in text
+        code, own = run(name, "--help")
+        assert code == 0
+        assert f"millstream {name}" in own or f"root {name}" in own
+
+
+def test_the_version_is_printed_with_what_it_runs_on() -> None:
+    """What a bug report needs."""
+    code, text = run("version")
+    assert code == 0
+    found = dict(line.split(maxsplit=1) for line in text.splitlines())
+    assert found["millstream"] == millstream.__version__
+    assert found["pyspark"][0].isdigit()
+    assert set(found) == {"millstream", "python", "pyspark", "java", "confluent-kafka", "rocksdict"}
+
+
+def test_config_prints_every_setting() -> None:
+    """The same text as `StreamsConfig.describe()`."""
+    assert run("config") == (0, StreamsConfig.describe() + "\n")
+    assert run("config", "--importance", "high") == (0, StreamsConfig.describe(Importance.HIGH) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("demo", "nowhere.txt"), "nowhere.txt: No such file"),
+        (("demo", sys.executable), "has zero bytes"),
+        (("demo", "--keeep"), "--keeep"),
+        (("demo", "--log", "no/such/folder/x.log", __file__), "no/such/folder/x.log: No such file"),
+        (("kafka", "--topic", "lines:many"), "'lines:many' is no topic"),
+        (("kafka", "--port", "70000"), "less than or equal to 65535"),
+        (("config", "--importance", "great"), "great"),
+        (("demmo",), "demmo"),
+    ],
+)
+def test_a_wrong_argument_is_an_error_of_usage(arguments: tuple[str, ...], said: str) -> None:
+    """Exit code 2, before anything starts; the message names what is wrong."""
+    code, text = run(*arguments)
+    assert code == 2
+    assert said in text
+    assert "Traceback" not in text
+
+
+def failing_app(error: BaseException) -> typer.Typer:
+    broken = typer.Typer(cls=ErrorBoundary, pretty_exceptions_enable=False)
+
+    @broken.callback()
+    def root(debug: Debug = False) -> None:
+        """An app."""
+
+    @broken.command()
+    def fail(debug: Debug = False) -> None:
+        raise error
+
+    return broken
+
+
+def test_an_error_of_ours_is_a_message_and_an_exit_code() -> None:
+    """No traceback, and nothing but the message."""
+    assert run("fail", of=failing_app(BrokerException("the broker is gone"))) == (
+        1,
+        "error: the broker is gone\n",
+    )
+
+
+def test_an_error_that_is_none_of_ours_says_that_it_is_a_bug() -> None:
+    """And how to see where."""
+    code, text = run("fail", of=failing_app(KeyError("x")))
+    assert code == 1
+    assert "KeyError: 'x'" in text
+    assert "--debug shows where" in text
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "fail"), ("fail", "--debug")])
+def test_debug_shows_the_traceback(arguments: tuple[str, ...]) -> None:
+    """Before the command and after it."""
+    code, text = run(*arguments, of=failing_app(BrokerException("the broker is gone")))
+    assert code == 1
+    assert "Traceback (most recent call last)" in text
+    assert text.endswith("error: the broker is gone\n")
+
+
+def test_ctrl_c_is_told_in_a_word() -> None:
+    """The exit code is the shell's for an interrupt."""
+    assert run("fail", of=failing_app(KeyboardInterrupt())) == (130, "\nstopped\n")
+
+
+def test_help_loads_no_engine() -> None:
+    """`--help` is quick, because Spark, the Kafka client and RocksDB are not loaded for it."""
+    code = (
+        "import sys; from millstream.cli.main import app; app(['--help'], standalone_mode=False); "
+        "heavy = ['pyspark', 'confluent_kafka', 'rocksdict', 'pyarrow', 'pandas', 'psutil']; "
+        "sys.exit(','.join(name for name in heavy if name in sys.modules) or 0)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_module_can_be_run() -> None:
+    """`python -m millstream` is the command."""
+    command = [sys.executable, "-m", "millstream", "demo", "nowhere.txt"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "nowhere.txt: No such file" in done.stderr

@@ -1,0 +1,430 @@
+"""The architecture, held: who may import what, what may stand nowhere, and that ARCHITECTURE.md is true."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from millstream import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "millstream"
+
+# --- the tables ------------------------------------------------------------------------------------------
+
+BASE = {"model", "errors", "ports", "machine", "clock", "config", "config_keys"}
+"""What everything above may use."""
+
+ON_THIS_MACHINE = {"cache", "java", "jars"}
+"""What finds Java and jars, for those that start a JVM."""
+
+MAY_IMPORT: dict[str, set[str]] = {
+    # base
+    "model": set(),
+    "clock": set(),
+    "config_keys": set(),
+    "errors": {"model"},
+    "machine": {"clock", "errors"},
+    "config": {"config_keys", "errors"},
+    "ports": {"errors", "model", "topology"},
+    "cache": {"errors"},
+    "java": {"cache", "errors"},
+    "jars": {"cache", "errors", "java"},
+    # what a program means
+    "topology": BASE,
+    "metrics": BASE,
+    # what the user writes, what keeps the state, what answers
+    "dsl": BASE | {"topology"},
+    "group": BASE | {"topology"},
+    "stores": BASE | {"topology"},
+    "query": BASE | {"topology", "stores"},
+    # the engines: never each other, nor the runtime
+    "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl"},
+    "kafka": BASE | {"topology", "group"},
+    # the operating model; engines only in the composition root, see MORE_IN
+    "runtime": BASE | {"topology", "metrics", "dsl", "group", "stores", "query"},
+    # edges
+    "broker": BASE | ON_THIS_MACHINE | {"kafka"},
+    "testing": BASE | {"topology", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"},
+    "millstream": BASE | {"dsl", "query", "runtime", "stores", "topology"},
+    "cli": BASE | ON_THIS_MACHINE | {"millstream", "topology", "dsl", "query", "runtime", "broker", "kafka"},
+    "__main__": {"cli"},
+}
+"""For each part of millstream, the other parts it may import. `millstream` is the package's own file."""
+
+MORE_IN = {
+    "runtime/wiring.py": {"spark", "kafka", "broker"},
+    "cli/demo_run.py": {"spark"},  # it starts Spark while the broker starts
+}
+"""Single files that may import more than their folder."""
+
+OUTSIDE: dict[str, set[str]] = {
+    "pyspark": {"spark/", "cli/word_count.py"},  # the demo is a user's program, and those do
+    "py4j": {"spark/"},
+    "pandas": {"spark/aggregate.py"},
+    # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
+    "confluent_kafka": {"kafka/", "broker/admin.py"},
+    "kafka": {"kafka/"},
+    "rocksdict": {"stores/rocksdb.py"},
+    "pyarrow": {"spark/", "query/arrow.py", "query/composite.py"},
+    "filelock": {"broker/", "jars/cache.py", "stores/directory.py"},
+    "platformdirs": {"cache.py", "config.py"},
+    "psutil": {"broker/", "cli/"},
+    "rich": {"cli/", "jars/progress.py"},
+    "typer": {"cli/"},
+    "subprocess": {"broker/", "jars/ivy.py", "java.py"},
+    "socket": {"broker/"},
+    "http.client": {"jars/repository.py"},
+    "urllib.request": {"jars/"},
+    "urllib.error": {"jars/"},
+    "http.server": {"dashboard/"},
+    "socketserver": {"dashboard/"},
+    "pickle": set(),
+    "multiprocessing": set(),
+    "asyncio": set(),
+}
+"""Every library, and the parts of the standard library that act on the world: where each may be imported."""
+
+
+# --- reading the code ------------------------------------------------------------------------------------
+
+
+def source_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def files_of_tests() -> list[Path]:
+    return sorted((ROOT / "tests").rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def inside(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def part_of(path: Path) -> str:
+    """`spark` of spark/sink.py, `model` of model.py."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "millstream" if first == "__init__" else first
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+    """Every module that a file imports, anywhere in it, and the line."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            module = node.module or ""
+            if module == "millstream":
+                for alias in node.names:
+                    yield f"millstream.{alias.name}", node.lineno
+            else:
+                yield module, node.lineno
+
+
+def calls_in(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The dotted name of everything that is called, and the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            yield ast.unparse(node.func), node.lineno
+
+
+# --- imports ---------------------------------------------------------------------------------------------
+
+
+def test_each_part_imports_only_what_the_table_allows() -> None:
+    """The direction of dependencies: base, topology, DSL and stores, engines, runtime, edges."""
+    wrong = []
+    for path in source_files():
+        part = part_of(path)
+        allowed = MAY_IMPORT.get(part, set()) | MORE_IN.get(inside(path), set()) | {part}
+        for module, line in imports_of(path):
+            top, _, rest = module.partition(".")
+            other = rest.split(".")[0]
+            # What is no part is one of the public names: `from millstream import KafkaStreams`.
+            if top == "millstream" and (other if other in MAY_IMPORT else "millstream") not in allowed:
+                wrong.append(f"{inside(path)}:{line} imports {module}")
+    assert wrong == []
+
+
+def test_the_import_table_has_each_part_and_no_other() -> None:
+    """A new folder or file at the top gets its row, and a row that is for nothing goes."""
+    planned = {"metrics", "group"}
+    assert set(MAY_IMPORT) - planned == {part_of(path) for path in source_files()} - planned
+    for file in MORE_IN:
+        assert (PACKAGE / file).exists()
+
+
+def test_the_import_table_has_no_cycle_but_the_one_of_the_ports() -> None:
+    """Parts can be put in an order; that ports name types of the topology in annotations is the exception."""
+    remaining = {part: set(allowed) for part, allowed in MAY_IMPORT.items()}
+    remaining["ports"].discard("topology")
+    while remaining:
+        free = [part for part, allowed in remaining.items() if not allowed & set(remaining)]
+        assert free, f"these import each other: {sorted(remaining)}"
+        for part in free:
+            del remaining[part]
+
+
+def test_each_library_is_imported_only_where_the_table_says() -> None:
+    """One engine, one place; and every library that is imported at all has a row."""
+    wrong = []
+    for path in source_files():
+        for module, line in imports_of(path):
+            top = module.split(".")[0]
+            row = next((row for row in OUTSIDE if module == row or module.startswith(f"{row}.")), None)
+            if row is None:
+                known = top in sys.stdlib_module_names or top in ("millstream", "__future__")
+                if not known:
+                    wrong.append(f"{inside(path)}:{line} imports {module}, which has no row")
+            elif not any(inside(path) == place or inside(path).startswith(place) for place in OUTSIDE[row]):
+                wrong.append(f"{inside(path)}:{line} imports {module}")
+    assert wrong == []
+
+
+def test_topology_and_the_runtimes_rules_need_the_standard_library_only() -> None:
+    """What is decided is decided without an engine, so that it can be tested without one."""
+    pure = ["topology/", "machine.py", "model.py", "errors.py", "clock.py", "ports.py"]
+    pure += ["runtime/states.py", "runtime/supervision.py", "runtime/assignment.py"]
+    checked = [path for path in source_files() if any(inside(path).startswith(place) for place in pure)]
+    assert len(checked) > len(pure)
+    for path in checked:
+        for module, line in imports_of(path):
+            top = module.split(".")[0]
+            assert top in sys.stdlib_module_names or top == "millstream", (
+                f"{inside(path)}:{line} imports {module}"
+            )
+
+
+# --- what stands nowhere ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    """Bytes and text from outside are never run."""
+    dangerous = {"eval", "exec", "pickle.loads", "pickle.load", "cloudpickle.loads", "marshal.loads"}
+    found = [
+        f"{inside(path)}:{line} {name}"
+        for path in source_files()
+        for name, line in calls_in(tree_of(path))
+        if name in dangerous or name.endswith("cloudpickle.loads")
+    ]
+    assert found == []
+
+
+def test_no_exception_is_swallowed_unseen() -> None:
+    """No bare `except`, and no broad one that only passes."""
+    wrong = []
+    for path in source_files():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ExceptHandler):
+                caught = "" if node.type is None else ast.unparse(node.type)
+                only_passes = all(isinstance(statement, ast.Pass) for statement in node.body)
+                if not caught or (only_passes and caught in ("Exception", "BaseException")):
+                    wrong.append(f"{inside(path)}:{node.lineno}")
+    assert wrong == []
+
+
+def test_each_thread_has_a_name() -> None:
+    """A thread that shows in a dump or a log says whose it is."""
+    wrong = []
+    for path in source_files():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("threading.Thread", "Thread"):
+                given = {keyword.arg for keyword in node.keywords}
+                if "name" not in given:
+                    wrong.append(f"{inside(path)}:{node.lineno}")
+    assert wrong == []
+
+
+def test_no_test_sleeps_or_is_switched_off() -> None:
+    """A test waits for a condition with a deadline; and a test that is not run is not a test."""
+    wrong = []
+    for path in files_of_tests():
+        for name, line in calls_in(tree_of(path)):
+            if name in ("time.sleep", "sleep", "pytest.skip", "pytest.xfail", "pytest.importorskip"):
+                wrong.append(f"{path.relative_to(ROOT)}:{line} {name}")
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in (
+                "pytest.mark.skip",
+                "pytest.mark.skipif",
+                "pytest.mark.xfail",
+            ):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}")
+    assert wrong == []
+
+
+def test_each_test_says_what_it_claims() -> None:
+    """Every test function has a sentence."""
+    silent = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in files_of_tests()
+        if path.name.startswith("test_")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+PLACES_OF_ONE_MACHINE = [
+    r"(?<![\w.])/w[o]rk/",
+    r"(?<![\w.])/ro[o]t/",
+    r"(?<![\w.])/ho[m]e/\w",
+    r"(?<![\w.])/U[s]ers/\w",
+    r"/tmp/(?!kafka-streams)\w",  # but for the default of upstream
+    r"/op[t]/wheels",
+    r"bash_j[o]bs",
+]
+REGISTRY_HOSTS = [
+    r"repo1?\.m[a]ven\.",
+    r"m[a]ven\.org",
+    r"m[a]ven-central[.-]",
+    r"pyp[i]\.org",
+    r"pythonh[o]sted",
+    r"npmj[s]\.",
+    r"crates\.i[o]",
+    r"proxy\.gol[a]ng",
+    r"deb[i]an\.org",
+]
+
+
+@pytest.mark.parametrize("pattern", [*PLACES_OF_ONE_MACHINE, *REGISTRY_HOSTS])
+def test_no_file_names_a_machines_path_or_a_registrys_host(pattern: str) -> None:
+    """What is here works anywhere: where packages come from is each machine's own setting."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in kept_files()
+        for number, line in enumerate(text_of(path).splitlines(), start=1)
+        if re.search(pattern, line)
+    ]
+    assert found == []
+
+
+@cache
+def kept_files() -> tuple[Path, ...]:
+    """The files of the project, as git would have them, without asking git."""
+    folders = [
+        "millstream",
+        "tests",
+        "scripts",
+        "docs",
+        "requirements",
+        "changes",
+        "bench",
+        "examples",
+        ".ci",
+    ]
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".coverage"]
+    for folder in folders:
+        found += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return tuple(sorted(found))
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+# --- the exceptions --------------------------------------------------------------------------------------
+
+NEVER_RAISED = {
+    "StreamsException": "the root; raised only where the cause has no class of its own",
+    "InvalidStateStoreException": "the parent of KIP-216's leaves, which say more",
+}
+"""Exceptions that are there to be caught."""
+
+
+@cache
+def raised_names() -> frozenset[str]:
+    """The names of all exceptions of errors.py that some file makes."""
+    return frozenset(
+        name.rsplit(".", 1)[-1]
+        for path in source_files()
+        if path != PACKAGE / "errors.py"
+        for name, _ in calls_in(tree_of(path))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(errors.__all__) - set(NEVER_RAISED)))
+def test_each_exception_is_raised_somewhere(name: str) -> None:
+    """No class is only declared (upstream declares three of KIP-216 and never throws them)."""
+    assert name in raised_names()
+
+
+def test_the_parent_of_kip_216_is_never_raised() -> None:
+    """KIP-216: callers tell the leaves apart, so none of our code raises their parent."""
+    assert "InvalidStateStoreException" not in raised_names()
+
+
+@pytest.mark.parametrize("name", sorted(set(errors.__all__) - set(NEVER_RAISED)))
+def test_each_exception_is_tested(name: str) -> None:
+    """Each is named by a test that is about it, not only about lists of names."""
+    lists = {Path(__file__).name, "test_public_api.py"}
+    assert any(
+        re.search(rf"\b{name}\b", text_of(path)) for path in files_of_tests() if path.name not in lists
+    ), f"no test names {name}"
+
+
+# --- ARCHITECTURE.md -------------------------------------------------------------------------------------
+
+
+def references() -> list[str]:
+    """Each `file.py` and `file.py: name` that ARCHITECTURE.md has in backticks."""
+    return re.findall(r"`([\w./-]+\.(?:py|toml|md|sh)(?:: [\w.]+)?)`", text_of(ROOT / "ARCHITECTURE.md"))
+
+
+def test_the_architecture_has_references_to_check() -> None:
+    """The next test would pass on a document that names nothing."""
+    assert len([reference for reference in references() if ": " in reference]) > 20
+
+
+@pytest.mark.parametrize("reference", sorted(set(references())))
+def test_each_place_that_the_architecture_names_exists(reference: str) -> None:
+    """A map is tested or it lies."""
+    file, _, name = reference.partition(": ")
+    path = next((path for path in (PACKAGE / file, ROOT / file) if path.exists()), None)
+    assert path is not None, f"there is no {file}"
+    if name:
+        assert name in names_in(path), f"{file} has no {name}"
+
+
+def test_the_architecture_shows_each_part() -> None:
+    """A folder, or a file at the top, that is not on the map cannot be found with it."""
+    text = text_of(ROOT / "ARCHITECTURE.md")
+    folders = {path.parent.name for path in source_files() if path.parent != PACKAGE}
+    files = {path.name for path in source_files() if path.parent == PACKAGE}
+    missing = [folder for folder in folders if f"{folder}/" not in text]
+    missing += [file for file in files if file not in text]
+    assert missing == []
+
+
+def names_in(path: Path) -> set[str]:
+    """What a file defines: functions, classes, constants; and methods, as `Class.method`."""
+    names = set()
+    for node in tree_of(path).body:
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name)
+            names |= {f"{node.name}.{name}" for inner in node.body for name in _defined(inner)}
+        names |= set(_defined(node))
+    return names
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.AnnAssign):
+        return [ast.unparse(node.target)]
+    if isinstance(node, ast.Assign):
+        return [ast.unparse(target) for target in node.targets]
+    return []

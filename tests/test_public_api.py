@@ -1,0 +1,168 @@
+"""The public names, pinned: what is here is a promise, and a change of it is made on purpose."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import millstream
+from millstream import errors
+from millstream.model import TaskId
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PUBLIC = [
+    "ArtifactException",
+    "AutoOffsetReset",
+    "Branched",
+    "BranchedKStream",
+    "BrokerException",
+    "ConfigException",
+    "Consumed",
+    "Grouped",
+    "IllegalStateException",
+    "InternalTopicException",
+    "InvalidStateStoreException",
+    "InvalidStateStorePartitionException",
+    "InvalidStateStoreTypeException",
+    "JavaNotFoundException",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "KafkaStreams",
+    "KeyValue",
+    "KeyValueIterator",
+    "LagInfo",
+    "LockException",
+    "Materialized",
+    "MissingSourceTopicException",
+    "Named",
+    "PipelineException",
+    "PipelineMetadata",
+    "ProcessorStateException",
+    "Produced",
+    "QueryableStoreType",
+    "QueryableStoreTypes",
+    "ReadOnlyKeyValueStore",
+    "Repartitioned",
+    "Serde",
+    "Serdes",
+    "SerializationException",
+    "SetupException",
+    "StateRestoreListener",
+    "StateStoreMigratedException",
+    "StateStoreNotAvailableException",
+    "StoreQueryParameters",
+    "StreamsBuilder",
+    "StreamsConfig",
+    "StreamsException",
+    "StreamsNotStartedException",
+    "StreamsRebalancingException",
+    "TaskId",
+    "TaskMetadata",
+    "ThreadMetadata",
+    "TimeoutException",
+    "TopicPartition",
+    "Topology",
+    "TopologyException",
+    "UnknownStateStoreException",
+    "ValueAndTimestamp",
+]
+
+CLASSES = sorted(name for name in PUBLIC if isinstance(getattr(millstream, name, None), type))
+
+
+def test_the_public_names_are_these() -> None:
+    """`millstream.__all__` is the list above, in its order."""
+    assert millstream.__all__ == PUBLIC
+
+
+def test_each_public_name_can_be_imported() -> None:
+    """`from millstream import *` works."""
+    assert [name for name in PUBLIC if not hasattr(millstream, name)] == []
+
+
+def test_each_exception_is_public() -> None:
+    """What can be raised can be caught by a name from `millstream`."""
+    assert set(errors.__all__) <= set(PUBLIC)
+    defined = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    assert defined == set(errors.__all__)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_public_class_says_it_is_from_millstream(name: str) -> None:
+    """Reprs and tracebacks show where one imports it."""
+    assert getattr(millstream, name).__module__ == "millstream"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_public_class_and_its_methods_are_documented(name: str) -> None:
+    """`help()` says something about everything that one can call."""
+    public = getattr(millstream, name)
+    assert public.__doc__
+    silent = [
+        method
+        for method, value in inspect.getmembers(public)
+        if not method.startswith("_")
+        and (inspect.isroutine(value) or isinstance(value, property))
+        and str(getattr(value, "__module__", "") or "").startswith("millstream")
+        and not inspect.getdoc(value)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", sorted(errors.__all__))
+def test_an_exception_survives_pickling_with_its_facts(name: str) -> None:
+    """Exceptions cross process borders: message and attributes arrive."""
+    kind = getattr(errors, name)
+    error = _an_instance(kind)
+    if hasattr(error, "task_id"):
+        error.task_id = TaskId(0, 3)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def _an_instance(kind: type[BaseException]) -> BaseException:
+    if "__init__" not in vars(kind) and kind.__base__ is RuntimeError:
+        return kind("what happened")  # its signature is C's, which cannot be asked
+    parameters = inspect.signature(kind).parameters.values()
+    needed = {
+        parameter.name: "p0"
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    }
+    return kind("what happened", **needed)
+
+
+def test_each_leaf_of_kip_216_says_whether_to_retry() -> None:
+    """KIP-216: retriable are those that pass while the handle stays good."""
+    leaves = errors.InvalidStateStoreException.__subclasses__()
+    retriable = {leaf.__name__ for leaf in leaves if leaf.retriable}
+    assert retriable == {"StreamsNotStartedException", "StreamsRebalancingException"}
+    assert len(leaves) == 7
+
+
+def test_importing_millstream_loads_no_engine() -> None:
+    """A program that only describes a topology, or a client that holds tasks only, does not pay for Spark."""
+    engines = "{'pyspark', 'confluent_kafka', 'rocksdict'}"
+    code = f"import sys, millstream; print(sorted(set(sys.modules) & {engines}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_version_is_the_projects() -> None:
+    """`millstream.__version__` and pyproject.toml agree."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert millstream.__version__ == project["project"]["version"]

@@ -15,7 +15,9 @@ _OUT = Path("build") / "bench"
 _OUT.mkdir(parents=True, exist_ok=True)
 # What Spark's JVM prints would break up the tables. Set before anything starts it.
 os.environ.setdefault("MILLSTREAM_SPARK_LOG", str((_OUT / "spark.log").absolute()))
-warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+_PANDAS = "PySpark does not yet fully support pandas"
+warnings.filterwarnings("ignore", message=_PANDAS)
+os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}")  # for the processes that benchmarks start
 
 from rich.console import Console  # noqa: E402
 from rich.status import Status  # noqa: E402
@@ -40,6 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(_BENCHMARKS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="less input, fewer rounds: a first look")
+    parser.add_argument("--lines", type=int, help="how many lines throughput counts (1000000)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a goal is missed")
     given = parser.parse_args()
     unknown = sorted(set(given.names) - set(_BENCHMARKS))
@@ -57,7 +60,8 @@ def main() -> int:
                 def tell(what: str, name: str = name, status: Status = status) -> None:
                     status.update(f"{name}: {what}")
 
-                report = _BENCHMARKS[name](lab, quick=given.quick, tell=tell)
+                size = {"lines": given.lines} if name == "throughput" and given.lines else {}
+                report = _BENCHMARKS[name](lab, quick=given.quick, tell=tell, **size)
             reports.append(report)
             _show(console, report)
             _write(facts, given.quick, reports)

@@ -49,9 +49,8 @@ class Run:
 class Jobs:
     """The variants, by name. Each call is one whole run."""
 
-    def __init__(self, lab: Lab, source: str, lines: int, per_batch: int | None) -> None:
+    def __init__(self, lab: Lab, source: str, lines: int) -> None:
         self._lab, self._source, self._lines = lab, source, lines
-        self._options = {} if per_batch is None else {"maxOffsetsPerTrigger": str(per_batch)}
 
     def millstream(self) -> Run:
         lab = self._lab
@@ -93,7 +92,7 @@ class Jobs:
                 output,
                 changelog,
                 checkpoint,
-                {**_LATENCY_OPTIONS, **self._options},
+                _LATENCY_OPTIONS,
             ),
             from_big_endian,
         )
@@ -107,7 +106,7 @@ class Jobs:
                 self._source,
                 output,
                 checkpoint,
-                {**_LATENCY_OPTIONS, **self._options},
+                _LATENCY_OPTIONS,
             ),
             int,
         )
@@ -116,7 +115,7 @@ class Jobs:
         session = self._lab.session(tuned=False)
         return self._plain(
             lambda output, checkpoint: naive(
-                session, self._lab.bootstrap_servers, self._source, output, checkpoint, self._options
+                session, self._lab.bootstrap_servers, self._source, output, checkpoint, {}
             ),
             int,
         )
@@ -161,13 +160,14 @@ _LABELS = {
 }
 
 
-def measure(lab: Lab, *, quick: bool, tell: Progress, per_batch: int | None = None) -> Report:
+def measure(lab: Lab, *, quick: bool, tell: Progress, lines: int | None = None) -> Report:
     """Run each job once to warm up, then all of them in turns."""
-    lines, repetitions = (200_000, 3) if quick else (1_000_000, 5)
+    lines = lines or (200_000 if quick else 1_000_000)
+    repetitions = 3 if quick else 5
     source = lab.topic("lines", PARTITIONS)
     tell(f"writing {lines:,} lines of {WORDS_PER_LINE} words")
     produce_lines(lab.bootstrap_servers, source, lines)
-    jobs = Jobs(lab, source, lines, per_batch)
+    jobs = Jobs(lab, source, lines)
     runs: dict[str, list[Run]] = {name: [] for name in _LABELS}
     for name in _LABELS:
         tell(f"warming up: {_LABELS[name]}")

@@ -1,13 +1,19 @@
-"""Kafka's configuration, as its users write it, into librdkafka's.
+"""Kafka's configuration, as its users write it, into librdkafka's and kafka-python's.
 
-Both speak dotted names and agree on most. Where they do not, this file is one table: renamed, dropped
+librdkafka speaks dotted names and agrees on most. Where it does not, this file is one table: renamed, dropped
 because it configures Java, or refused because it would silently not do what it says (a Java key store).
+kafka-python is the group's member; it never fetches, so it needs timeouts and security only.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import ssl
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -16,12 +22,54 @@ from confluent_kafka import KafkaException
 from millstream.config import StreamsConfig, as_text
 from millstream.errors import ConfigException, StreamsException
 
-__all__ = ["admin_config", "build", "client_log", "producer_config", "restore_consumer_config", "unreachable"]
+__all__ = [
+    "admin_config",
+    "build",
+    "client_log",
+    "membership_config",
+    "producer_config",
+    "restore_consumer_config",
+    "unreachable",
+]
 
 T = TypeVar("T")
 
 client_log = logging.getLogger(__name__)
 """Where librdkafka's own messages go, instead of the standard error output."""
+
+_QUIET_S = 30.0
+
+
+class _Calm(logging.Filter):
+    """Lets one message of each kind through in half a minute, and then says how many it has held back.
+
+    While a broker is away, each of a client's consumers says so several times a second.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[int, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        # `FAIL [rdkafka#consumer-1] [thrd:...]: 127.0.0.1:9092/1: Connect to ... failed`: the first word is
+        # the kind.
+        kind = (record.levelno, message.split(" ", 1)[0])
+        now = self._clock()
+        with self._lock:
+            last, held = self._seen.get(kind, (float("-inf"), 0))
+            if now - last < _QUIET_S:
+                self._seen[kind] = (last, held + 1)
+                return False
+            self._seen[kind] = (now, 0)
+        if held:
+            record.msg, record.args = f"{message} (and {held} more like it before)", ()
+        return True
+
+
+client_log.addFilter(_Calm())
 
 _RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -243,3 +291,161 @@ def _keystore(value: str, options: Mapping[str, Any], prefix: str) -> str:
         "-deststoretype PKCS12) and set 'ssl.keystore.type': 'PKCS12', or give 'ssl.keystore.key' and "
         "'ssl.keystore.certificate.chain' as PEM texts"
     )
+
+
+# --- kafka-python, for the group's membership ------------------------------------------------------------
+
+_MEMBERSHIP_DEFAULTS = {
+    # A heartbeat is how a member learns of a rebalance: it costs 60 bytes.
+    "heartbeat.interval.ms": 200,
+    "session.timeout.ms": 10_000,
+    "max.poll.interval.ms": 300_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1_000,
+    "retry.backoff.ms": 100,
+    "connections.max.idle.ms": 540_000,
+    "metadata.max.age.ms": 300_000,
+}
+"""Kafka's names of the numbers that kafka-python is given, and what holds where the user says nothing."""
+
+_SASL_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def membership_config(config: StreamsConfig) -> dict[str, Any]:
+    """What kafka-python takes, for the client's place in the group; `client_id` is added by who uses it.
+
+    Numbers come from the configuration itself, `consumer.` and `main.consumer.`, the later ones first.
+
+    Raises:
+        ConfigException: a number that is none, timeouts that contradict each other, or security that
+            kafka-python does not have.
+    """
+    given = {**config.given, **config.with_prefix("consumer."), **config.with_prefix("main.consumer.")}
+    numbers = {
+        name: _milliseconds(name, given.get(name, value)) for name, value in _MEMBERSHIP_DEFAULTS.items()
+    }
+    session, heartbeat = numbers["session.timeout.ms"], numbers["heartbeat.interval.ms"]
+    if "heartbeat.interval.ms" not in given:
+        heartbeat = numbers["heartbeat.interval.ms"] = min(heartbeat, max(1, session // 3))
+    if heartbeat >= session:
+        raise ConfigException(
+            f"'consumer.heartbeat.interval.ms' is {heartbeat}, which is not less than "
+            f"'consumer.session.timeout.ms', {session}; a third of it or less leaves room for lost heartbeats"
+        )
+    security = {
+        **config.security,
+        **{
+            name: as_text(value)
+            for name, value in given.items()
+            if name == "security.protocol" or name.startswith(("sasl.", "ssl."))
+        },
+    }
+    return {
+        "bootstrap_servers": list(config.bootstrap_servers),
+        "group_id": config.application_id,
+        **{name.replace(".", "_"): value for name, value in numbers.items()},
+        **_security(security),
+    }
+
+
+def _milliseconds(name: str, value: Any) -> int:
+    try:
+        number = int(as_text(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ConfigException(
+            f"'consumer.{name}' is '{as_text(value)}'; it takes a whole number of milliseconds"
+        )
+    return number
+
+
+def _security(options: Mapping[str, str]) -> dict[str, Any]:
+    protocol = options.get("security.protocol", "PLAINTEXT").upper()
+    settings: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL_"):
+        settings.update(_sasl(options))
+    if protocol in ("SSL", "SASL_SSL"):
+        settings["ssl_context"] = _ssl_context(options)
+    return settings
+
+
+def _sasl(options: Mapping[str, str]) -> dict[str, str]:
+    mechanism = options.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in _SASL_PASSWORD_MECHANISMS:
+        raise ConfigException(
+            f"'sasl.mechanism' is '{mechanism}', which the client that joins the group does not have; "
+            f"use one of {', '.join(_SASL_PASSWORD_MECHANISMS)}, or SSL certificates"
+        )
+    login = {name: options[name] for name in ("sasl.username", "sasl.password") if name in options}
+    if "sasl.jaas.config" in options:
+        login = _jaas(options["sasl.jaas.config"])
+    if len(login) < 2:
+        raise ConfigException(
+            f"'sasl.mechanism' is {mechanism}, and there is no user name and password; give "
+            "'sasl.jaas.config'"
+        )
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": login["sasl.username"],
+        "sasl_plain_password": login["sasl.password"],
+    }
+
+
+def _ssl_context(options: Mapping[str, str]) -> ssl.SSLContext:
+    """Certificates as PEM, from texts or files; the system's authorities where none are named."""
+    try:
+        context = ssl.create_default_context(
+            cafile=_pem_file("ssl.truststore.location", options) or options.get("ssl.ca.location"),
+            cadata=options.get("ssl.truststore.certificates") or options.get("ssl.ca.pem"),
+        )
+        if options.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+            context.check_hostname = False
+        password = options.get("ssl.key.password") or options.get("ssl.keystore.password")
+        key = options.get("ssl.keystore.key") or options.get("ssl.key.pem")
+        chain = options.get("ssl.keystore.certificate.chain") or options.get("ssl.certificate.pem")
+        if key and chain:
+            _load_texts(context, chain, key, password)
+        elif "ssl.keystore.location" in options:
+            context.load_cert_chain(_pem_file("ssl.keystore.location", options) or "", None, password)
+        elif "ssl.certificate.location" in options:
+            context.load_cert_chain(
+                options["ssl.certificate.location"], options.get("ssl.key.location"), password
+            )
+        if options.get("ssl.cipher.suites"):
+            context.set_ciphers(options["ssl.cipher.suites"].replace(",", ":"))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigException(
+            f"the certificates that 'ssl.*' names cannot be used: {error}; they have to be PEM: certificates "
+            "that begin with '-----BEGIN CERTIFICATE-----', and a key"
+        ) from error
+    return context
+
+
+def _pem_file(name: str, options: Mapping[str, str]) -> str | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    kind = options.get(name.replace("location", "type"), "").upper()
+    if kind == "PEM" or (not kind and value.endswith((".pem", ".crt"))):
+        return value
+    texts = (
+        "'ssl.truststore.certificates'"
+        if "trust" in name
+        else "'ssl.keystore.key' and 'ssl.keystore.certificate.chain'"
+    )
+    raise ConfigException(
+        f"'{name}' is '{value}', a Java key store, which the client that joins the group cannot read; give "
+        f"{texts} as PEM texts, which every client here takes"
+    )
+
+
+def _load_texts(context: ssl.SSLContext, chain: str, key: str, password: str | None) -> None:
+    """Python's ssl reads keys from files only: it is in one, for this user alone, while it is read."""
+    descriptor, path = tempfile.mkstemp(suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{key.strip()}\n{chain.strip()}\n")
+        context.load_cert_chain(path, None, password)
+    finally:
+        os.unlink(path)

@@ -2,7 +2,9 @@
 
 Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms). The timestamp is the one
 in the header `millstream.ts`, which Spark's sink writes because it cannot set a record's own; without the
-header it is the record's.
+header it is the record's. After the timestamp that header has the epoch of the pipeline's claim (design D5):
+a record of a lower epoch than one before it in its partition was written by a client that had lost the
+pipeline, and is left out. A record without an epoch says nothing of that, and is never left out.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _AWAY = frozenset(
 )
 """Errors of a broker that may come back: nothing to tell anyone."""
 
-_LOOK_EVERY_S = 2.0
+_LOOK_EVERY_S = 0.5
 _LOOK_TIMEOUT_S = 1.0
 
 _OUT_OF_RANGE = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
@@ -52,13 +54,19 @@ class KafkaChangelogConsumer:
         self._timeout_s = config.request_timeout_s
         self._consumer: Consumer | None = build(Consumer, restore_consumer_config(config))
         self._next: dict[TopicPartition, int] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()
         self._suspects: frozenset[str] = frozenset()
         self._look_at = 0.0
 
-    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+    def assign(
+        self,
+        positions: Mapping[TopicPartition, int | None],
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         """Read exactly these partitions, each from its offset; None: from the beginning."""
         consumer = self._open()
+        self._epochs = {partition: epoch for partition, epoch in (epochs or {}).items() if epoch > 0}
         self._next = {partition: offset for partition, offset in positions.items() if offset is not None}
         self._topics, self._suspects = frozenset(topic for topic, _ in positions), frozenset()
         self._look_at = time.monotonic() + _LOOK_EVERY_S
@@ -105,9 +113,12 @@ class KafkaChangelogConsumer:
             consumer.close()
 
     def _batches(self, messages: list[Any]) -> list[ChangelogBatch]:
-        # The one loop in Python that every restored record passes; names are bound locally for speed.
+        # The one loop in Python that every restored record passes; names are bound locally for speed. Epochs
+        # are compared as bytes, and almost always are those of the record before.
         entries: dict[tuple[str, int], list[tuple[bytes, bytes | None, int]]] = {}
         ends: dict[tuple[str, int], int] = {}
+        dropped: dict[tuple[str, int], tuple[int, int]] = {}
+        highest = b""
         current: tuple[str, int] | None = None
         append: Any = None
         offset = 0
@@ -125,6 +136,7 @@ class KafkaChangelogConsumer:
                     ends[current] = offset + 1
                 current = where
                 append = entries.setdefault(where, []).append
+                highest = self._epochs.get(where, 0).to_bytes(8, "big")
             offset = message.offset()
             key = message.key()
             if key is None:
@@ -132,14 +144,27 @@ class KafkaChangelogConsumer:
             headers = message.headers()
             timestamp = message.timestamp()[1]
             if headers is not None:
+                epoch = highest
                 for name, value in headers:
-                    if name == TIMESTAMP_HEADER and value is not None and len(value) == 8:
-                        timestamp = int.from_bytes(value, "big")
+                    if name == TIMESTAMP_HEADER and value is not None:
+                        if len(value) == 16:
+                            timestamp, epoch = int.from_bytes(value[:8], "big"), value[8:]
+                        elif len(value) == 8:
+                            timestamp = int.from_bytes(value, "big")
+                if epoch != highest:
+                    number = int.from_bytes(epoch, "big")
+                    if epoch < highest:
+                        count, latest = dropped.get(where, (0, 0))
+                        dropped[where] = count + 1, max(latest, number)
+                        continue
+                    highest, self._epochs[where] = epoch, number
             append((key, message.value(), timestamp))
         if current is not None:
             ends[current] = max(offset + 1, ends.get(current, 0))
         return [
-            batch for where, end in ends.items() if (batch := self._batch(where, entries.get(where, []), end))
+            batch
+            for where, end in ends.items()
+            if (batch := self._batch(where, entries.get(where, []), end, dropped.get(where, (0, 0))))
         ]
 
     def _look_for_topics(self, consumer: Consumer) -> None:
@@ -172,13 +197,17 @@ class KafkaChangelogConsumer:
             )
 
     def _batch(
-        self, where: tuple[str, int], entries: list[tuple[bytes, bytes | None, int]], end: int
+        self,
+        where: tuple[str, int],
+        entries: list[tuple[bytes, bytes | None, int]],
+        end: int,
+        dropped: tuple[int, int],
     ) -> ChangelogBatch | None:
         partition = TopicPartition(*where)
         if not entries and self._next.get(partition) == end:
             return None  # the end again, and nothing new before it
         self._next[partition] = end
-        return ChangelogBatch(partition, entries, end)
+        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped)
 
     def _raise_if_serious(self, message: Message, error: KafkaError) -> None:
         code = error.code()

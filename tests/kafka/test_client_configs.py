@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
+from millstream.kafka import clients
 from millstream.kafka.clients import admin_config, restore_consumer_config
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.topics import KafkaTopics
@@ -143,3 +145,19 @@ def test_librdkafka_takes_what_is_made() -> None:
     )
     AdminClient(admin_config(config))
     Consumer(restore_consumer_config(config)).close()
+
+
+def test_what_a_client_says_again_and_again_is_told_once_in_a_while() -> None:
+    """One of each kind in half a minute, and how many there were since; other kinds are not held up."""
+    now = 100.0
+    calm = clients._Calm(lambda: now)
+
+    def said(text: str) -> str | None:
+        record = logging.LogRecord("rdkafka", logging.ERROR, "", 0, "%s", (text,), None)
+        return record.getMessage() if calm.filter(record) else None
+
+    assert said("FAIL [a]: refused") == "FAIL [a]: refused"
+    assert [said("FAIL [b]: refused") for _ in range(3)] == [None, None, None]
+    assert said("ERROR [a]: all brokers are down") is not None
+    now += 31.0
+    assert said("FAIL [c]: refused") == "FAIL [c]: refused (and 3 more like it before)"

@@ -97,6 +97,40 @@ def test_the_timestamp_header_goes_before_the_records_own(
     assert [entry[2] for batch in batches for entry in batch.entries] == [1_234_567_890_123, 7, 7, 7]
 
 
+def test_records_of_an_older_epoch_than_seen_are_left_out(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """Per partition, from the epoch that the store has on; those without an epoch say nothing and stay."""
+
+    def write(partition: int, key: bytes, epoch: int | None) -> None:
+        tail = b"" if epoch is None else epoch.to_bytes(8, "big")
+        header = (1_234_567_890_123).to_bytes(8, "big") + tail
+        producer.produce(topic, b"v", key, partition, headers=[(TIMESTAMP_HEADER, header)])
+
+    for key, epoch in ((b"a", 3), (b"b", 2), (b"c", None), (b"d", 5), (b"e", 4), (b"f", 3), (b"g", 5)):
+        write(0, key, epoch)
+    write(1, b"h", 2)
+    producer.flush(10)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    consumer.assign({first: None, second: None}, {first: 3})
+    batches = poll_until(
+        consumer, lambda batches: {(first, 7), (second, 1)} <= {(b.partition, b.next_offset) for b in batches}
+    )
+    assert [entry[0] for entry in entries(batches, first)] == [b"a", b"c", b"d", b"g"]
+    assert {entry[2] for entry in entries(batches, first)} == {1_234_567_890_123}
+    assert [entry[0] for entry in entries(batches, second)] == [b"h"]
+    assert sum(batch.dropped for batch in batches if batch.partition == first) == 3
+    assert max(batch.dropped_epoch for batch in batches) == 4
+    assert {p: max(b.epoch for b in batches if b.partition == p) for p in (first, second)} == {
+        first: 5,
+        second: 2,
+    }
+    # A store that has seen more says so.
+    consumer.assign({second: 0}, {second: 9})
+    batches = poll_until(consumer, lambda batches: any(batch.next_offset == 1 for batch in batches))
+    assert (count(batches), batches[-1].dropped, batches[-1].epoch) == (0, 1, 9)
+
+
 def test_reading_goes_on_from_the_offset_given(
     consumer: KafkaChangelogConsumer, producer: Producer, topic: str
 ) -> None:

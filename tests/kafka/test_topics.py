@@ -13,7 +13,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
-from millstream.ports import InternalTopic
+from millstream.ports import InternalTopic, TopicDescription
 
 pytestmark = pytest.mark.kafka
 
@@ -68,6 +68,33 @@ def test_a_topic_made_anew_has_another_id(topics: KafkaTopics, kafka: EmbeddedKa
     assert topics.describe([topic])[topic].topic_id != before
 
 
+def test_a_look_is_a_description_without_configs(topics: KafkaTopics, kafka: EmbeddedKafka) -> None:
+    """Missing topics are left out, and do not come into being; a deleted one is gone with the next look."""
+    one, other, missing = name(), name(), name()
+    topics.create([InternalTopic(one, 3, {}), InternalTopic(other, 1, {})], 1)
+    described = topics.describe([one])[one]
+    assert topics.look([one, missing])[one] == TopicDescription(one, 3, described.topic_id)
+    assert set(topics.look([one, other, missing])) == {one, other}
+    kafka.delete_topic(one)
+    for _ in range(20):
+        assert set(topics.look([one, other, missing])) == {other}
+    assert {one, missing} & topics.names() == set()
+    assert topics.look([]) == {}
+
+
+def test_a_look_is_quick(topics: KafkaTopics) -> None:
+    """A few milliseconds, so that it can be repeated several times a second."""
+    topic = name()
+    topics.create([InternalTopic(topic, 1, {})], 1)
+    topics.look([topic])
+    took = []
+    for _ in range(50):
+        before = time.monotonic()
+        topics.look([topic])
+        took.append(time.monotonic() - before)
+    assert sorted(took)[25] < 0.05
+
+
 def test_asking_for_a_topic_does_not_create_it(topics: KafkaTopics) -> None:
     """A missing one is left out, among others that exist too; and it is still missing after."""
     there, missing = name(), name()
@@ -118,10 +145,11 @@ def test_a_closed_one_says_so(kafka: EmbeddedKafka) -> None:
     [
         lambda topics: topics.names(),
         lambda topics: topics.describe(["t"]),
+        lambda topics: topics.look(["t"]),
         lambda topics: topics.create([InternalTopic("t", 1, {})], 1),
         lambda topics: topics.end_offsets([TopicPartition("t", 0)]),
     ],
-    ids=["names", "describe", "create", "end_offsets"],
+    ids=["names", "describe", "look", "create", "end_offsets"],
 )
 def test_a_cluster_that_is_not_there_is_told_within_the_deadline(call: object) -> None:
     """StreamsException that names bootstrap.servers, after request.timeout.ms, not after a minute."""

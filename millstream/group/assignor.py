@@ -1,0 +1,292 @@
+"""What the group's leader answers: one assignment for each member, whatever the members say.
+
+The order of the decisions:
+
+1. Each member's user data is decoded. One that cannot be read is told so, one of a newer version is told
+   ours; the others go on without them.
+2. Does anybody ask all clients to shut down? Then that is the whole answer, for everyone (KIP-671).
+3. Whose program is it? Members with another topology, or which cannot reach the same checkpoints, cannot
+   share the work: those that work already stay, the odd ones are told why they cannot.
+4. Are source topics missing? Then that is the answer (KIP-662).
+5. Pipelines and tasks are shared out (`balance`), and a pipeline that changes hands is held back until the
+   one that has it has let go of it: two clients never run a pipeline at once because the group said so.
+
+Upstream (StreamsPartitionAssignor.assign) decides in this order too, and has no 3. Because of that one the
+leader may be the odd one out itself. What it knows of topics is then about another program, so it says
+nothing of them, and leads with what the others say that their topology has (`Program`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millstream.errors import TaskAssignmentException
+from millstream.group.balance import Work, balance, by_process, natural
+from millstream.group.codes import AssignorError
+from millstream.group.layout import SubscriptionInfo
+from millstream.group.userdata import MOST_REASON_CHARS, Assignment, MemberInfo, Program
+from millstream.model import TaskId
+
+__all__ = ["Facts", "assign"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the leader knows by itself.
+
+    Attributes:
+        pipelines, tasks, standby_replicas: what its own topology has.
+        missing_topics: source topics of its topology that are confirmed to be missing.
+        topology: its own topology's fingerprint, as `MemberInfo.topology`.
+    """
+
+    pipelines: tuple[str, ...] = ()
+    tasks: tuple[TaskId, ...] = ()
+    standby_replicas: int = 0
+    missing_topics: tuple[str, ...] = ()
+    topology: str = ""
+
+
+def assign(facts: Facts, members: Mapping[str, bytes], leader_client_id: str) -> Mapping[str, bytes]:
+    """An assignment for each member, by member id, in bytes. Never raises.
+
+    Source: StreamsPartitionAssignor.assign. Differs: one member that cannot be read, or that runs another
+    program, does not fail the others; each error says why.
+    """
+    try:
+        answers = _decide(facts, members, leader_client_id)
+        if answers.keys() != members.keys():
+            raise TaskAssignmentException(f"{len(answers)} assignments were made for {len(members)} members")
+        return {member: answer.encode() for member, answer in answers.items()}
+    except Exception as error:
+        # No member must be left without an answer: the group would go round in circles, and say nothing.
+        log.exception("Caught an error in the task assignment. Returning an error assignment.")
+        reason = f"{leader_client_id!r}, which leads the group, failed: {type(error).__name__}: {error}"
+        answer = _failed(reason.encode("utf-8", "replace").decode()).encode()
+        return dict.fromkeys(members, answer)
+
+
+def _decide(facts: Facts, members: Mapping[str, bytes], leader: str) -> dict[str, Assignment]:
+    infos, answers = _read(members)
+    asking = [info for info in _ordered(infos) if info.error_code is AssignorError.SHUTDOWN_REQUESTED]
+    if asking:
+        return dict.fromkeys(members, _shutdown(asking, leader))
+    same, odd = _one_program(infos)
+    fit, twice = _one_process_each(same)
+    for member, reason in {**odd, **twice}.items():
+        log.warning("Group member '%s' cannot take part: %s", member, reason)
+        answers[member] = _failed(reason)
+    topology = next((info.topology for info in fit.values()), facts.topology)
+    if facts.missing_topics and topology == facts.topology:
+        missing = tuple(sorted(facts.missing_topics))
+        log.error("Missing source topics. [%s]", ", ".join(missing))
+        told = Assignment(error_code=AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA, missing_topics=missing)
+        answers.update(dict.fromkeys(fit, told))
+    else:
+        answers.update(_share(_program_of(facts, topology, fit), fit, infos))
+    return {member: replace(answer, leader=leader) for member, answer in answers.items()}
+
+
+def _ordered(infos: Mapping[str, MemberInfo]) -> list[MemberInfo]:
+    return [infos[member] for member in by_process(infos)]
+
+
+# --- 1. reading ------------------------------------------------------------------------------------------
+
+
+def _read(members: Mapping[str, bytes]) -> tuple[dict[str, MemberInfo], dict[str, Assignment]]:
+    """What the members say, and the answers to those that say nothing that can be read."""
+    infos: dict[str, MemberInfo] = {}
+    answers: dict[str, Assignment] = {}
+    for member, data in members.items():
+        try:
+            info = MemberInfo.from_subscription(SubscriptionInfo.decode(bytes(data or b"")))
+        except TaskAssignmentException as error:
+            log.warning("Group member '%s' sent user data that cannot be read: %s", member, error)
+            answers[member] = _failed(
+                f"your user data cannot be read: {error}. Run the same version of Millstream on all clients"
+            )
+            continue
+        if info.is_future:
+            log.info("Group member '%s' sent version %d, newer than ours", member, info.version)
+            answers[member] = Assignment(error_code=AssignorError.VERSION_PROBING)
+        else:
+            infos[member] = info
+    return infos, answers
+
+
+def _failed(reason: str) -> Assignment:
+    return Assignment(error_code=AssignorError.ASSIGNMENT_ERROR, reason=reason[:MOST_REASON_CHARS])
+
+
+# --- 2. shutting down ------------------------------------------------------------------------------------
+
+
+def _shutdown(asking: Sequence[MemberInfo], leader: str) -> Assignment:
+    first = next((info for info in asking if info.reason), asking[0])
+    log.warning(
+        "Client '%s' asks all clients of the application to shut down: %s", first.client_id, first.reason
+    )
+    return Assignment(
+        error_code=AssignorError.SHUTDOWN_REQUESTED,
+        reason=first.reason,
+        asked_by=first.client_id,
+        leader=leader,
+    )
+
+
+# --- 3. who belongs together -----------------------------------------------------------------------------
+
+
+def _one_program(infos: Mapping[str, MemberInfo]) -> tuple[dict[str, MemberInfo], dict[str, str]]:
+    """The members that can share the work, and for each of the others why it cannot.
+
+    Of several sides, the one stays that works already: that holds most pipelines, then most active tasks;
+    else the one with most members; else the one with the smallest process id.
+    """
+    sides: dict[tuple[str, str], list[str]] = {}
+    for member in by_process(infos):
+        sides.setdefault((infos[member].topology, infos[member].checkpoint), []).append(member)
+    if len(sides) <= 1:
+        return dict(infos), {}
+
+    def weight(side: tuple[str, str]) -> tuple[int, int, int]:
+        of_side = [infos[member] for member in sides[side]]
+        return (
+            len(set().union(*(info.pipelines for info in of_side))),
+            len(set().union(*(info.active_tasks for info in of_side))),
+            len(of_side),
+        )
+
+    # max() keeps the first of equals, and the sides are in the order of their smallest process id.
+    chosen = max(sides, key=weight)
+    others = _clients(infos[member] for member in sides[chosen])
+    odd = {}
+    for side, of_side in sides.items():
+        if side != chosen:
+            reason = _why_odd(side, chosen, _clients(infos[member] for member in of_side), others)
+            odd.update(dict.fromkeys(of_side, reason))
+    return {member: infos[member] for member in sides[chosen]}, odd
+
+
+def _why_odd(side: tuple[str, str], chosen: tuple[str, str], clients: str, others: str) -> str:
+    (topology, checkpoint), (their_topology, their_checkpoint) = side, chosen
+    if topology != their_topology:
+        return (
+            f"{clients} run(s) another topology ({topology or 'not told'}) than {others} "
+            f"({their_topology or 'not told'}), which have the work of this application. Run the same "
+            "program on "
+            "all clients, or use another application.id"
+        )
+    return (
+        f"{clients} would keep checkpoints in {checkpoint or '(not told)'}, and {others} keep(s) them in "
+        f"{their_checkpoint or '(not told)'}. Set checkpoint.location to a place that all clients reach"
+    )
+
+
+def _clients(infos: Iterable[MemberInfo], most: int = 5) -> str:
+    names = sorted({info.client_id for info in infos})
+    listed = ", ".join(repr(name) for name in names[:most])
+    return f"client(s) {listed}" + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _one_process_each(infos: Mapping[str, MemberInfo]) -> tuple[dict[str, MemberInfo], dict[str, str]]:
+    """The members with process ids of their own, and for each of the others why it cannot take part.
+
+    Of two with one id, the one stays that holds more, else the one with the smaller member id.
+    """
+    first: dict[object, str] = {}
+    twice = {}
+    for member in sorted(infos, key=lambda each: (*_load(infos[each]), each)):
+        info = infos[member]
+        before = first.setdefault(info.process_id, member)
+        if before != member:
+            twice[member] = (
+                f"client {info.client_id!r} has the process id {info.process_id} of client "
+                f"{infos[before].client_id!r}: its state directory is a copy. Delete the file with "
+                "the process id "
+                "from the copy, or give the client an empty state.dir"
+            )
+    return {member: info for member, info in infos.items() if member not in twice}, twice
+
+
+def _load(info: MemberInfo) -> tuple[int, int]:
+    return -len(info.pipelines), -len(info.active_tasks)
+
+
+# --- 4. and 5. the work ----------------------------------------------------------------------------------
+
+
+def _program_of(facts: Facts, topology: str, fit: Mapping[str, MemberInfo]) -> Program:
+    """What there is to share out: what the leader knows, if it is of the same topology; else what members
+    say.
+
+    Where none says it, what they hold: so nothing that runs is taken away, until one of them leads.
+    """
+    if topology == facts.topology:
+        return Program(facts.pipelines, facts.tasks, facts.standby_replicas)
+    said = [info.program for info in _ordered(fit) if info.program is not None]
+    if said:
+        return max(said, key=lambda program: len(program.tasks))  # topics may have grown since some looked
+    return Program(
+        tuple(sorted({name for info in fit.values() for name in info.pipelines}, key=natural)),
+        tuple(sorted({task for info in fit.values() for task in info.active_tasks})),
+    )
+
+
+def _share(
+    program: Program, fit: Mapping[str, MemberInfo], everybody: Mapping[str, MemberInfo]
+) -> dict[str, Assignment]:
+    work = balance(fit, program.pipelines, program.tasks, program.standby_replicas)
+    withheld = _withheld(work, everybody)
+    hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}
+    told: dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]] = {}
+    serdes: dict[str, tuple[str, str]] = {}
+    mine = {
+        member: tuple(name for name in work[member].pipelines if name not in withheld)
+        for member in by_process(fit)
+    }
+    for member, pipelines in mine.items():
+        info, gets = fit[member], work[member]
+        if info.endpoint:
+            active, standby = hosts.get(info.endpoint, ((), ()))
+            hosts[info.endpoint] = (
+                tuple(sorted({*active, *gets.active})),
+                tuple(sorted({*standby, *gets.standby})),
+            )
+        runs, holds = told.get(info.client_id, ((), ()))
+        told[info.client_id] = ((*runs, *pipelines), tuple(sorted({*holds, *gets.active})))
+        for store, texts in info.serdes.items():
+            serdes.setdefault(store, texts)
+    return {
+        member: Assignment(
+            pipelines=pipelines,
+            active=work[member].active,
+            standby=work[member].standby,
+            hosts=hosts,
+            members=told,
+            serdes=serdes,
+            rebalance_wanted=bool(withheld),
+        )
+        for member, pipelines in mine.items()
+    }
+
+
+def _withheld(work: Mapping[str, Work], everybody: Mapping[str, MemberInfo]) -> frozenset[str]:
+    """The pipelines that nobody gets in this round: another member than the new owner holds them still.
+
+    Where the owner holds one itself, it keeps it, whatever another member believes to hold: that one has lost
+    its membership once and is stopping what is fenced already (design D5), and must not stop what is well.
+    """
+    withheld = set()
+    for owner, gets in work.items():
+        for name in gets.pipelines:
+            if name not in everybody[owner].pipelines and any(
+                name in info.pipelines for info in everybody.values()
+            ):
+                withheld.add(name)
+    return frozenset(withheld)

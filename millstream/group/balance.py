@@ -1,0 +1,334 @@
+"""Who does what: pipelines, active tasks and standbys for the members of a group. Pure.
+
+The rules, in the order in which they win:
+
+1. Each pipeline and each task goes to exactly one member; members without a thread get nothing.
+2. Balance. A pipeline and an active task count one each. With `q` things for each thread and a remainder,
+   each thread gets `q`, and some one more: a member with three threads gets between 3q and 3q+3. The same
+   holds for the pipelines alone.
+3. Nothing moves without need: within what balance allows, what a member has it keeps, and a standby becomes
+   active before a member that has nothing of the task. Balance decides how many move, never more.
+4. What has no holder goes where it starts quickest: a pipeline to a member that has none yet and keeps Spark
+   warm, a task to the member whose state is furthest; then to whoever has the most room.
+
+Everything is sorted before it is looked at, so that the order of the input does not matter: two leaders that
+see the same members decide the same. (Loads are compared as floats: of numbers this small, quotients are
+equal exactly when the fractions are.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from millstream.group.layout import LATEST_OFFSET
+from millstream.group.userdata import MemberInfo
+from millstream.model import TaskId
+
+__all__ = ["Work", "balance", "by_process", "natural"]
+
+
+class _Sortable(Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+T = TypeVar("T")
+Item = TypeVar("Item", bound=_Sortable)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one member gets; each part is sorted."""
+
+    pipelines: tuple[str, ...] = ()
+    active: tuple[TaskId, ...] = ()
+    standby: tuple[TaskId, ...] = ()
+
+
+def balance(
+    members: Mapping[str, MemberInfo],
+    pipelines: Sequence[str],
+    tasks: Sequence[TaskId],
+    standby_replicas: int,
+) -> Mapping[str, Work]:
+    """The work of each member, by member id.
+
+    With no thread in the whole group nothing is assigned.
+    """
+    able = [member for member in by_process(members) if members[member].threads > 0]
+    names, ids = sorted(set(pipelines), key=natural), sorted(set(tasks))
+    if not able:
+        return {member: Work() for member in members}
+    runs = _place_pipelines(members, able, names)
+    active = _place_tasks(members, able, ids, runs)
+    standby = _place_standbys(members, able, ids, active, standby_replicas)
+    return {
+        member: Work(
+            tuple(runs.get(member, ())),
+            tuple(sorted(active.get(member, ()))),
+            tuple(sorted(standby.get(member, ()))),
+        )
+        for member in members
+    }
+
+
+def by_process(members: Mapping[str, MemberInfo]) -> list[str]:
+    """The member ids, in the order of their process ids."""
+    return sorted(members, key=lambda member: (members[member].process_id, member))
+
+
+def natural(name: str) -> tuple[int, str]:
+    """A key that sorts p2 before p10."""
+    return len(name), name
+
+
+# --- pipelines and active tasks --------------------------------------------------------------------------
+
+
+def _place_pipelines(
+    members: Mapping[str, MemberInfo], able: Sequence[str], names: Sequence[str]
+) -> dict[str, list[str]]:
+    claims = {
+        member: set(members[member].pipelines - members[member].stopping).intersection(names)
+        for member in able
+    }
+    holder = _first_claimant(able, names, lambda member, name: name in claims[member])
+    held = _gathered(able, names, holder)
+    threads = {member: members[member].threads for member in able}
+    room = _room(
+        able,
+        threads,
+        len(names),
+        wants=[{member: len(held[member]) for member in able}],
+        prefers=lambda member: (bool(held[member]), not members[member].warm),
+    )
+    kept = {member: held[member][: room[member]] for member in able}
+    for name in _without(names, kept):
+        free = [member for member in able if len(kept[member]) < room[member]]
+        chosen = min(
+            free,
+            key=lambda member: (
+                len(kept[member]) / threads[member],
+                not members[member].warm,
+                -threads[member],
+            ),
+        )
+        kept[chosen].append(name)
+    return {member: sorted(kept[member], key=natural) for member in able}
+
+
+def _place_tasks(
+    members: Mapping[str, MemberInfo],
+    able: Sequence[str],
+    ids: Sequence[TaskId],
+    runs: Mapping[str, Sequence[str]],
+) -> dict[str, list[TaskId]]:
+    threads = {member: members[member].threads for member in able}
+    busy = {member: len(runs[member]) for member in able}
+    running = {member: members[member].active_tasks for member in able}
+    holder = _first_claimant(able, ids, lambda member, task: task in running[member])
+    heir = {task: _furthest(members, able, task) for task in ids if task not in holder}
+    held = _gathered(able, ids, holder)
+    inherited = _gathered(able, ids, {task: member for task, member in heir.items() if member is not None})
+    firm = {member: busy[member] + len(held[member]) for member in able}
+    room = _room(
+        able,
+        threads,
+        len(ids) + sum(busy.values()),
+        wants=[busy, firm, {member: firm[member] + len(inherited[member]) for member in able}],
+        prefers=lambda member: (),
+    )
+    places = {member: room[member] - busy[member] for member in able}
+    kept = {}
+    for member in able:
+        # What has to go goes where there is state of it already, if there is such a place.
+        ordered = sorted(held[member], key=lambda task: (_has_other_state(members, able, member, task), task))
+        kept[member] = ordered[: places[member]]
+    open_ids = _without(ids, kept)
+    for task in list(open_ids):
+        able_to = [member for member in able if len(kept[member]) < places[member]]
+        best = _furthest(members, able_to, task)
+        if best is not None:
+            kept[best].append(task)
+            open_ids.remove(task)
+    of_kind: dict[tuple[str, int], int] = {}
+    for member in able:
+        for task in kept[member]:
+            of_kind[member, task.subtopology] = of_kind.get((member, task.subtopology), 0) + 1
+    for task in open_ids:
+        free = [member for member in able if len(kept[member]) < places[member]]
+        # The tasks of one subtopology are spread: they tend to be busy at the same time.
+        chosen = min(
+            free,
+            key=lambda member: (
+                of_kind.get((member, task.subtopology), 0) / threads[member],
+                (len(kept[member]) - places[member]) / threads[member],
+            ),
+        )
+        kept[chosen].append(task)
+        of_kind[chosen, task.subtopology] = of_kind.get((chosen, task.subtopology), 0) + 1
+    return kept
+
+
+def _room(
+    able: Sequence[str],
+    threads: Mapping[str, int],
+    things: int,
+    *,
+    wants: Sequence[Mapping[str, int]],
+    prefers: Callable[[str], tuple[bool, ...]],
+) -> dict[str, int]:
+    """How many of the things each member is to have; together exactly as many as there are.
+
+    Each thread gets the quotient; the remainder is given out one by one, to one thread each: first to members
+    that `wants` says to have more already (the first mapping before the second), then to the others.
+    """
+    quotient, left = divmod(things, sum(threads.values()))
+    extra = dict.fromkeys(able, 0)
+
+    def share(member: str) -> float:
+        return extra[member] / threads[member]
+
+    for want in wants:
+        while left:
+            short = [
+                member
+                for member in able
+                if extra[member] < threads[member]
+                and quotient * threads[member] + extra[member] < want[member]
+            ]
+            if not short:
+                break
+            extra[min(short, key=share)] += 1
+            left -= 1
+    while left:
+        free = [member for member in able if extra[member] < threads[member]]
+        chosen = min(free, key=lambda member: (share(member), *prefers(member), -threads[member]))
+        extra[chosen] += 1
+        left -= 1
+    return {member: quotient * threads[member] + extra[member] for member in able}
+
+
+def _first_claimant(
+    able: Sequence[str], items: Iterable[T], claims: Callable[[str, T], bool]
+) -> dict[T, str]:
+    """The first member, by process id, that claims an item; items that nobody claims are left out."""
+    found = {}
+    for item in items:
+        claimant = next((member for member in able if claims(member, item)), None)
+        if claimant is not None:
+            found[item] = claimant
+    return found
+
+
+def _gathered(able: Sequence[str], items: Iterable[T], owner: Mapping[T, str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {member: [] for member in able}
+    for item in items:
+        if item in owner:
+            found[owner[item]].append(item)
+    return found
+
+
+def _without(items: Iterable[T], kept: Mapping[str, Collection[T]]) -> list[T]:
+    taken = {item for each in kept.values() for item in each}
+    return [item for item in items if item not in taken]
+
+
+def _progress(member: MemberInfo, task: TaskId) -> int:
+    """How far its state of a task is, as a number that grows; -1: it has none, or it is not known how far."""
+    offset = member.tasks.get(task)
+    if offset is None:
+        return -1
+    return 2**63 if offset == LATEST_OFFSET else max(offset, -1)
+
+
+def _furthest(members: Mapping[str, MemberInfo], able: Sequence[str], task: TaskId) -> str | None:
+    """The member with the most of a task's state; of several, the first by process id."""
+    having = [member for member in able if task in members[member].tasks]
+    return max(having, key=lambda member: _progress(members[member], task), default=None)
+
+
+def _has_other_state(
+    members: Mapping[str, MemberInfo], able: Sequence[str], holder: str, task: TaskId
+) -> bool:
+    return any(task in members[member].tasks for member in able if member != holder)
+
+
+# --- standbys --------------------------------------------------------------------------------------------
+
+
+def _place_standbys(
+    members: Mapping[str, MemberInfo],
+    able: Sequence[str],
+    ids: Sequence[TaskId],
+    active: Mapping[str, Collection[TaskId]],
+    replicas: int,
+) -> dict[str, set[TaskId]]:
+    """As many standbys of each task as wanted and possible, never where it is active; then evened out."""
+    wanted = min(replicas, len(able) - 1)
+    owner = {task: member for member in able for task in active[member]}
+    placed: dict[str, set[TaskId]] = {member: set() for member in able}
+    if wanted <= 0:
+        return placed
+    threads = {member: members[member].threads for member in able}
+    short: dict[TaskId, int] = {}
+    for task in ids:
+        having = [member for member in able if task in members[member].tasks and member != owner[task]]
+        having.sort(key=lambda member: -_progress(members[member], task))
+        for member in having[:wanted]:
+            placed[member].add(task)
+        short[task] = wanted - len(having[:wanted])
+    for task in ids:
+        for _ in range(short[task]):
+            free = [member for member in able if member != owner[task] and task not in placed[member]]
+            chosen = min(
+                free,
+                key=lambda member: (
+                    (len(placed[member]) + 1) / threads[member],
+                    (len(placed[member]) + len(active[member]) + 1) / threads[member],
+                ),
+            )
+            placed[chosen].add(task)
+    while _even_out(members, able, owner, placed, threads):
+        pass
+    return placed
+
+
+def _even_out(
+    members: Mapping[str, MemberInfo],
+    able: Sequence[str],
+    owner: Mapping[TaskId, str],
+    placed: Mapping[str, set[TaskId]],
+    threads: Mapping[str, int],
+) -> bool:
+    """Move one standby from a member with many to one with few, if that makes it more even.
+
+    Ends: each move lowers the sum, over members, of standbys squared by threads.
+    """
+
+    def load(member: str) -> float:
+        return len(placed[member]) / threads[member]
+
+    for giver in sorted(able, key=load, reverse=True):
+        for taker in sorted(able, key=load):
+            lowers = (2 * len(placed[taker]) + 1) * threads[giver] < (2 * len(placed[giver]) - 1) * threads[
+                taker
+            ]
+            if not lowers:
+                break
+            movable = [task for task in placed[giver] if owner[task] != taker and task not in placed[taker]]
+            if movable:
+                # First what the taker has most of, then what the giver has least of.
+                task = min(
+                    movable,
+                    key=lambda task: (
+                        -_progress(members[taker], task),
+                        _progress(members[giver], task),
+                        task,
+                    ),
+                )
+                placed[giver].remove(task)
+                placed[taker].add(task)
+                return True
+    return False

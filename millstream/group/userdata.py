@@ -1,0 +1,446 @@
+"""What Millstream says in the user data of both directions, inside Kafka's layout.
+
+A member's additions are client tags of SubscriptionInfo version 11, whose names begin with `millstream.`; the
+leader's are a trailer behind the last field of an AssignmentInfo, where upstream does not look: four bytes
+that name it, a length, and JSON. Both are read field by field, and whatever is not as it should be raises
+TaskAssignmentException: the bytes may come from anybody who may write to the group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID
+
+from millstream.errors import TaskAssignmentException
+from millstream.group.codes import AssignorError
+from millstream.group.layout import (
+    LATEST_OFFSET,
+    LATEST_SUPPORTED_VERSION,
+    AssignmentInfo,
+    SubscriptionInfo,
+)
+from millstream.group.wire import Reader, Writer
+from millstream.model import TaskId
+
+__all__ = ["MOST_REASON_CHARS", "MOST_TRAILER_BYTES", "Assignment", "MemberInfo", "Program"]
+
+MOST_REASON_CHARS = 2000
+"""What of a reason travels: enough for an exception's text, little for a group of many members."""
+
+MOST_TRAILER_BYTES = 4 * 1024 * 1024
+"""No trailer is longer. A broker would refuse one much sooner (`message.max.bytes` is 1 MiB)."""
+
+MOST_THREADS = 10_000
+"""No client has more threads; what says so is damaged."""
+
+_MAGIC = b"mill"
+_PREFIX = "millstream."
+
+T = TypeVar("T")
+
+Tasks = tuple[TaskId, ...]
+
+
+# --- what a member says ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a topology has that can be assigned. It travels, so that a leader with another one can lead as
+    well.
+
+    Attributes:
+        standby_replicas: how many standbys each task should have.
+    """
+
+    pipelines: tuple[str, ...] = ()
+    tasks: Tasks = ()
+    standby_replicas: int = 0
+
+
+@dataclass(frozen=True)
+class MemberInfo:
+    """What a client tells the group's leader about itself.
+
+    Attributes:
+        process_id: kept in the state directory, so that a client that starts again is known.
+        threads: its capacity.
+        pipelines: those that it holds: it runs them, starts them, or has not finished stopping them.
+        stopping: those among them that it is stopping; it has no claim to keep them.
+        tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else how far the state is.
+        endpoint: where it answers queries, `host:port`, or "".
+        error_code: SHUTDOWN_REQUESTED asks all clients of the application to shut down (KIP-671).
+        reason: why; at most 2000 characters of it travel.
+        topology: the same for clients whose programs can share work, and for no others.
+        checkpoint: the same for clients that reach the same checkpoints, and for no others.
+        warm: its Spark runs, whether it has a pipeline or not.
+        serdes: JSON texts of the key's and the value's serde, by store.
+        program: what its topology has; None: it does not say.
+        unique_field: changes with each join, so that the group notices it; its lowest 8 bits travel.
+        version: of the subscription; one newer than ours leaves everything else unread.
+    """
+
+    process_id: UUID
+    client_id: str = ""
+    threads: int = 1
+    pipelines: frozenset[str] = frozenset()
+    tasks: Mapping[TaskId, int] = field(default_factory=dict)
+    endpoint: str = ""
+    error_code: AssignorError = AssignorError.NONE
+    reason: str = ""
+    topology: str = ""
+    checkpoint: str = ""
+    warm: bool = False
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    program: Program | None = None
+    stopping: frozenset[str] = frozenset()
+    unique_field: int = 0
+    version: int = LATEST_SUPPORTED_VERSION
+
+    @property
+    def is_future(self) -> bool:
+        """Whether it speaks a version newer than ours, so that nothing else of it is known."""
+        return self.version > LATEST_SUPPORTED_VERSION
+
+    @property
+    def active_tasks(self) -> frozenset[TaskId]:
+        """The tasks that it holds as active ones."""
+        return frozenset(task for task, offset in self.tasks.items() if offset == LATEST_OFFSET)
+
+    def to_subscription(self) -> SubscriptionInfo:
+        """The same in Kafka's layout."""
+        tags = {
+            "client": self.client_id,
+            "threads": str(self.threads),
+            "pipelines": _dump(sorted(self.pipelines)),
+        }
+        if self.stopping:
+            tags["stopping"] = _dump(sorted(self.stopping))
+        if self.reason:
+            tags["reason"] = self.reason[:MOST_REASON_CHARS]
+        if self.topology:
+            tags["topology"] = self.topology
+        if self.checkpoint:
+            tags["checkpoint"] = self.checkpoint
+        if self.warm:
+            tags["warm"] = "true"
+        if self.serdes:
+            tags["serdes"] = _dump(dict(self.serdes))
+        if self.program is not None:
+            tags["work"] = _dump(_program_out(self.program))
+        return SubscriptionInfo(
+            process_id=self.process_id,
+            user_end_point=self.endpoint,
+            task_offset_sums=self.tasks,
+            unique_field=(self.unique_field + 128) % 256 - 128,
+            error_code=int(self.error_code),
+            client_tags={_PREFIX + key: value for key, value in tags.items()},
+            version=self.version,
+        )
+
+    @classmethod
+    def from_subscription(cls, info: SubscriptionInfo) -> MemberInfo:
+        """What a subscription says. A tag that is missing has its default, and capacity is then 0: a member
+        that is no Millstream client gets no work. An error code that we do not know is as none, as upstream
+        has it.
+
+        Raises:
+            TaskAssignmentException: a tag has a value that it cannot have.
+        """
+        if info.is_future:
+            return cls(process_id=info.process_id, threads=0, version=info.version)
+        tags = {
+            key.removeprefix(_PREFIX): value
+            for key, value in info.client_tags.items()
+            if key.startswith(_PREFIX)
+        }
+        where = "a subscription's"
+        for task in info.task_offset_sums:
+            if task.subtopology < 0 or task.partition < 0:
+                raise _wrong(where, "tasks", "task numbers that are not negative")
+        return cls(
+            process_id=info.process_id,
+            client_id=tags.get("client", ""),
+            threads=_number(where, "threads", tags.get("threads", "0")),
+            pipelines=frozenset(_tag(where, tags, "pipelines", _names)),
+            tasks=dict(info.task_offset_sums),
+            endpoint=info.user_end_point,
+            error_code=_known_code(info.error_code),
+            reason=tags.get("reason", "")[:MOST_REASON_CHARS],
+            topology=tags.get("topology", ""),
+            checkpoint=tags.get("checkpoint", ""),
+            warm=tags.get("warm") == "true",
+            serdes=dict(_tag(where, tags, "serdes", _serdes)),
+            program=_program(where, "work", _load(where, "work", tags["work"])) if "work" in tags else None,
+            stopping=frozenset(_tag(where, tags, "stopping", _names)),
+            unique_field=info.unique_field,
+            version=info.version,
+        )
+
+
+def _known_code(code: int) -> AssignorError:
+    try:
+        return AssignorError(code)
+    except ValueError:
+        return AssignorError.NONE
+
+
+def _number(where: str, name: str, text: str) -> int:
+    # int() would read ' 1_0 ' as well, and take its time over a million digits.
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= MOST_THREADS):
+        raise _wrong(where, name, f"a number up to {MOST_THREADS}")
+    return int(text)
+
+
+def _tag(
+    where: str, tags: Mapping[str, str], name: str, read: Callable[[str, str, Any], Iterable[T]]
+) -> Iterable[T]:
+    return read(where, name, _load(where, name, tags[name])) if name in tags else ()
+
+
+# --- what the leader answers -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the leader tells a client.
+
+    Attributes:
+        error_code: an `AssignorError`; a number that is none of them is kept as it came, for the client to
+            refuse.
+        reason: why there is an error code other than NONE.
+        asked_by: the client id of the one that asked all to shut down.
+        missing_topics: the source topics that are confirmed to be missing.
+        pipelines, active, standby: what this client is to run and to hold.
+        hosts: which tasks are active, and which standby, where: by endpoint.
+        members: which pipelines and active tasks each client gets, by client id.
+        serdes: of all stores, from all members.
+        rebalance_wanted: a pipeline is withheld until its holder has let go of it and says so by joining
+            again.
+        leader: the leader's client id.
+    """
+
+    error_code: int = AssignorError.NONE
+    reason: str = ""
+    asked_by: str = ""
+    missing_topics: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
+    active: Tasks = ()
+    standby: Tasks = ()
+    hosts: Mapping[str, tuple[Tasks, Tasks]] = field(default_factory=dict)
+    members: Mapping[str, tuple[tuple[str, ...], Tasks]] = field(default_factory=dict)
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    rebalance_wanted: bool = False
+    leader: str = ""
+
+    def encode(self) -> bytes:
+        """Its bytes: Kafka's, then the trailer.
+
+        Raises:
+            TaskAssignmentException: it is too long.
+        """
+        kafka = AssignmentInfo(
+            active_tasks=self.active,
+            standby_tasks=dict.fromkeys(self.standby, frozenset()),
+            error_code=int(self.error_code),
+        )
+        said: dict[str, Any] = {
+            "leader": self.leader,
+            "reason": self.reason[:MOST_REASON_CHARS],
+            "asked_by": self.asked_by,
+            "missing_topics": self.missing_topics,
+            "pipelines": self.pipelines,
+            "hosts": {
+                name: [_tasks_out(active), _tasks_out(standby)]
+                for name, (active, standby) in self.hosts.items()
+            },
+            "members": {
+                name: [pipelines, _tasks_out(active)] for name, (pipelines, active) in self.members.items()
+            },
+            "serdes": dict(self.serdes),
+            "rebalance_wanted": self.rebalance_wanted,
+        }
+        trailer = _dump({name: value for name, value in said.items() if value}).encode()
+        if len(trailer) > MOST_TRAILER_BYTES:
+            raise TaskAssignmentException(
+                f"Failed to encode an assignment: it takes {len(trailer)} bytes, and "
+                f"{MOST_TRAILER_BYTES} is the "
+                "most; run fewer clients, or a topology with fewer tasks"
+            )
+        out = Writer("an assignment")
+        out.raw(kafka.encode())
+        out.raw(_MAGIC)
+        out.int32(len(trailer))
+        out.raw(trailer)
+        return out.to_bytes()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Assignment:
+        """What the bytes say. Only an error may come without a trailer: it needs none to be understood.
+
+        Raises:
+            TaskAssignmentException: they are no assignment.
+        """
+        kafka, rest = AssignmentInfo.decode_front(data)
+        common: dict[str, Any] = {
+            "error_code": _code(kafka.error_code),
+            "active": kafka.active_tasks,
+            "standby": tuple(sorted(kafka.standby_tasks)),
+        }
+        where = "an assignment's"
+        for task in (*kafka.active_tasks, *kafka.standby_tasks):
+            if task.subtopology < 0 or task.partition < 0:
+                raise _wrong(where, "tasks", "task numbers that are not negative")
+        if not rest and kafka.error_code != AssignorError.NONE:
+            return cls(**common)
+        source = Reader(rest, "an assignment's trailer")
+        if source.take(len(_MAGIC)) != _MAGIC:
+            raise TaskAssignmentException(
+                "Failed to decode an assignment: what follows Kafka's fields is not Millstream's; do "
+                "all clients "
+                "of the application run Millstream?"
+            )
+        if source.left > MOST_TRAILER_BYTES + 4:
+            raise TaskAssignmentException(
+                f"Failed to decode an assignment: its trailer is longer than {MOST_TRAILER_BYTES} bytes"
+            )
+        text = source.text()
+        if source.left:
+            raise TaskAssignmentException(
+                f"Failed to decode an assignment: {source.left} bytes follow its trailer"
+            )
+        said = _load(where, "trailer", text)
+        if not isinstance(said, dict):
+            raise _wrong(where, "trailer", "an object")
+        return cls(
+            **common,
+            leader=_text(where, "leader", said.get("leader", "")),
+            reason=_text(where, "reason", said.get("reason", ""))[:MOST_REASON_CHARS],
+            asked_by=_text(where, "asked_by", said.get("asked_by", "")),
+            missing_topics=_names(where, "missing_topics", said.get("missing_topics", [])),
+            pipelines=_names(where, "pipelines", said.get("pipelines", [])),
+            hosts={
+                name: (_tasks(where, "hosts", active), _tasks(where, "hosts", standby))
+                for name, (active, standby) in _pairs(where, "hosts", said.get("hosts", {}))
+            },
+            members={
+                name: (_names(where, "members", pipelines), _tasks(where, "members", active))
+                for name, (pipelines, active) in _pairs(where, "members", said.get("members", {}))
+            },
+            serdes=dict(_serdes(where, "serdes", said.get("serdes", {}))),
+            rebalance_wanted=_flag(where, "rebalance_wanted", said.get("rebalance_wanted", False)),
+        )
+
+
+def _code(code: int) -> int:
+    try:
+        return AssignorError(code)
+    except ValueError:
+        return code
+
+
+# --- JSON, distrusted ------------------------------------------------------------------------------------
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _load(where: str, name: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # the latter: brackets in brackets, by the thousand
+        raise _wrong(where, name, "JSON") from error
+
+
+def _wrong(where: str, name: str, wanted: str) -> TaskAssignmentException:
+    return TaskAssignmentException(
+        f"Corrupted user data byte[]. {where} '{name}' should be {wanted}, and is not"
+    )
+
+
+def _text(where: str, name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _wrong(where, name, "text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which no log could print
+        raise _wrong(where, name, "Unicode text") from error
+    return value
+
+
+def _flag(where: str, name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(where, name, "true or false")
+    return value
+
+
+def _names(where: str, name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _wrong(where, name, "a list of names")
+    return tuple(_text(where, name, each) for each in value)
+
+
+def _pairs(where: str, name: str, value: object) -> list[tuple[str, tuple[object, object]]]:
+    """The entries of an object whose values are lists of two."""
+    if not isinstance(value, dict):
+        raise _wrong(where, name, "an object")
+    found: list[tuple[str, tuple[object, object]]] = []
+    for key, each in value.items():
+        if not isinstance(each, list) or len(each) != 2:
+            raise _wrong(where, name, "an object of pairs")
+        found.append((_text(where, name, key), (each[0], each[1])))
+    return found
+
+
+def _serdes(where: str, name: str, value: object) -> tuple[tuple[str, tuple[str, str]], ...]:
+    return tuple(
+        (store, (_text(where, name, key), _text(where, name, kept)))
+        for store, (key, kept) in _pairs(where, name, value)
+    )
+
+
+def _tasks_out(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
+    """Partitions by subtopology: shorter than one text for each task."""
+    found: dict[str, list[int]] = {}
+    for task in sorted(tasks):
+        found.setdefault(str(task.subtopology), []).append(task.partition)
+    return found
+
+
+def _tasks(where: str, name: str, value: object) -> Tasks:
+    if not isinstance(value, dict):
+        raise _wrong(where, name, "partitions by subtopology")
+    found = []
+    for key, partitions in value.items():
+        if not (key.isascii() and key.isdigit() and len(key) <= 9) or not isinstance(partitions, list):
+            raise _wrong(where, name, "partitions by subtopology")
+        found += [TaskId(int(key), _count(where, name, each)) for each in partitions]
+    return tuple(sorted(found))
+
+
+def _count(where: str, name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise _wrong(where, name, "numbers that are not negative")
+    return value
+
+
+def _program_out(program: Program) -> dict[str, Any]:
+    return {
+        "pipelines": program.pipelines,
+        "tasks": _tasks_out(program.tasks),
+        "standby_replicas": program.standby_replicas,
+    }
+
+
+def _program(where: str, name: str, value: object) -> Program:
+    if not isinstance(value, dict):
+        raise _wrong(where, name, "an object")
+    return Program(
+        pipelines=_names(where, name, value.get("pipelines", [])),
+        tasks=_tasks(where, name, value.get("tasks", {})),
+        standby_replicas=_count(where, name, value.get("standby_replicas", 0)),
+    )

@@ -1,0 +1,595 @@
+"""Kafka's classic group protocol, by way of kafka-python: the only file that knows that library's insides.
+
+`BaseCoordinator` is what kafka-python builds its consumer's group membership on: join, sync, heartbeats,
+finding the coordinator. It is meant to be extended ("implementations must define"), and is extended here
+into a member that has user data in both directions and no consumer: nothing is subscribed in the library's
+sense, so nothing is fetched, no offsets are looked up, and no topic is ever asked for by name (which is what
+would create a deleted one anew). The topics' names travel in the subscription for others to see, no more.
+
+All of it runs on the library's input/output thread. `GroupClient` has the few methods that other threads may
+call; `Listener` is whom it tells.
+
+Differs: from `KafkaConsumer`, which this replaces: it looks for work by being polled; here a coroutine on the
+input/output thread does what poll() did, so a slow callback of ours delays no rebalance.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from kafka import __version__ as library_version
+from kafka import errors as kafka_errors
+from kafka.coordinator.base import BaseCoordinator
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.wakeup_notifier import WakeupNotifier
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+from millstream.errors import SetupException
+from millstream.model import TopicPartition
+
+__all__ = ["PROTOCOL", "GroupClient", "Listener", "check_library", "is_final", "library_log"]
+
+PROTOCOL = "millstream"
+"""The name of our assignor: a member with another one in the same group is refused by the broker."""
+
+log = logging.getLogger(__name__)
+
+library_log = logging.getLogger("millstream.kafka.membership.client")
+"""Where kafka-python's own messages about our connections go, at DEBUG."""
+
+_PROTOCOL_TYPE = "consumer"  # what makes kafka-consumer-groups show the members and their partitions
+_NO_MEMBER = ""
+_SPOKEN_VERSION = (3, 9)
+"""What BaseCoordinator wants to know of the broker: only that it is newer than 2.3. Requests negotiate."""
+
+_TICK_S = 1.0
+"""How often to look without being woken, so that the library knows we are alive (max.poll.interval.ms)."""
+
+_TRY_MS = 5_000
+_LOOK_MS = 100
+_REQUEST_MS = 5_000
+_PREDECESSORS_MS = 2_000
+_AGAIN_S = 0.1
+
+_FINAL = (
+    kafka_errors.InconsistentGroupProtocolError,
+    kafka_errors.AuthorizationError,
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.InvalidGroupIdError,
+    kafka_errors.InvalidSessionTimeoutError,
+    kafka_errors.GroupMaxSizeReachedError,
+    kafka_errors.FencedInstanceIdError,
+    kafka_errors.UnsupportedVersionError,
+)
+"""What trying again does not mend."""
+
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "_on_join_complete_async": ("generation", "member_id", "protocol", "member_assignment_bytes"),
+    "_perform_assignment": ("leader_id", "protocol", "members"),
+    "_process_sync_group_response": ("response", "send_time"),
+    "_handle_heartbeat_response": ("response", "send_time"),
+    "ensure_active_group_async": ("timeout_ms",),
+    "ensure_coordinator_ready_async": ("timeout_ms",),
+    "maybe_leave_group_async": ("reason", "timeout_ms"),
+    "reset_generation": ("member_id",),
+    "coordinator": (),
+    "coordinator_dead": ("error",),
+    "generation_if_stable": (),
+    "group_protocols": (),
+    "need_rejoin": (),
+    "poll_heartbeat": (),
+    "protocol_type": (),
+    "request_rejoin": (),
+    "stable": (),
+    "_close_heartbeat": (),
+}
+"""The methods of BaseCoordinator that are overridden or called here, and their parameters."""
+
+_NEEDED_OF_MANAGER = ("bootstrap_async", "bootstrapped", "call_soon", "get_connection", "send", "wait_for")
+
+
+class Listener(Protocol):
+    """Whom a `GroupClient` asks and tells; always on the input/output thread, so each returns at once."""
+
+    def user_data(self) -> bytes:
+        """For the join that begins."""
+
+    def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """User data by member id in, each one's assignment out."""
+
+    def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
+        """What an assignment means, for Kafka's tools."""
+
+    def answered(self, asked_at: float) -> None:
+        """The group knew this member when it answered a question that was asked at this time (monotonic)."""
+
+    def agreed(self, assignment: bytes, generation: int, member_id: str) -> None:
+        """A rebalance is complete."""
+
+    def fenced(self, reason: str) -> None:
+        """The group does not know this member any more."""
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """These offsets need not be committed again."""
+
+    def is_responsive(self) -> bool:
+        """Whether who acts on assignments is alive; if not for max.poll.interval.ms, the member leaves."""
+
+    def refused(self, error: BaseException) -> None:
+        """There is no membership, and trying again would not help."""
+
+
+def check_library() -> None:
+    """See that kafka-python is one that this file knows.
+
+    Raises:
+        SetupException: a method that is extended or called here is gone or takes something else.
+    """
+    gone = [name for name in _NEEDED_OF_MANAGER if not hasattr(KafkaConnectionManager, name)]
+    if gone:
+        raise SetupException(
+            f"kafka-python {library_version} is installed, whose {KafkaConnectionManager.__name__} has no "
+            f"{gone[0]}; install version 3.0.12 (pip install 'kafka-python==3.0.12')"
+        )
+    for name, parameters in _NEEDED.items():
+        method = getattr(BaseCoordinator, name, None)
+        found = () if method is None else tuple(inspect.signature(method).parameters)[1:]
+        if method is None or found != parameters:
+            raise SetupException(
+                f"kafka-python {library_version} is installed, whose {BaseCoordinator.__name__}.{name} takes "
+                f"{found if method else 'nothing: it is gone'}, not {parameters}; group membership was "
+                "written for 3.0.12: install that version (pip install 'kafka-python==3.0.12')"
+            )
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether trying again is in vain."""
+    return isinstance(error, _FINAL)
+
+
+class GroupClient:
+    """One member of a group, on a connection and an input/output thread of its own.
+
+    Attributes:
+        trouble: why the latest connection that could not be made was not.
+
+    Args:
+        options: kafka-python's settings, from `clients.membership_config`.
+        topics: what the subscription says, for others to see.
+        forget: client ids of which no process can be alive; members of theirs are removed before joining.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], topics: Sequence[str], listener: Listener, forget: str | None = None
+    ) -> None:
+        check_library()
+        settings = dict(options)
+        self._group_id: str = settings["group_id"]
+        self._forget = forget
+        self._listener = listener
+        self._leaving = False
+        self._thread_name = f"kafka-io-{settings['client_id']}"
+        _quiet.add(self._thread_name)
+        self._client = KafkaNetClient(**settings)
+        self._manager = self._client._manager
+        self._net = self._manager._net
+        # Nothing here asks for a topic; should that change, asking must not create one. The library's own
+        # option of this name reaches nobody.
+        self._manager.cluster.config["allow_auto_create_topics"] = False
+        self._wakeup = WakeupNotifier(self._net)
+        self.trouble = ""
+        self._connect = self._manager.get_connection
+        self._manager.get_connection = self._connected
+        self._coordinator = _Coordinator(
+            self._client,
+            listener,
+            tuple(topics),
+            self._wakeup.notify,
+            {**settings, "api_version": _SPOKEN_VERSION},
+        )
+
+    # --- from other threads ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to join, on the input/output thread."""
+        self._net.start()
+        self._soon(self._take_part)
+
+    def rejoin(self) -> None:
+        """Join again, whatever the group's state."""
+        self._soon(self._ask_to_rejoin)
+
+    def reconnect(self) -> None:
+        """Drop the connection to the coordinator, and what waits for an answer on it."""
+        self._soon(self._drop_connection)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit, if the group is stable; `committed` tells."""
+        self._soon(self._commit, dict(offsets))
+
+    def leave(self, offsets: Mapping[TopicPartition, int], reason: str, timeout_s: float) -> bool:
+        """Commit, leave the group, close the connections, end the thread; whether that was done in time."""
+        deadline = time.monotonic() + timeout_s
+        done = threading.Event()
+        ended = False
+        if self._soon(self._leave, dict(offsets), reason, max(0.0, timeout_s - 0.2), done):
+            ended = done.wait(timeout_s)
+        left = max(0.05, deadline - time.monotonic())
+        thread = self._net._io_thread
+        self._net.stop(timeout_ms=left * 1000)
+        if thread is None or not thread.is_alive():
+            self._net.close()
+        _quiet.discard(self._thread_name)
+        return ended
+
+    def _soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> bool:
+        """Run a coroutine on the input/output thread; False if that has ended."""
+
+        async def guarded() -> None:
+            try:
+                await function(*arguments)
+            except Exception:
+                log.exception("group '%s': %s failed", self._group_id, function.__name__)
+
+        try:
+            self._net.call_soon_threadsafe(guarded)
+        except Exception:
+            # The loop is closed, or has crashed: its own exception is what call_soon_threadsafe raises.
+            return False
+        return True
+
+    # --- on the input/output thread ----------------------------------------------------------------------
+
+    async def _take_part(self) -> None:
+        """Be a member until told to leave. Every error is either final or tried again."""
+        first = True
+        while not self._leaving:
+            pause = _TICK_S
+            try:
+                if self._coordinator.refusal is not None:
+                    raise self._coordinator.refusal
+                if await self._reach():
+                    if first:
+                        first = False
+                        await self._remove_predecessors()
+                    await self._coordinator.ensure_active_group_async(timeout_ms=_TRY_MS)
+                    if self._listener.is_responsive():
+                        self._coordinator.poll_heartbeat()
+            except kafka_errors.KafkaError as error:
+                if is_final(error):
+                    await self._give_up(error)
+                    return
+                library_log.debug("group '%s': %s; will try again", self._group_id, error)
+                pause = _AGAIN_S
+            except Exception as error:
+                # A mistake in what the listener answered; joining again would only repeat it.
+                log.exception("group '%s': the membership has ended", self._group_id)
+                await self._give_up(error)
+                return
+            if not self._leaving:
+                await self._wakeup(pause)
+
+    async def _reach(self) -> bool:
+        """Know the group's coordinator; start from bootstrap.servers again when no known broker answers."""
+        if not self._manager.bootstrapped:
+            await self._bootstrap()
+        if await self._coordinator.ensure_coordinator_ready_async(timeout_ms=_TRY_MS):
+            return True
+        await self._bootstrap()
+        return False
+
+    async def _bootstrap(self) -> None:
+        starting = self._manager.bootstrap_async(timeout_ms=_TRY_MS, refresh=True)
+        while not (starting.is_done or self._leaving or self._coordinator.refusal):
+            try:
+                await self._manager.wait_for(starting, _LOOK_MS)
+            except kafka_errors.KafkaTimeoutError:
+                continue
+        if self._coordinator.refusal is not None:
+            raise self._coordinator.refusal
+        if starting.failed():
+            raise starting.exception
+
+    def _connected(self, *arguments: Any, **more: Any) -> Any:
+        """`get_connection`, with an ear for why one fails: the library tries a wrong password for ever."""
+        connection = self._connect(*arguments, **more)
+        connection.init_future.add_errback(self._note_trouble)
+        return connection
+
+    def _note_trouble(self, error: BaseException) -> None:
+        self.trouble = f"{type(error).__name__}: {error}"
+        if is_final(error):
+            self._coordinator.refusal = error
+            self._wakeup.notify()
+
+    async def _remove_predecessors(self) -> None:
+        """Best effort: what a killed process left behind would hold up the group until its session ends."""
+        if not self._forget:
+            return
+        try:
+            node = self._coordinator.coordinator()
+            answer = await self._ask(DescribeGroupsRequest(groups=[self._group_id]), node, _PREDECESSORS_MS)
+            left_behind = [
+                member.member_id
+                for group in answer.groups
+                for member in group.members
+                if member.client_id == self._forget
+            ]
+            if not left_behind:
+                return
+            identities = [
+                LeaveGroupRequest.MemberIdentity(
+                    member_id=member, group_instance_id=None, reason="its process has died"
+                )
+                for member in left_behind
+            ]
+            await self._ask(
+                LeaveGroupRequest(group_id=self._group_id, member_id=left_behind[0], members=identities),
+                node,
+                _PREDECESSORS_MS,
+            )
+            log.info(
+                "removed %d member(s) of a process that has died from group '%s'",
+                len(left_behind),
+                self._group_id,
+            )
+        except kafka_errors.KafkaError as error:
+            log.debug("group '%s': cannot look for members of a dead process: %s", self._group_id, error)
+
+    async def _ask(self, request: Any, node: Any, timeout_ms: float) -> Any:
+        return await self._manager.wait_for(self._manager.send(request, node_id=node), timeout_ms)
+
+    async def _ask_to_rejoin(self) -> None:
+        self._coordinator.request_rejoin()
+
+    async def _drop_connection(self) -> None:
+        node = self._coordinator.coordinator_id
+        if node is not None:
+            self._manager.close(node)
+            self._coordinator.coordinator_dead("no answer")
+        self._wakeup.notify()
+
+    async def _commit(self, offsets: dict[TopicPartition, int]) -> None:
+        coordinator = self._coordinator
+        generation, node = coordinator.generation_if_stable(), coordinator.coordinator()
+        if generation is None or node is None or not offsets:
+            return
+        topics: dict[str, list[Any]] = {}
+        for (topic, number), offset in offsets.items():
+            part = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                committed_metadata="",
+            )
+            topics.setdefault(topic, []).append(part)
+        request = OffsetCommitRequest(
+            max_version=8,  # from 10 on topics go by their ids
+            group_id=self._group_id,
+            generation_id_or_member_epoch=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=None,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=parts)
+                for topic, parts in topics.items()
+            ],
+        )
+        try:
+            answer = await self._ask(request, node, _REQUEST_MS)
+        except kafka_errors.KafkaError as error:
+            library_log.debug("group '%s': offsets not committed: %s", self._group_id, error)
+            return
+        self._after_commit(offsets, answer)
+
+    def _after_commit(self, offsets: Mapping[TopicPartition, int], answer: Any) -> None:
+        done: dict[TopicPartition, int] = {}
+        for topic in answer.topics:
+            for part in topic.partitions:
+                kind = kafka_errors.for_code(part.error_code)
+                partition = TopicPartition(topic.name, part.partition_index)
+                if kind in (kafka_errors.NoError, kafka_errors.UnknownTopicOrPartitionError):
+                    # A deleted topic has no offsets to keep; that it is gone is noticed elsewhere.
+                    done[partition] = offsets[partition]
+                elif kind is kafka_errors.UnknownMemberIdError:
+                    self._coordinator.reset_generation()
+                elif kind is kafka_errors.IllegalGenerationError:
+                    self._coordinator.reset_generation(self._coordinator.member_id)
+                elif kind is kafka_errors.RebalanceInProgressError:
+                    self._coordinator.request_rejoin()
+                elif issubclass(kind, kafka_errors.AuthorizationError):
+                    log.warning(
+                        "offsets of '%s' cannot be committed to group '%s': %s",
+                        topic.name,
+                        self._group_id,
+                        kind.__name__,
+                    )
+                    done[partition] = offsets[partition]
+                else:
+                    library_log.debug("offset of '%s' not committed: %s", partition, kind.__name__)
+        if done:
+            self._listener.committed(done)
+
+    async def _give_up(self, error: BaseException) -> None:
+        self._leaving = self._coordinator.leaving = True
+        await self._coordinator.maybe_leave_group_async(timeout_ms=_PREDECESSORS_MS)
+        self._coordinator._close_heartbeat()
+        self._listener.refused(error)
+
+    async def _leave(
+        self, offsets: dict[TopicPartition, int], reason: str, timeout_s: float, done: threading.Event
+    ) -> None:
+        try:
+            deadline = time.monotonic() + timeout_s
+            self._leaving = self._coordinator.leaving = True
+            self._wakeup.notify()
+            if offsets and self._coordinator.stable():
+                committing = self._manager.call_soon(self._commit, offsets)
+                try:
+                    await self._manager.wait_for(committing, timeout_s * 500)
+                except kafka_errors.KafkaError as error:
+                    library_log.debug("group '%s': last offsets not committed: %s", self._group_id, error)
+            if not self._coordinator.stable() and self._coordinator.coordinator_id is not None:
+                # The broker answers a connection's requests in order: behind a join that waits for other
+                # members, ours to leave would wait as well. At once: a join that is being written would
+                # keep a connection that takes no more requests, and the others would learn of it only by
+                # the session timeout.
+                connection = self._manager._conns.get(self._coordinator.coordinator_id)
+                if connection is not None:
+                    connection.close(kafka_errors.Cancelled())
+            left_ms = max(1.0, (deadline - time.monotonic()) * 1000)
+            await self._coordinator.maybe_leave_group_async(reason, left_ms)
+        finally:
+            self._coordinator._close_heartbeat()
+            self._manager.close()
+            done.set()
+
+
+class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no types
+    """kafka-python's group membership, extended where it says it is to be extended, and listened to."""
+
+    def __init__(
+        self,
+        client: Any,
+        listener: Listener,
+        topics: tuple[str, ...],
+        wake: Callable[[], None],
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(client, **options)
+        self.leaving = False
+        self.refusal: BaseException | None = None
+        self._listener = listener
+        self._topics = topics
+        self._wake = wake
+
+    @property
+    def member_id(self) -> str:
+        return str(self._generation.member_id)
+
+    # What the class wants to be defined.
+
+    def protocol_type(self) -> str:
+        return _PROTOCOL_TYPE
+
+    def group_protocols(self) -> list[tuple[str, Any]]:
+        return [(PROTOCOL, ConsumerProtocolSubscription(0, list(self._topics), self._listener.user_data()))]
+
+    def _perform_assignment(self, leader_id: str, protocol: str, members: Iterable[Any]) -> dict[str, Any]:
+        given = {member.member_id: _said_by(member.member_id, member.metadata) for member in members}
+        plan = self._listener.lead(given)
+        return {
+            member: ConsumerProtocolAssignment(0, self._shown(plan[member]), plan[member])
+            for member in given
+            if member in plan
+        }
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        self._listener.agreed(_decided_in(member_assignment_bytes), generation, member_id)
+
+    # What happens on the way.
+
+    def need_rejoin(self) -> bool:
+        return not self.leaving and bool(super().need_rejoin())
+
+    def request_rejoin(self) -> None:
+        super().request_rejoin()
+        self._wake()
+
+    def reset_generation(self, member_id: str = _NO_MEMBER) -> None:
+        super().reset_generation(member_id)
+        if not self.leaving:
+            self._listener.fenced("the group does not know this member or its generation any more")
+        self._wake()
+
+    def _process_sync_group_response(self, response: Any, send_time: float) -> Any:
+        assignment = super()._process_sync_group_response(response, send_time)
+        self._listener.answered(send_time)
+        return assignment
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
+        try:
+            super()._handle_heartbeat_response(response, send_time)
+        except kafka_errors.RebalanceInProgressError:
+            self._listener.answered(send_time)
+            raise
+        except kafka_errors.AuthorizationError as error:
+            # The library goes on for ever with heartbeats that are refused.
+            self.refusal = error
+            self._wake()
+            raise
+        self._listener.answered(send_time)
+
+    def _shown(self, assignment: bytes) -> list[tuple[str, list[int]]]:
+        topics: dict[str, list[int]] = {}
+        try:
+            for topic, number in self._listener.partitions(assignment):
+                topics.setdefault(topic, []).append(number)
+        except Exception:
+            # It is for show; the assignment itself counts.
+            log.exception("the partitions of an assignment cannot be told to Kafka's tools")
+            return []
+        return [(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())]
+
+
+def _said_by(member: str, metadata: bytes) -> bytes:
+    """The user data in a subscription; nothing, if these bytes are none."""
+    try:
+        return bytes(ConsumerProtocolSubscription.decode(metadata).user_data or b"")
+    except Exception as error:
+        log.warning("member '%s' sent a subscription that cannot be read (%s)", member, type(error).__name__)
+        return b""
+
+
+def _decided_in(assignment: bytes) -> bytes:
+    """The user data in an assignment; nothing, if the leader left this member out or these bytes are none."""
+    if not assignment:
+        return b""
+    try:
+        return bytes(ConsumerProtocolAssignment.decode(assignment).user_data or b"")
+    except Exception as error:
+        log.warning("the leader sent an assignment that cannot be read (%s)", type(error).__name__)
+        return b""
+
+
+class _OurThreads(logging.Filter):
+    """Takes kafka-python's messages about our connections off its loggers, and gives them to `library_log`.
+
+    A broker that is away is news to it several times a second, at WARNING and ERROR; to us it is told by
+    what the membership says. Messages of other users of the library pass. Its DEBUG messages are dropped:
+    they hold whole requests, passwords among them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: set[str] = set()
+
+    def add(self, thread: str) -> None:
+        self._threads = {*self._threads, thread}
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("kafka."):
+                logging.getLogger(name).addFilter(self)
+
+    def discard(self, thread: str) -> None:
+        self._threads = self._threads - {thread}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.threadName not in self._threads:
+            return True
+        if record.levelno >= logging.INFO and library_log.isEnabledFor(logging.DEBUG):
+            library_log.debug("%s: %s", record.name, record.getMessage())
+        return False
+
+
+_quiet = _OurThreads()

@@ -1,0 +1,428 @@
+"""This client's place in the group: when to join, when to believe that it is lost, when to commit.
+
+Two threads. kafka-python's input/output thread joins, leads and sends heartbeats (`coordinator.py`); it is
+never kept waiting. `<client id>-GroupThread` tells the client what happened, one thing at a time, looks at
+the clock, and asks for offsets. `Standing` is what both know, and decides; it has no thread and no clock.
+
+A member that gets no answers must not go on as if it were one: another may have taken over. The broker counts
+the session timeout from the last heartbeat that it received; we count it from when the last one that was
+answered was *sent*, which is earlier. So this client knows before the group does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka import errors as kafka_errors
+
+from millstream.config import StreamsConfig
+from millstream.errors import IllegalStateException, StreamsException, TaskAssignmentException
+from millstream.kafka.clients import membership_config
+from millstream.kafka.coordinator import PROTOCOL, GroupClient, check_library, is_final
+from millstream.model import TopicPartition
+from millstream.ports import GroupMember
+
+__all__ = ["KafkaMembership", "Standing"]
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.05
+_COMMIT_EVERY_S = 1.0
+_LEAST_PATIENCE_S = 2.0
+"""How long to wait for an answer, at least, before another connection is tried."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of this client's place in the group. Pure: times are given, effects are the caller's.
+
+    Attributes:
+        wanted: how many times the group was to agree anew.
+        sent: what `wanted` was when the join that is under way took its user data.
+        told: what `sent` was of the join that the latest assignment came from.
+        inside: whether the group's last word was an assignment.
+        answered_at: when the latest question was asked that the group has answered (monotonic seconds).
+    """
+
+    session_timeout_s: float
+    wanted: int = 0
+    sent: int = -1
+    told: int = -1
+    inside: bool = False
+    answered_at: float = float("-inf")
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def is_told(self) -> bool:
+        return self.told >= self.wanted
+
+    def want(self) -> None:
+        """User data has changed."""
+        self.wanted += 1
+
+    def join(self) -> None:
+        """User data is about to be read for a join."""
+        self.sent = self.wanted
+
+    def agree(self) -> bool:
+        """An assignment came; whether the group has to agree once more, since data has changed meanwhile."""
+        self.told, self.inside = self.sent, True
+        self.committed.clear()  # others may have committed, too
+        return not self.is_told
+
+    def answer(self, asked_at: float, now: float) -> bool:
+        """An answer came; whether the silence before it was too long to have been a member all the time.
+
+        So a process notices that it was stopped, even if an answer is read before the clock is looked at.
+        """
+        late = self.is_silent(now)
+        self.answered_at = max(self.answered_at, asked_at)
+        return late
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the group may have gone on without this member by now."""
+        return self.inside and now - self.answered_at > self.session_timeout_s
+
+    def leave(self) -> bool:
+        """This client is no member; whether that is news."""
+        was, self.inside = self.inside, False
+        return was
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    assignment: bytes
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: StreamsException
+
+
+class KafkaMembership:
+    """`ports.Membership` on a real cluster.
+
+    `partitions` is asked of the group's leader, on the input/output thread, when it has decided.
+
+    Args:
+        topics: the source topics; they travel in the subscription for others to see.
+        client_id: this client's, which Kafka's tools show.
+        process_tag: what no other process can have at the same time, since it comes with the state
+            directory's lock. With it, members that an earlier process left in the group (it was killed) are
+            removed at `start()`; without, the group waits until their session has ended.
+        thread_name: by default `<client_id>-GroupThread`.
+
+    Raises:
+        ConfigException: a setting does not fit kafka-python.
+        SetupException: the installed kafka-python is one that we do not know.
+
+    Source: org.apache.kafka.clients.consumer.internals.ConsumerCoordinator.
+    Differs: from Kafka Streams' consumer: it is told that it is lost by its own clock, without the broker
+    (an embedded consumer finds out when it can talk to it again).
+    """
+
+    def __init__(
+        self,
+        config: StreamsConfig,
+        member: GroupMember,
+        topics: Sequence[str],
+        *,
+        client_id: str,
+        process_tag: str = "",
+        thread_name: str = "",
+    ) -> None:
+        check_library()
+        self._group_id = config.application_id
+        self._member = member
+        self._topics = tuple(topics)
+        self._wire_id = client_id if process_tag in client_id else f"{client_id}-{process_tag}"
+        self._forget = self._wire_id if process_tag else None
+        self._options = {**membership_config(config), "client_id": self._wire_id}
+        self._thread_name = thread_name or f"{client_id}-GroupThread"
+        self._busy_limit_s = self._options["max_poll_interval_ms"] / 1000
+        # Everything below is guarded by this.
+        self._changed = threading.Condition()
+        self._standing = Standing(self._options["session_timeout_ms"] / 1000)
+        self._news: deque[_Assigned | _Lost | _Failed] = deque()
+        self._client: GroupClient | None = None
+        self._thread: threading.Thread | None = None
+        self._busy_since: float | None = None
+        self._patience_from = 0.0
+        self._told_of_waiting = False
+        self._over = False  # failed, or closing: nothing more will come
+        self._closing = False
+        self._ended = threading.Event()
+        self._last_offsets: dict[TopicPartition, int] = {}
+
+    # --- the port ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join; returns at once.
+
+        Raises:
+            IllegalStateException: it was started before, or is closed.
+        """
+        with self._changed:
+            if self._client is not None or self._over:
+                raise IllegalStateException(
+                    f"the membership in group '{self._group_id}' was started before; make a new one"
+                )
+            self._patience_from = time.monotonic()
+            self._client = GroupClient(self._options, self._topics, _Bridge(self), self._forget)
+            self._thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
+        self._thread.start()
+        self._client.start()
+
+    def rejoin(self, reason: str) -> None:
+        """Have the group agree anew. Any thread; returns at once; never lost."""
+        with self._changed:
+            self._standing.want()
+            client = None if self._over else self._client
+        log.debug("group '%s': joining again: %s", self._group_id, reason)
+        if client is not None:
+            client.rejoin()
+
+    def wait_until_told(self, timeout_s: float) -> bool:
+        """Wait until an assignment has come that was made with the user data of the last `rejoin`."""
+        with self._changed:
+            wanted = self._standing.wanted
+            self._changed.wait_for(lambda: self._standing.told >= wanted or self._over, timeout_s)
+            return self._standing.told >= wanted
+
+    def close(self, timeout_s: float) -> None:
+        """Commit once more, leave the group, end the thread. Idempotent; any thread, a callback's too."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            first = not self._closing
+            self._closing = True
+            self._over = True
+            self._changed.notify_all()
+        if not first:
+            self._ended.wait(timeout_s)
+            return
+        client, thread = self._client, self._thread
+        if thread is not None and thread is not threading.current_thread():
+            # It may be in a callback that takes its time; then the offsets of a second ago have to do.
+            thread.join(timeout_s / 2)
+        elif thread is not None:
+            self._last_offsets = self._new_offsets()
+        if client is not None:
+            left = max(0.1, deadline - time.monotonic())
+            if not client.leave(self._last_offsets, "the client closes", left):
+                log.warning(
+                    "group '%s': no answer to leaving it in %g s; the others go on after the session timeout",
+                    self._group_id,
+                    timeout_s,
+                )
+        self._ended.set()
+
+    @property
+    def session_timeout_s(self) -> float:
+        """After how long a silent member is given up by the group, and by itself."""
+        return self._standing.session_timeout_s
+
+    # --- its own thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        commit_at = time.monotonic() + _COMMIT_EVERY_S
+        while True:
+            with self._changed:
+                if not self._news and not self._over:
+                    self._changed.wait(_TICK_S)
+                now = time.monotonic()
+                self._look(now)
+                if self._over and not any(isinstance(news, _Failed) for news in self._news):
+                    break
+                news = self._news.popleft() if self._news else None
+                self._busy_since = now
+            if news is not None:
+                self._tell(news)
+                if isinstance(news, _Failed):
+                    break
+            elif now >= commit_at:
+                commit_at = now + _COMMIT_EVERY_S
+                self._commit()
+            with self._changed:
+                self._busy_since = None
+        self._last_offsets = self._new_offsets()
+
+    def _look(self, now: float) -> None:
+        """What the clock says. The lock is held."""
+        standing, client = self._standing, self._client
+        if self._over or client is None:
+            return
+        if standing.is_silent(now):
+            self._lose(f"the group has not answered for {standing.session_timeout_s:g} s")
+            self._patience_from = now
+            client.reconnect()
+            client.rejoin()
+        patience = max(_LEAST_PATIENCE_S, standing.session_timeout_s)
+        if now - max(standing.answered_at, self._patience_from) > patience:
+            # An answer may be long in coming (a join waits for the other members), or never come
+            # (a connection that is dead and does not know it). Asking again serves both.
+            self._patience_from = now
+            client.reconnect()
+            if not standing.inside and not self._told_of_waiting:
+                self._told_of_waiting = True
+                log.warning(
+                    "not a member of group '%s': no answer from %s for %g s (%s); trying on",
+                    self._group_id,
+                    ",".join(self._options["bootstrap_servers"]),
+                    patience,
+                    client.trouble or "no error",
+                )
+
+    def _tell(self, news: _Assigned | _Lost | _Failed) -> None:
+        try:
+            if isinstance(news, _Assigned):
+                self._member.assigned(news.assignment, news.generation)
+            elif isinstance(news, _Lost):
+                log.warning("lost the membership in group '%s': %s", self._group_id, news.reason)
+                self._member.lost(news.reason)
+            else:
+                self._member.failed(news.error)
+        except Exception:
+            # The next news must come through whatever the client made of this.
+            log.exception(
+                "group '%s': the client failed at %s", self._group_id, type(news).__name__.strip("_")
+            )
+
+    def _commit(self) -> None:
+        offsets = self._new_offsets()
+        client = self._client
+        if offsets and client is not None:
+            client.commit(offsets)
+
+    def _new_offsets(self) -> dict[TopicPartition, int]:
+        try:
+            offsets = self._member.offsets()
+        except Exception:
+            log.exception("group '%s': the client cannot tell its offsets", self._group_id)
+            return {}
+        with self._changed:
+            known = self._standing.committed
+            return {where: offset for where, offset in offsets.items() if known.get(where) != offset}
+
+    # --- news; the lock is held --------------------------------------------------------------------------
+
+    def _lose(self, reason: str) -> None:
+        if self._standing.leave():
+            # Assignments that nobody has seen yet are void.
+            self._news = deque(news for news in self._news if not isinstance(news, _Assigned))
+            self._news.append(_Lost(reason))
+            self._changed.notify_all()
+
+    def _gain(self, assignment: bytes, generation: int) -> None:
+        if self._news and isinstance(self._news[-1], _Assigned):
+            self._news.pop()  # one that has been overtaken
+        self._news.append(_Assigned(assignment, generation))
+        self._told_of_waiting = False
+        self._changed.notify_all()
+
+
+class _Bridge:
+    """`coordinator.Listener`: what the input/output thread asks and tells. Nothing here waits."""
+
+    def __init__(self, membership: KafkaMembership) -> None:
+        self._of = membership
+
+    def user_data(self) -> bytes:
+        with self._of._changed:
+            self._of._standing.join()
+        return bytes(self._of._member.user_data())
+
+    def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return self._of._member.lead(members)
+
+    def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
+        return self._of._member.partitions(assignment)
+
+    def answered(self, asked_at: float) -> None:
+        of = self._of
+        with of._changed:
+            late = of._standing.answer(asked_at, time.monotonic())
+            if late:
+                of._lose(f"the group had not answered for {of._standing.session_timeout_s:g} s")
+        if late and of._client is not None:
+            of._client.rejoin()
+
+    def agreed(self, assignment: bytes, generation: int, member_id: str) -> None:
+        of = self._of
+        with of._changed:
+            again = of._standing.agree()
+            of._gain(assignment, generation)
+        log.info("group '%s': generation %d, as '%s'", of._group_id, generation, member_id)
+        if again and of._client is not None:
+            of._client.rejoin()
+
+    def fenced(self, reason: str) -> None:
+        with self._of._changed:
+            self._of._lose(reason)
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        with self._of._changed:
+            self._of._standing.committed.update(offsets)
+
+    def is_responsive(self) -> bool:
+        of = self._of
+        with of._changed:
+            return of._busy_since is None or time.monotonic() - of._busy_since < of._busy_limit_s
+
+    def refused(self, error: BaseException) -> None:
+        of = self._of
+        failure = _failure(error, of._group_id, of._options["session_timeout_ms"])
+        with of._changed:
+            of._standing.leave()
+            of._news.clear()
+            of._news.append(_Failed(failure))
+            of._over = True
+            of._changed.notify_all()
+
+
+def _failure(error: BaseException, group: str, session_timeout_ms: int) -> StreamsException:
+    """What the user is told when there is no membership."""
+    failure: StreamsException
+    if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
+        failure = TaskAssignmentException(
+            f"group '{group}' has members of another kind, so the broker refuses ours (protocol "
+            f"'{PROTOCOL}', INCONSISTENT_GROUP_PROTOCOL): something else uses this application.id as its "
+            "group id, a Java Kafka Streams application or a consumer. 'kafka-consumer-groups --describe "
+            f"--members --group {group}' shows it; give one of the two another id, or stop the other"
+        )
+    elif isinstance(error, kafka_errors.InvalidSessionTimeoutError):
+        failure = StreamsException(
+            f"the broker refuses session.timeout.ms {session_timeout_ms} for group '{group}'; set "
+            "'consumer.session.timeout.ms' between its group.min.session.timeout.ms (6000 by default) and "
+            "group.max.session.timeout.ms (1800000)"
+        )
+    elif isinstance(error, kafka_errors.AuthorizationError):
+        failure = StreamsException(
+            f"this client may not join group '{group}' ({type(error).__name__}); allow its user READ on the "
+            "group (kafka-acls --add --operation Read --group ...) and on the source topics"
+        )
+    elif isinstance(error, kafka_errors.InvalidGroupIdError):
+        failure = StreamsException(f"the broker refuses '{group}' as a group id; change application.id")
+    elif isinstance(error, kafka_errors.GroupMaxSizeReachedError):
+        failure = StreamsException(
+            f"group '{group}' is full; raise the broker's group.max.size, or run fewer clients"
+        )
+    elif is_final(error):
+        failure = StreamsException(
+            f"group '{group}' cannot be joined: {type(error).__name__}: {error}; check security.protocol, "
+            "sasl.* and the broker's version"
+        )
+    else:
+        failure = StreamsException(f"group '{group}': the client failed in a rebalance: {error!r}")
+    failure.__cause__ = error
+    return failure

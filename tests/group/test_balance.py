@@ -1,0 +1,322 @@
+"""Who does what: each thing once, evenly, and nothing moves without need."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.group.balance import Work, balance
+from millstream.group.layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
+from millstream.group.userdata import MemberInfo
+from millstream.model import TaskId
+
+Members = Mapping[str, MemberInfo]
+
+
+def client(number: int, threads: int = 1, warm: bool = False, **state: Any) -> MemberInfo:
+    return replace(MemberInfo(UUID(int=number), f"app-{number}", threads, warm=warm), **state)
+
+
+def tasks_of(*texts: str) -> tuple[TaskId, ...]:
+    return tuple(TaskId.parse(text) for text in texts)
+
+
+def after(members: Members, work: Mapping[str, Work], standby_offset: int = 100) -> dict[str, MemberInfo]:
+    """The same members, when they have done as they were told."""
+    return {
+        name: replace(
+            info,
+            pipelines=frozenset(work[name].pipelines),
+            tasks={
+                **dict.fromkeys(work[name].standby, standby_offset),
+                **dict.fromkeys(work[name].active, LATEST_OFFSET),
+            },
+        )
+        for name, info in members.items()
+    }
+
+
+def owners(work: Mapping[str, Work]) -> dict[object, str]:
+    return {thing: name for name, each in work.items() for thing in (*each.pipelines, *each.active)}
+
+
+def check(
+    members: Members, pipelines: Sequence[str], tasks: Sequence[TaskId], replicas: int
+) -> Mapping[str, Work]:
+    """The work, after everything that must hold of any was seen to hold."""
+    work = balance(members, pipelines, tasks, replicas)
+    assert work.keys() == members.keys()
+    able = [name for name, info in members.items() if info.threads]
+    assert all(work[name] == Work() for name in members if name not in able)
+    if not able:
+        return work
+    assert sorted(name for each in work.values() for name in each.pipelines) == sorted(pipelines)
+    assert sorted(task for each in work.values() for task in each.active) == sorted(tasks)
+    evenly(members, able, {name: len(work[name].pipelines) for name in able})
+    evenly(members, able, {name: len(work[name].pipelines) + len(work[name].active) for name in able})
+    copies = Counter(task for each in work.values() for task in each.standby)
+    assert all(copies[task] == min(replicas, len(able) - 1) for task in tasks)
+    for each in work.values():
+        assert not set(each.active) & set(each.standby)
+        assert len(set(each.standby)) == len(each.standby)
+        assert list(each.active) == sorted(each.active)
+    return work
+
+
+def evenly(members: Members, able: Iterable[str], counts: Mapping[str, int]) -> None:
+    """Things can be given to threads so that no thread has two more than another."""
+    quotient, left = divmod(sum(counts.values()), sum(members[name].threads for name in able))
+    for name in able:
+        threads = members[name].threads
+        assert quotient * threads <= counts[name] <= (quotient + bool(left)) * threads
+
+
+# --- stories ---------------------------------------------------------------------------------------------
+
+
+def test_the_worked_example() -> None:
+    """Word count, a client with two stream threads and one with one, and a standby of each task."""
+    members = {"A": client(1, threads=2), "B": client(2)}
+    tasks = tasks_of("1_0", "1_1", "1_2", "1_3")
+    work = check(members, ["p0"], tasks, 1)
+    assert work["A"].pipelines == ("p0",)
+    assert [len(work[name].active) for name in "AB"] == [2, 2]
+    assert work["A"].standby == work["B"].active
+    assert work["B"].standby == work["A"].active
+    # A is killed: B has all of it, and no place for standbys.
+    alone = check({"B": after(members, work)["B"]}, ["p0"], tasks, 1)["B"]
+    assert alone == Work(("p0",), tasks, ())
+
+
+def test_without_a_thread_in_the_group_nothing_is_assigned() -> None:
+    """A client whose threads were all removed is still a member."""
+    assert balance({"A": client(1, threads=0)}, ["p0"], tasks_of("0_0"), 1) == {"A": Work()}
+    assert balance({}, ["p0"], (), 0) == {}
+
+
+def test_what_a_client_without_threads_held_goes_to_the_others() -> None:
+    """It cannot do anything with it."""
+    members = {
+        "A": client(1, threads=0, pipelines=frozenset({"p0"}), tasks={TaskId(0, 0): LATEST_OFFSET}),
+        "B": client(2),
+    }
+    assert check(members, ["p0"], tasks_of("0_0"), 1)["B"] == Work(("p0",), tasks_of("0_0"))
+
+
+def test_a_pipeline_stays_where_it_is() -> None:
+    """Even where another client would be the better place for a new one."""
+    members = {"A": client(1, pipelines=frozenset({"p0"})), "B": client(2, threads=5, warm=True)}
+    assert check(members, ["p0"], (), 0)["A"].pipelines == ("p0",)
+
+
+def test_a_pipeline_without_a_holder_goes_to_a_warm_client() -> None:
+    """There Spark runs already: fail-over takes no start of a JVM."""
+    members = {"A": client(1, threads=4), "B": client(2), "C": client(3, warm=True)}
+    assert check(members, ["p0"], (), 0)["C"].pipelines == ("p0",)
+
+
+def test_a_pipeline_that_is_being_stopped_has_no_claim_to_stay() -> None:
+    """Else it would turn round half-way."""
+    members = {
+        "A": client(1, pipelines=frozenset({"p0"}), stopping=frozenset({"p0"})),
+        "B": client(2, warm=True),
+    }
+    assert check(members, ["p0"], (), 0)["B"].pipelines == ("p0",)
+
+
+def test_a_new_client_takes_over_as_many_pipelines_as_balance_needs() -> None:
+    """Three on one client, and another joins: one moves."""
+    members = {"A": client(1, pipelines=frozenset({"p0", "p1", "p2"})), "B": client(2)}
+    work = check(members, ["p0", "p1", "p2"], (), 0)
+    assert (len(work["A"].pipelines), len(work["B"].pipelines)) == (2, 1)
+
+
+def test_of_two_that_claim_a_task_the_first_by_process_id_keeps_it() -> None:
+    """A zombie and its successor may both believe that they hold it."""
+    holds = {TaskId(0, 0): LATEST_OFFSET}
+    for order in ("AB", "BA"):
+        members = {name: client(ord(name), tasks=holds) for name in order}
+        assert check(members, (), tasks_of("0_0"), 0)["A"].active == tasks_of("0_0")
+
+
+def test_the_standby_that_is_furthest_becomes_active() -> None:
+    """It has least to restore."""
+    task = TaskId(0, 0)
+    members = {
+        "A": client(1, tasks={task: 10}),
+        "B": client(2, tasks={task: UNKNOWN_OFFSET_SUM}),
+        "C": client(3, tasks={task: 900}),
+        "D": client(4),
+    }
+    assert check(members, (), [task], 0)["C"].active == (task,)
+    with_standby = check(members, (), [task], 1)
+    assert with_standby["A"].standby == (task,)
+
+
+def test_a_task_that_has_to_move_goes_where_its_standby_is() -> None:
+    """B joins as a standby client: what it gets is what it has."""
+    tasks = tasks_of("0_0", "0_1", "0_2", "0_3")
+    members = {
+        "A": client(1, tasks=dict.fromkeys(tasks, LATEST_OFFSET)),
+        "B": client(2, tasks={tasks[0]: 5, tasks[2]: 6}),
+    }
+    work = check(members, (), tasks, 0)
+    assert work["B"].active == (tasks[0], tasks[2])
+
+
+def test_the_tasks_of_a_subtopology_are_spread() -> None:
+    """They are busy at the same time."""
+    tasks = tasks_of("0_0", "0_1", "1_0", "1_1")
+    work = check({"A": client(1), "B": client(2)}, (), tasks, 0)
+    assert all({task.subtopology for task in work[name].active} == {0, 1} for name in "AB")
+
+
+def test_pipelines_are_in_the_order_of_their_numbers() -> None:
+    """p2 before p10."""
+    names = [f"p{number}" for number in range(12)]
+    assert check({"A": client(1)}, random.Random(1).sample(names, 12), (), 0)["A"].pipelines == tuple(names)
+
+
+# --- whatever the group ----------------------------------------------------------------------------------
+
+THINGS = st.tuples(st.integers(0, 6), st.integers(0, 14), st.integers(0, 3))
+
+
+@st.composite
+def groups(draw: st.DrawFn, smallest: int = 1) -> tuple[Members, list[str], list[TaskId], int]:
+    """Clients that hold anything, in any confusion."""
+    pipelines, count, replicas = draw(THINGS)
+    names = [f"p{number}" for number in range(pipelines)]
+    tasks = [TaskId(number % 3, number // 3) for number in range(count)]
+    members = {}
+    for number in range(draw(st.integers(smallest, 5))):
+        members[f"m{number}"] = client(
+            number,
+            threads=draw(st.integers(0, 3)),
+            warm=draw(st.booleans()),
+            pipelines=frozenset(draw(st.lists(st.sampled_from(names), max_size=3))) if names else frozenset(),
+            tasks=draw(st.dictionaries(st.sampled_from(tasks), st.integers(-3, 9), max_size=8))
+            if tasks
+            else {},
+        )
+    return members, names, tasks, replicas
+
+
+@given(groups())
+def test_each_thing_goes_to_one_member_and_evenly(
+    group: tuple[Members, list[str], list[TaskId], int],
+) -> None:
+    """Whatever the members hold, or believe to hold."""
+    check(*group)
+
+
+@given(groups(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(
+    group: tuple[Members, list[str], list[TaskId], int], shuffler: random.Random
+) -> None:
+    """Two leaders that see the same decide the same."""
+    members, names, tasks, replicas = group
+    turned = {
+        name: replace(
+            members[name],
+            tasks=dict(shuffler.sample(list(members[name].tasks.items()), len(members[name].tasks))),
+        )
+        for name in shuffler.sample(list(members), len(members))
+    }
+    other = balance(turned, shuffler.sample(names, len(names)), shuffler.sample(tasks, len(tasks)), replicas)
+    assert other == balance(members, names, tasks, replicas)
+
+
+@given(groups())
+def test_a_group_that_does_as_it_was_told_is_left_alone(
+    group: tuple[Members, list[str], list[TaskId], int],
+) -> None:
+    """Deciding again changes nothing, so rebalances come to an end."""
+    members, names, tasks, replicas = group
+    work = check(*group)
+    assert balance(after(members, work), names, tasks, replicas) == work
+
+
+def fewest_moves(members: Members, before: Mapping[str, Work], kind: str) -> int:
+    """How many of the things that a staying member holds have to leave it, whoever decides: what each holds
+    beyond the most that balance allows it, when the remainder is given to those that hold most."""
+    held = {
+        name: len(getattr(before[name], kind)) if name in before else 0
+        for name in members
+        if members[name].threads
+    }
+    total = sum(len(getattr(each, kind)) for each in before.values())
+    quotient, left = divmod(total, sum(members[name].threads for name in held))
+    over = 0
+    spare = left
+    for name, count in held.items():
+        threads = members[name].threads
+        extra = min(max(0, count - quotient * threads), threads, spare)
+        spare -= extra
+        over += max(0, count - quotient * threads - extra)
+    return over
+
+
+def moved(before: Mapping[str, Work], now: Mapping[str, Work]) -> list[object]:
+    """What went from a member that stays to another one."""
+    old, new = owners(before), owners(now)
+    return [thing for thing, name in new.items() if old[thing] != name and old[thing] in now]
+
+
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=5), st.integers(0, 8), st.data())
+def test_no_pipeline_moves_when_another_client_leaves(
+    threads: list[int], count: int, data: st.DataObject
+) -> None:
+    """Shares only grow, so only what the leaver had finds a new place."""
+    members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
+    names = [f"p{number}" for number in range(count)]
+    before = check(members, names, (), 0)
+    leaver = data.draw(st.sampled_from(sorted(members)))
+    staying = {name: info for name, info in after(members, before).items() if name != leaver}
+    assert moved(before, check(staying, names, (), 0)) == []
+
+
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=5), st.integers(0, 14), st.data())
+def test_no_task_moves_when_one_leaves(threads: list[int], count: int, data: st.DataObject) -> None:
+    """The same for tasks, with standbys to promote."""
+    members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
+    tasks = [TaskId(number % 3, number // 3) for number in range(count)]
+    before = check(members, (), tasks, 1)
+    leaver = data.draw(st.sampled_from(sorted(members)))
+    staying = {name: info for name, info in after(members, before).items() if name != leaver}
+    assert moved(before, check(staying, (), tasks, 1)) == []
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 14), st.integers(1, 3))
+def test_as_many_tasks_move_as_balance_needs_when_one_joins(
+    threads: list[int], count: int, more: int
+) -> None:
+    """To the newcomer, and not one more than has to."""
+    members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
+    tasks = [TaskId(number % 3, number // 3) for number in range(count)]
+    before = check(members, (), tasks, 1)
+    grown = {**after(members, before), "new": client(99, more)}
+    now = check(grown, (), tasks, 1)
+    assert len(moved(before, now)) == fewest_moves(grown, before, "active")
+    assert {owners(now)[thing] for thing in moved(before, now)} <= {"new"}
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 8), st.integers(1, 3))
+def test_as_many_pipelines_move_as_balance_needs_when_one_joins(
+    threads: list[int], count: int, more: int
+) -> None:
+    """Each move stops a query, so this matters most."""
+    members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
+    names = [f"p{number}" for number in range(count)]
+    before = check(members, names, (), 0)
+    grown = {**after(members, before), "new": client(99, more, warm=True)}
+    now = check(grown, names, (), 0)
+    assert len(moved(before, now)) == fewest_moves(grown, before, "pipelines")
+    assert {owners(now)[thing] for thing in moved(before, now)} <= {"new"}

@@ -9,7 +9,16 @@ Everything public can be imported from here; exceptions also from `millstream.er
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.handlers import (
+    DefaultProductionExceptionHandler,
+    LogAndContinueExceptionHandler,
+    LogAndContinueProcessingExceptionHandler,
+    LogAndContinueProductionExceptionHandler,
+    LogAndFailExceptionHandler,
+    LogAndFailProcessingExceptionHandler,
+)
 from millstream.dsl.kstream import BranchedKStream, KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import (
@@ -24,6 +33,7 @@ from millstream.dsl.options import (
 )
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import (
+    ApplicationShutdownException,
     ArtifactException,
     BrokerException,
     ConfigException,
@@ -44,6 +54,8 @@ from millstream.errors import (
     StreamsException,
     StreamsNotStartedException,
     StreamsRebalancingException,
+    TaskAssignmentException,
+    TaskMigratedException,
     TimeoutException,
     TopologyException,
     UnknownStateStoreException,
@@ -62,12 +74,21 @@ from millstream.query.composite import ReadOnlyKeyValueStore
 from millstream.query.iterators import KeyValueIterator
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.handler import FailureContext
+from millstream.runtime.health import Health
+from millstream.runtime.history import FailureRecord
+from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.supervision import (
+    StreamsUncaughtExceptionResponse,
+    StreamThreadExceptionResponse,
+)
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ApplicationShutdownException",
     "ArtifactException",
     "AutoOffsetReset",
     "Branched",
@@ -75,7 +96,12 @@ __all__ = [
     "BrokerException",
     "ConfigException",
     "Consumed",
+    "DefaultProductionExceptionHandler",
+    "FailureContext",
+    "FailureRecord",
+    "GlobalKTable",
     "Grouped",
+    "Health",
     "IllegalStateException",
     "InternalTopicException",
     "InvalidStateStoreException",
@@ -90,6 +116,11 @@ __all__ = [
     "KeyValueIterator",
     "LagInfo",
     "LockException",
+    "LogAndContinueExceptionHandler",
+    "LogAndContinueProcessingExceptionHandler",
+    "LogAndContinueProductionExceptionHandler",
+    "LogAndFailExceptionHandler",
+    "LogAndFailProcessingExceptionHandler",
     "Materialized",
     "MissingSourceTopicException",
     "Named",
@@ -109,18 +140,23 @@ __all__ = [
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsException",
     "StreamsNotStartedException",
     "StreamsRebalancingException",
+    "StreamsUncaughtExceptionResponse",
+    "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",
+    "TaskMigratedException",
     "ThreadMetadata",
     "TimeoutException",
     "TopicPartition",
     "Topology",
     "TopologyException",
+    "UncaughtExceptionPolicy",
     "UnknownStateStoreException",
     "ValueAndTimestamp",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -19,7 +20,7 @@ import platformdirs
 from millstream.config_keys import CLIENT_KEYS, KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
 from millstream.errors import ConfigException
 
-__all__ = ["EMBEDDED", "StreamsConfig"]
+__all__ = ["EMBEDDED", "StreamsConfig", "exception_handler"]
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,23 @@ _JAVA_SERDES = {
     "UUID": "uuid",
 }
 
+_KAFKAS_HANDLERS = "org.apache.kafka.streams.errors."
+_HANDLERS = {
+    "deserialization": {
+        "LogAndFailExceptionHandler": "fail",
+        "LogAndContinueExceptionHandler": "continue",
+    },
+    "processing": {
+        "LogAndFailProcessingExceptionHandler": "fail",
+        "LogAndContinueProcessingExceptionHandler": "continue",
+    },
+    "production": {
+        "DefaultProductionExceptionHandler": "fail",
+        "LogAndContinueProductionExceptionHandler": "continue",
+    },
+}
+"""The classes of dsl/handlers.py by the kind of failure that they are for, and what they mean."""
+
 
 class StreamsConfig(Mapping[str, Any]):
     """The options of a client. Frozen; reads as a mapping of every key that has a value.
@@ -71,10 +89,15 @@ class StreamsConfig(Mapping[str, Any]):
     DEFAULT_DSL_STORE: Final = "default.dsl.store"
     DEFAULT_KEY_SERDE: Final = "default.key.serde"
     DEFAULT_VALUE_SERDE: Final = "default.value.serde"
+    DESERIALIZATION_EXCEPTION_HANDLER: Final = "deserialization.exception.handler"
+    ERRORS_CONTINUE_MAX_RATIO: Final = "errors.continue.max.ratio"
+    ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME: Final = "errors.dead.letter.queue.topic.name"
     NUM_STANDBY_REPLICAS: Final = "num.standby.replicas"
     NUM_STREAM_THREADS: Final = "num.stream.threads"
+    PROCESSING_EXCEPTION_HANDLER: Final = "processing.exception.handler"
     PROCESSING_GUARANTEE: Final = "processing.guarantee"
     PROCESSING_MODE: Final = "processing.mode"
+    PRODUCTION_EXCEPTION_HANDLER: Final = "production.exception.handler"
     REPLICATION_FACTOR: Final = "replication.factor"
     REQUEST_TIMEOUT_MS: Final = "request.timeout.ms"
     SECURITY_PROTOCOL: Final = "security.protocol"
@@ -171,6 +194,22 @@ class StreamsConfig(Mapping[str, Any]):
     def in_memory_stores(self) -> bool:
         """Whether tables get memory stores where the topology does not say."""
         return bool(self._values["default.dsl.store"] == "in_memory")
+
+    def continues(self, kind: str) -> bool:
+        """Whether a record that fails in this way is dropped: 'deserialization', 'processing', …"""
+        name = f"{kind}.exception.handler"
+        given = self._given.get(name, self._given.get(f"default.{name}", "fail"))
+        return bool(given == "continue")
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where dropped records go; None: nowhere."""
+        value = self._values.get("errors.dead.letter.queue.topic.name")
+        return None if value is None else str(value)
+
+    @property
+    def continue_max_ratio(self) -> float:
+        return float(self._values["errors.continue.max.ratio"])
 
     @property
     def commit_interval(self) -> timedelta:
@@ -320,12 +359,16 @@ def _converted(key: Key, value: Any) -> Any:
     match key.type:
         case Type.INT:
             return _int(key, value)
+        case Type.DOUBLE:
+            return _double(key, value)
         case Type.BOOLEAN:
             return _boolean(key, value)
         case Type.LIST:
             return _list(key, value)
         case Type.SERDE:
             return _serde(key, value)
+        case Type.HANDLER:
+            return exception_handler(key.name, value)
         case Type.STRING:
             if isinstance(value, Path):
                 return str(value)
@@ -348,6 +391,18 @@ def _int(key: Key, value: Any) -> int:
         return int(value)
     except ValueError:
         raise _wrong(key, value, "a whole number") from None
+
+
+def _double(key: Key, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise _wrong(key, value, "a number")
+    try:
+        number = float(value)
+    except ValueError:
+        raise _wrong(key, value, "a number") from None
+    if not math.isfinite(number):
+        raise _wrong(key, value, "a number")
+    return number
 
 
 def _boolean(key: Key, value: Any) -> bool:
@@ -386,7 +441,50 @@ def _serde(key: Key, value: Any) -> Any:
     )
 
 
+def exception_handler(name: str, value: Any) -> str:
+    """What a record-level handler means: "fail" or "continue".
+
+    Args:
+        name: the key that it was given for, such as `processing.exception.handler`.
+        value: one of the classes of dsl/handlers.py, its name, Kafka's full name of it, or what it means.
+
+    Raises:
+        ConfigException: it is something else; a function or a class of the user's own, for instance.
+    """
+    kind = name.removeprefix("default.").partition(".")[0]
+    handlers = _HANDLERS[kind]
+    if isinstance(value, str):
+        text = value.strip()
+        if text.lower() in ("fail", "continue"):
+            return text.lower()
+        short = text.removeprefix(_KAFKAS_HANDLERS).removeprefix("millstream.")
+    else:
+        given = value if isinstance(value, type) else type(value)
+        ours = given.__module__ in ("millstream", "millstream.dsl.handlers")
+        short = given.__name__ if ours else ""
+    if short in handlers:
+        return handlers[short]
+    other = next((kind for kind, names in _HANDLERS.items() if short in names), None)
+    if other is not None:
+        raise ConfigException(
+            f"'{name}' is {short}, which is for '{other}.exception.handler'; it can be {_either(handlers)}"
+        )
+    shown = repr(value) if isinstance(value, str) else getattr(value, "__qualname__", type(value).__name__)
+    raise ConfigException(
+        f"'{name}' is {shown}; it can be {_either(handlers)}. Every record is processed by Spark, and no "
+        "Python of the program's runs for one, so a handler of your own could not be asked. With 'continue' "
+        "and 'errors.dead.letter.queue.topic.name', the records that fail go to a topic, whose reader can "
+        "decide"
+    )
+
+
+def _either(handlers: Mapping[str, str]) -> str:
+    return " or ".join(f"'{meaning}' ({name})" for name, meaning in handlers.items())
+
+
 def _check_range(key: Key, value: Any) -> None:
+    if key.most is not None and value > key.most:
+        raise ConfigException(f"'{key.name}' is {value}; it has to be {key.fits}")
     if key.least is not None and value < key.least:
         raise ConfigException(f"'{key.name}' is {value}; it has to be {key.fits}")
     if key.name == "replication.factor" and value == 0:

@@ -18,9 +18,11 @@ class Type(Enum):
 
     STRING = "string"
     INT = "int"
+    DOUBLE = "double"
     BOOLEAN = "boolean"
     LIST = "list"
     SERDE = "serde"
+    HANDLER = "handler"
     ANY = "any"
 
 
@@ -48,7 +50,7 @@ class Key:
         default: what holds when the key is not given; None: nothing does.
         required: whether there must be a value.
         valid: the values that fit (texts are compared without case); empty: any.
-        least: the smallest number that fits.
+        least, most: the smallest and the largest number that fits.
         doc: one or two sentences. For a key without effect, why it has none.
         refused: values that Kafka Streams knows and Millstream refuses, each with the reason.
     """
@@ -61,6 +63,7 @@ class Key:
     required: bool = False
     valid: tuple[str, ...] = ()
     least: int | None = None
+    most: int | None = None
     effect: Effect = Effect.YES
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -69,14 +72,20 @@ class Key:
         """What fits, in words, beyond the type."""
         if self.valid:
             return ", ".join(self.valid)
+        if self.least is not None and self.most is not None:
+            return f"from {self.least} to {self.most}"
         return "" if self.least is None else f"{self.least} or more"
 
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours this acts on."
 _NO_CACHE = "Spark merges the updates of a micro-batch; there is no record cache."
-_NO_GROUP = "Clients do not share an application yet."
-_HANDLERS = "A record that fails ends its pipeline."
+_NO_STANDBY = "Standby tasks come in a later version."
+_BALANCED = "The assignor balances by the number of threads."
+_NO_SERVER = "Told to the group; nothing answers there yet."
+_FAIL_OR_CONTINUE = ("fail", "continue")
+_TIMEOUTS = "A timeout ends what waited, and reaches the thread that owns it."
+_GLOBAL = "Spark does not process global tables."
 _METRICS = "There is no registry of Java metrics."
 _JAVA_CLASS = "It names a Java class."
 
@@ -116,7 +125,8 @@ _WORKING = (
         _HIGH,
         "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write, "
         "which "
-        "all clients and executors reach. By default in state.dir, which is right for one machine.",
+        "all clients and executors reach. By default in state.dir, which is right for an application of one "
+        "client.",
     ),
     Key(
         "processing.mode",
@@ -168,6 +178,34 @@ _WORKING = (
         "backlog is one batch, and its first results come when all of it has been read.",
         least=1,
     ),
+    Key(
+        "group.protocol",
+        Type.STRING,
+        "classic",
+        _MEDIUM,
+        "How the clients of the application form their group.",
+        valid=("classic",),
+        refused=(
+            ("streams", "its assignments are made by the broker, which does not know Spark's pipelines"),
+            ("consumer", "its assignments are made by the broker, which does not know Spark's pipelines"),
+        ),
+    ),
+    Key(
+        "keep.spark.warm",
+        Type.BOOLEAN,
+        False,
+        _MEDIUM,
+        "Whether a client that has no pipeline to run starts Spark all the same, so that it can take one "
+        "over in a second or two. Without, such a client has no Java process.",
+    ),
+    Key(
+        "state.cleanup.delay.ms",
+        Type.INT,
+        600_000,
+        _LOW,
+        "How long the local state of a task that this client does not have is kept after its last use.",
+        least=0,
+    ),
     Key("default.key.serde", Type.SERDE, None, _MEDIUM, "The serde of keys where the topology names none."),
     Key(
         "default.value.serde", Type.SERDE, None, _MEDIUM, "The serde of values where the topology names none."
@@ -214,12 +252,120 @@ _WORKING = (
     ),
     Key("send.buffer.bytes", Type.INT, None, _LOW, "The socket's send buffer; -1: the system's.", least=-1),
     Key(
+        "replace.thread.max.failures",
+        Type.INT,
+        10,
+        _MEDIUM,
+        "For a handler that answers REPLACE_THREAD, and is no policy of its own: how many failures of a "
+        "pipeline are answered so within replace.thread.window.ms, while it does not get past the records it "
+        "fails on. 100 at most.",
+        least=1,
+    ),
+    Key(
+        "replace.thread.window.ms",
+        Type.INT,
+        3_600_000,
+        _LOW,
+        "For how long a failure counts against replace.thread.max.failures.",
+        least=1,
+    ),
+    Key(
+        "replace.thread.then",
+        Type.STRING,
+        "SHUTDOWN_CLIENT",
+        _MEDIUM,
+        "What takes the place of REPLACE_THREAD when there were more failures than that.",
+        valid=("SHUTDOWN_CLIENT", "SHUTDOWN_APPLICATION", "SHUTDOWN_THREAD"),
+    ),
+    Key(
+        "replace.thread.backoff.ms",
+        Type.INT,
+        100,
+        _LOW,
+        "The longest pause before a thread is replaced the second time; the first time there is none. It "
+        "doubles with each failure, and a random part of it is taken.",
+        least=0,
+    ),
+    Key(
+        "replace.thread.backoff.max.ms",
+        Type.INT,
+        60_000,
+        _LOW,
+        "How long that may become.",
+        least=0,
+    ),
+    Key(
         "security.protocol",
         Type.STRING,
         "PLAINTEXT",
         _MEDIUM,
         "How to talk to Kafka. With 'sasl.…' and 'ssl.…', which are passed on to every client of Kafka's.",
         valid=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    Key(
+        "deserialization.exception.handler",
+        Type.HANDLER,
+        "fail",
+        _MEDIUM,
+        "What happens to a record whose bytes its serde cannot read: 'fail' (LogAndFailExceptionHandler) "
+        "ends the pipeline, 'continue' (LogAndContinueExceptionHandler) drops the record and counts it.",
+        valid=_FAIL_OR_CONTINUE,
+    ),
+    Key(
+        "default.deserialization.exception.handler",
+        Type.HANDLER,
+        None,
+        _MEDIUM,
+        "The old name of deserialization.exception.handler, which takes precedence.",
+        valid=_FAIL_OR_CONTINUE,
+    ),
+    Key(
+        "processing.exception.handler",
+        Type.HANDLER,
+        "fail",
+        _MEDIUM,
+        "What happens to a record for which the Columns of a function raise (a cast, an overflow, a division "
+        "by zero): 'fail' (LogAndFailProcessingExceptionHandler) ends the pipeline, 'continue' "
+        "(LogAndContinueProcessingExceptionHandler) drops the record and counts it. An exception in Python "
+        "(a UDF, a fold) or within an aggregate function always ends the pipeline.",
+        valid=_FAIL_OR_CONTINUE,
+    ),
+    Key(
+        "production.exception.handler",
+        Type.HANDLER,
+        "fail",
+        _MEDIUM,
+        "What happens to a record that its serde cannot write, or that is larger than "
+        "producer.max.request.size: 'fail' (DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
+        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Other failures of a "
+        "write always end the pipeline.",
+        valid=_FAIL_OR_CONTINUE,
+    ),
+    Key(
+        "default.production.exception.handler",
+        Type.HANDLER,
+        None,
+        _MEDIUM,
+        "The old name of production.exception.handler, which takes precedence.",
+        valid=_FAIL_OR_CONTINUE,
+    ),
+    Key(
+        "errors.dead.letter.queue.topic.name",
+        Type.STRING,
+        None,
+        _MEDIUM,
+        "A topic for the records that are dropped: key and value as they were read, their headers, and "
+        "Kafka's '__streams.errors.…' headers, which say what happened. The topic has to exist.",
+    ),
+    Key(
+        "errors.continue.max.ratio",
+        Type.DOUBLE,
+        1.0,
+        _MEDIUM,
+        "When more than this share of the records of recent batches was dropped, the pipeline ends with a "
+        "PipelineException although a handler says 'continue'. 1: never.",
+        least=0,
+        most=1,
     ),
 )
 
@@ -233,13 +379,16 @@ def _kept(effect: Effect, why: str, *rows: tuple[str, Type, Any, Importance]) ->
 _LATER = (
     *_kept(
         Effect.LATER,
-        _NO_GROUP,
+        _NO_STANDBY,
         ("acceptable.recovery.lag", Type.INT, 10_000, _MEDIUM),
-        ("application.server", Type.STRING, "", _LOW),
-        ("group.protocol", Type.STRING, "classic", _MEDIUM),
         ("max.warmup.replicas", Type.INT, 2, _MEDIUM),
         ("num.standby.replicas", Type.INT, 0, _HIGH),
         ("probing.rebalance.interval.ms", Type.INT, 600_000, _LOW),
+    ),
+    *_kept(Effect.LATER, _NO_SERVER, ("application.server", Type.STRING, "", _LOW)),
+    *_kept(
+        Effect.LATER,
+        _BALANCED,
         ("rack.aware.assignment.non_overlap_cost", Type.INT, None, _LOW),
         ("rack.aware.assignment.strategy", Type.STRING, "none", _LOW),
         ("rack.aware.assignment.tags", Type.LIST, (), _LOW),
@@ -248,20 +397,17 @@ _LATER = (
     ),
     *_kept(
         Effect.LATER,
-        _HANDLERS,
-        ("default.deserialization.exception.handler", Type.ANY, None, _MEDIUM),
-        ("default.production.exception.handler", Type.ANY, None, _MEDIUM),
-        ("deserialization.exception.handler", Type.ANY, None, _MEDIUM),
-        ("errors.dead.letter.queue.topic.name", Type.STRING, None, _MEDIUM),
-        ("processing.exception.handler", Type.ANY, None, _MEDIUM),
+        _GLOBAL,
         ("processing.exception.handler.global.enabled", Type.BOOLEAN, False, _HIGH),
-        ("production.exception.handler", Type.ANY, None, _MEDIUM),
+    ),
+    *_kept(
+        Effect.LATER,
+        _TIMEOUTS,
         ("task.timeout.ms", Type.INT, 300_000, _MEDIUM),
     ),
     *_kept(
         Effect.LATER,
-        "State directories are not cleaned while the client runs.",
-        ("state.cleanup.delay.ms", Type.INT, 600_000, _LOW),
+        "The directory of the application stays.",
         ("state.cleanup.dir.max.age.ms", Type.INT, -1, _LOW),
     ),
     *_kept(
@@ -346,8 +492,8 @@ KEYS: dict[str, Key] = {key.name: key for key in (*_WORKING, *_LATER, *_WITHOUT_
 
 PREFIXES: dict[str, str] = {
     "spark.": "a setting of the Spark session",
-    "consumer.": "a setting of every consumer: Spark's sources, and those that fill stores",
-    "main.consumer.": "a setting of Spark's sources; goes before 'consumer.'",
+    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group's member",
+    "main.consumer.": "a setting of Spark's sources and the group's member; goes before 'consumer.'",
     "restore.consumer.": "a setting of the consumers that fill stores; goes before 'consumer.'",
     "global.consumer.": "a setting of the consumer of global tables; goes before 'consumer.'",
     "producer.": "a setting of Spark's sinks",

@@ -5,6 +5,9 @@
     ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
     ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
     ├── MissingSourceTopicException         KIP-662: names the topics
+    ├── TaskAssignmentException             the group could not agree on who does what
+    ├── TaskMigratedException               another client has taken over; never reaches the handler
+    ├── ApplicationShutdownException        KIP-671: a client has asked all of them to shut down
     ├── InternalTopicException              an internal topic exists and does not fit the topology
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
@@ -33,9 +36,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millstream.model import TaskId
+    from collections.abc import Mapping
+
+    from millstream.model import TaskId, TopicPartition
 
 __all__ = [
+    "ApplicationShutdownException",
     "ArtifactException",
     "BrokerException",
     "ConfigException",
@@ -56,6 +62,8 @@ __all__ = [
     "StreamsException",
     "StreamsNotStartedException",
     "StreamsRebalancingException",
+    "TaskAssignmentException",
+    "TaskMigratedException",
     "TimeoutException",
     "TopologyException",
     "UnknownStateStoreException",
@@ -124,18 +132,62 @@ class SerializationException(StreamsException):
 
 
 class MissingSourceTopicException(StreamsException):
-    """Source topics do not exist.
+    """Source topics do not exist, or are not the ones any more that were being read.
 
     Attributes:
-        topics: their names, sorted.
+        topics: the names of all of them, sorted.
+        deleted: those among them that were there when the client started.
+        recreated: those that exist, and were deleted and created again under the client (topic ids, KIP-516).
 
-    Next: create the topics, or change the topology, then start a new client.
-    Source: KIP-662. Differs: names the topics (upstream's message has none).
+    Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
+    again, so that it goes on by itself once a missing topic is there.
+    Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
     """
 
-    def __init__(self, message: str, topics: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        topics: tuple[str, ...] = (),
+        *,
+        deleted: tuple[str, ...] = (),
+        recreated: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.topics = topics
+        self.deleted = deleted
+        self.recreated = recreated
+
+
+class TaskAssignmentException(StreamsException):
+    """The group could not agree on who does what: a member with another topology, protocol or checkpoint
+    location, or user data that cannot be read.
+
+    Next: the message names the members that differ; make all clients of the application run the same program.
+    Source: org.apache.kafka.streams.errors.TaskAssignmentException.
+    """
+
+
+class TaskMigratedException(StreamsException):
+    """Another client has taken over what this one was doing: it lost its membership, or its checkpoint was
+    claimed. The client drops what it no longer owns and joins again; the handler is not asked.
+
+    Source: org.apache.kafka.streams.errors.TaskMigratedException.
+    """
+
+
+class ApplicationShutdownException(StreamsException):
+    """A client of the application asked all of them to shut down, and this one has.
+
+    Attributes:
+        client: the client id of the one that asked.
+
+    Next: the message has its reason; see that client's log.
+    Source: KIP-671. Differs: upstream's other clients do not learn who asked and why.
+    """
+
+    def __init__(self, message: str, *, client: str = "") -> None:
+        super().__init__(message)
+        self.client = client
 
 
 class InternalTopicException(StreamsException):
@@ -168,6 +220,9 @@ class PipelineException(StreamsException):
     Attributes:
         pipeline: the pipeline's name, such as `p0`.
         error_class: Spark's own error class, such as `CAST_INVALID_INPUT`, where it gave one.
+        offsets: what the failing micro-batch was to read of each source partition: from the first offset up
+            to, and without, the second. Empty where Spark did not say.
+        batch_id: the failing micro-batch; None where it is not known.
 
     Next: `__cause__` and the message carry what Spark reported; correct that and start a new client.
     """
@@ -178,11 +233,15 @@ class PipelineException(StreamsException):
         *,
         pipeline: str,
         error_class: str | None = None,
+        offsets: Mapping[TopicPartition, tuple[int, int]] | None = None,
+        batch_id: int | None = None,
         task_id: TaskId | None = None,
     ) -> None:
         super().__init__(message, task_id=task_id)
         self.pipeline = pipeline
         self.error_class = error_class
+        self.offsets = dict(offsets or {})
+        self.batch_id = batch_id
 
 
 class TimeoutException(StreamsException):

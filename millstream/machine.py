@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
@@ -96,6 +97,7 @@ class Machine(Generic[S]):
         self._listeners: list[Callable[[S, S], None]] = []
         self._undelivered: deque[tuple[S, S]] = deque()
         self._deliverer: int | None = None
+        self._deferring: dict[int, int] = {}
         self._story: deque[str] = deque(maxlen=STORY_LENGTH)
 
     @property
@@ -153,6 +155,24 @@ class Machine(Generic[S]):
         with self._changed:
             self._listeners.append(listener)
 
+    @contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Transitions of this thread within tell their listeners when it is left: for who holds a lock that a
+        listener may need. May be nested."""
+        me = threading.get_ident()
+        with self._changed:
+            self._deferring[me] = self._deferring.get(me, 0) + 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._deferring[me] -= 1
+                done = not self._deferring[me]
+                if done:
+                    del self._deferring[me]
+            if done:
+                self._deliver()
+
     def in_listener(self) -> bool:
         """Whether this very thread is inside a listener's call, so that waiting here could be for ever."""
         return self._deliverer == threading.get_ident()
@@ -173,7 +193,7 @@ class Machine(Generic[S]):
         # Whoever finds nobody delivering does it for all that is there. So the calls keep the order of the
         # transitions, and a transition made by a listener does not nest its calls in the one still going on.
         with self._changed:
-            if self._deliverer is not None:
+            if self._deliverer is not None or threading.get_ident() in self._deferring:
                 return
             self._deliverer = threading.get_ident()
         while True:

@@ -25,6 +25,8 @@ TIMESTAMP_HEADER = "millstream.ts"
 """The header of records in internal topics that carries their timestamp: 8 bytes, big-endian, milliseconds.
 
 Spark's Kafka sink ignores a timestamp column, so the record's own timestamp is when it was written.
+In changelogs 8 more bytes follow, big-endian: the epoch of the pipeline that wrote the record (a
+client that lost a pipeline may still write; readers drop records of an older epoch than they have seen).
 """
 
 
@@ -114,7 +116,8 @@ class PipelineMetadata:
     """What a thread tells about one of its pipelines.
 
     `records` counts source records read since this query started; `lag` is how many there still are to
-    read, by source partition; None where it is not known yet.
+    read, by source partition; None where it is not known yet. `dropped` counts the records that were dropped
+    because a record-level handler says 'continue', since this query started.
     """
 
     name: str
@@ -125,6 +128,7 @@ class PipelineMetadata:
     batch_ms: int = 0
     position: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] | None = None
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

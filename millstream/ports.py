@@ -18,10 +18,14 @@ from millstream.topology.pipeline import Pipeline
 __all__ = [
     "ChangelogBatch",
     "ChangelogConsumer",
+    "CheckpointClaim",
+    "CheckpointFiles",
     "CompiledPipeline",
     "Engine",
+    "GroupMember",
     "InternalTopic",
     "KeyValueBytesStore",
+    "Membership",
     "OffsetOutOfRange",
     "PipelineEnd",
     "RunningPipeline",
@@ -54,6 +58,52 @@ class PipelineEnd:
     error: BaseException | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointClaim:
+    """The right to run a pipeline from its checkpoint, until somebody else claims it (design D5).
+
+    Attributes:
+        path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
+        epoch: grows with each claim. Changelog records carry it, so that those of a client that lost the
+            pipeline and does not know it yet can be told from the new owner's.
+    """
+
+    pipeline: str
+    path: str
+    epoch: int
+
+
+class CheckpointFiles(Protocol):
+    """The files of checkpoints, wherever they are: what claiming one takes (design D5).
+
+    Paths are relative to a root that the implementation was made with, with `/` between their parts.
+    What fails for another reason than those named raises a StreamsException.
+    """
+
+    def list(self, path: str = "") -> Mapping[str, bool]:
+        """The names in a directory, and whether each is a directory itself; empty if there is none."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def make_directories(self, path: str) -> None:
+        """With all that it is in. One that is there is left as it is."""
+
+    def rename(self, old: str, new: str) -> bool:
+        """Rename a file or a directory; the directory that `new` is in is made. False: `old` is not there."""
+
+    def create_file(self, path: str) -> bool:
+        """Make an empty file, and the directory it is in. False: something of that name is there already."""
+
+    def delete(self, path: str) -> None:
+        """With all that is in it. Nothing there: nothing happens."""
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None: there is no such file."""
+
+    def write(self, path: str, content: bytes) -> None:
+        """A file's new content, as a whole; the directory it is in is made."""
+
+
 class RunningPipeline(Protocol):
     """A Spark query that was started."""
 
@@ -77,8 +127,20 @@ class Engine(Protocol):
             TopologyException: a lambda is wrong, or a serde does not fit its column.
         """
 
-    def start(self, compiled: CompiledPipeline, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        """Start its query from its checkpoint. `on_end` is called once, on a thread of the engine."""
+    def start(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+    ) -> RunningPipeline:
+        """Start its query from the claimed checkpoint. `on_end` is called once, on a thread of the engine."""
+
+    def warm_up(self, topic: str | None) -> None:
+        """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can still run something; False once its process is gone."""
+
+    def checkpoint_files(self, root: str) -> CheckpointFiles:
+        """The checkpoints under a directory or URI that Spark can write."""
 
     def close(self) -> None:
         """Stop what still runs, and Spark itself if this engine started it. Idempotent."""
@@ -116,6 +178,9 @@ class Topics(Protocol):
             StreamsException: the cluster cannot be reached.
         """
 
+    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `describe`, without the configs: one quick question, which may be asked many times a second."""
+
     def names(self) -> set[str]:
         """All topics' names."""
 
@@ -135,11 +200,20 @@ class ChangelogBatch:
 
     `entries` are (key, value, timestamp in ms); a value of None deletes the key.
     `next_offset` is the offset after the last one: what the store saves with them.
+
+    Attributes:
+        epoch: the highest epoch seen in the partition so far; 0: no record has had one.
+        dropped: how many records are left out because they came after one of a higher epoch: a client that
+            has lost the pipeline wrote them (design D5).
+        dropped_epoch: the highest epoch of those.
     """
 
     partition: TopicPartition
     entries: Sequence[tuple[bytes, bytes | None, int]]
     next_offset: int
+    epoch: int = 0
+    dropped: int = 0
+    dropped_epoch: int = 0
 
 
 class OffsetOutOfRange(StreamsException):
@@ -156,8 +230,15 @@ class OffsetOutOfRange(StreamsException):
 class ChangelogConsumer(Protocol):
     """Reads changelog partitions from given offsets. Used by one thread at a time."""
 
-    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Read exactly these partitions, each from its offset; None: from the beginning."""
+    def assign(
+        self,
+        positions: Mapping[TopicPartition, int | None],
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Read exactly these partitions, each from its offset; None: from the beginning.
+
+        `epochs`: the highest epoch that was seen before these offsets; 0 where nothing is said.
+        """
 
     def poll(self, timeout_s: float, max_records: int = 10_000) -> list[ChangelogBatch]:
         """What has arrived; waits up to `timeout_s` for the first record. Empty when nothing came.
@@ -175,6 +256,62 @@ class ChangelogConsumer(Protocol):
 
     def close(self) -> None:
         """Idempotent."""
+
+
+# --- the group -------------------------------------------------------------------------------------------
+
+
+class GroupMember(Protocol):
+    """What a membership asks of its client, and tells it.
+
+    `user_data` and `lead` are called on the membership's input/output thread and return at once; the others
+    on its own thread, one at a time, and may take a moment (heartbeats go on meanwhile).
+    """
+
+    def user_data(self) -> bytes:
+        """What this client says of itself, for the leader: asked anew for each join."""
+
+    def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """This client is the leader: user data by member id in, each one's assignment out. Never raises."""
+
+    def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
+        """The source partitions that an assignment means, for Kafka's tools to show; nothing is fetched."""
+
+    def assigned(self, assignment: bytes, generation: int) -> None:
+        """The group has agreed."""
+
+    def lost(self, reason: str) -> None:
+        """The group has gone on without this client, or has not answered for the session timeout (by this
+        client's own clock): stop the queries before anything else. The membership joins again by itself,
+        and `assigned` follows."""
+
+    def failed(self, error: StreamsException) -> None:
+        """The membership has ended and will not come back: no rights, another protocol in the group."""
+
+    def offsets(self) -> Mapping[TopicPartition, int]:
+        """The next offset to read of each source partition that this client's pipelines have finished."""
+
+
+class Membership(Protocol):
+    """This client's place in the group `application.id`, over Kafka's classic group protocol (design D4).
+
+    It has a thread of its own. It commits `offsets()` about once a second, those that changed.
+    """
+
+    def start(self) -> None:
+        """Join; returns at once."""
+
+    def rejoin(self, reason: str) -> None:
+        """What `user_data` says has changed: have the group agree anew. Any thread; returns at once.
+
+        Never lost: when a join is under way already, another follows it.
+        """
+
+    def wait_until_told(self, timeout_s: float) -> bool:
+        """Wait until an assignment has come that was made with the user data of the last `rejoin`."""
+
+    def close(self, timeout_s: float) -> None:
+        """Commit once more, leave the group, end the thread. Idempotent."""
 
 
 # --- stores ----------------------------------------------------------------------------------------------
@@ -202,8 +339,14 @@ class KeyValueBytesStore(Protocol):
     def position(self) -> int | None:
         """The changelog offset up to which this store is complete; None: nothing was ever applied."""
 
-    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
-        """Put and delete, and save `next_offset`, in one atomic write."""
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+
+    def apply(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+    ) -> None:
+        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write."""
 
     def get(self, key: bytes) -> bytes | None:
         """Timestamp and value of a key."""

@@ -161,8 +161,7 @@ def test_each_part_imports_only_what_the_table_allows() -> None:
 
 def test_the_import_table_has_each_part_and_no_other() -> None:
     """A new folder or file at the top gets its row, and a row that is for nothing goes."""
-    planned = {"metrics", "group"}
-    assert set(MAY_IMPORT) - planned == {part_of(path) for path in source_files()} - planned
+    assert set(MAY_IMPORT) == {part_of(path) for path in source_files()}
     for file in MORE_IN:
         assert (PACKAGE / file).exists()
 
@@ -194,18 +193,84 @@ def test_each_library_is_imported_only_where_the_table_says() -> None:
     assert wrong == []
 
 
-def test_topology_and_the_runtimes_rules_need_the_standard_library_only() -> None:
-    """What is decided is decided without an engine, so that it can be tested without one."""
-    pure = ["topology/", "machine.py", "model.py", "errors.py", "clock.py", "ports.py"]
-    pure += ["runtime/states.py", "runtime/supervision.py", "runtime/assignment.py"]
-    checked = [path for path in source_files() if any(inside(path).startswith(place) for place in pure)]
-    assert len(checked) > len(pure)
-    for path in checked:
+DECIDES = [
+    "topology/",
+    "group/",
+    "machine.py",
+    "model.py",
+    "errors.py",
+    "clock.py",
+    "ports.py",
+    "metrics/client.py",
+    "query/plan.py",
+    *(
+        f"runtime/{name}.py"
+        for name in (
+            "assignment",
+            "checkup",
+            "coordination",
+            "handler",
+            "health",
+            "history",
+            "policies",
+            "roster",
+            "states",
+            "supervision",
+            "supply",
+        )
+    ),
+]
+"""What decides, or keeps what is decided: on the standard library alone."""
+
+LOCKS = {"machine.py", "runtime/coordination.py", "runtime/handler.py", "runtime/history.py"}
+LOCKS |= {"runtime/roster.py"}
+"""Those of them that any thread may call, and so import `threading`: for a lock, never for a thread."""
+
+PATHS = {"topology/functions.py"}
+"""Says where in a program a function is: with `os` and `pathlib` it takes the names of files apart."""
+
+ACTS = {"asyncio", "concurrent", "os", "pathlib", "queue", "random", "select", "shutil", "signal", "sqlite3"}
+ACTS |= {"subprocess", "socket", "tempfile", "threading", "time", "urllib"}
+"""Parts of the standard library by which one acts on the world, waits for it, or asks it something."""
+
+
+def deciding_files() -> list[Path]:
+    found = [path for path in source_files() if any(inside(path).startswith(place) for place in DECIDES)]
+    assert {place for place in DECIDES if any(inside(path).startswith(place) for path in found)} == {*DECIDES}
+    return found
+
+
+def test_what_decides_needs_the_standard_library_only() -> None:
+    """So that it can be tested without an engine."""
+    for path in deciding_files():
         for module, line in imports_of(path):
             top = module.split(".")[0]
             assert top in sys.stdlib_module_names or top == "millstream", (
                 f"{inside(path)}:{line} imports {module}"
             )
+
+
+def test_what_decides_does_nothing() -> None:
+    """It opens no file, starts no thread, and asks neither the clock nor chance: those are given to it."""
+    wrong = []
+    for path in deciding_files():
+        allowed = {"threading"} if inside(path) in LOCKS else set()
+        allowed |= {"time"} if inside(path) == "clock.py" else set()
+        allowed |= {"os", "pathlib"} if inside(path) in PATHS else set()
+        for module, line in imports_of(path):
+            if module.split(".")[0] in ACTS - allowed:
+                wrong.append(f"{inside(path)}:{line} imports {module}")
+        for name, line in calls_in(tree_of(path)):
+            if name in ("open", "print", "input", "threading.Thread", "datetime.now", "uuid.uuid4"):
+                wrong.append(f"{inside(path)}:{line} calls {name}")
+    assert wrong == []
+
+
+def test_each_file_that_has_a_lock_uses_it() -> None:
+    """A row of the table that is for nothing goes."""
+    assert {
+        place for place in LOCKS if any(m == "threading" for m, _ in imports_of(PACKAGE / place))
+    } == LOCKS
 
 
 # --- what stands nowhere ---------------------------------------------------------------------------------
@@ -246,6 +311,43 @@ def test_each_thread_has_a_name() -> None:
                 if "name" not in given:
                     wrong.append(f"{inside(path)}:{node.lineno}")
     assert wrong == []
+
+
+def test_each_thread_is_a_daemon() -> None:
+    """A program that ends does not wait for one that hangs."""
+    wrong = [
+        f"{inside(path)}:{node.lineno}"
+        for path in source_files()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("threading.Thread", "Thread")
+        and not any(keyword.arg == "daemon" for keyword in node.keywords)
+    ]
+    assert wrong == []
+
+
+def test_the_architecture_has_each_thread() -> None:
+    """By its name, with `<…>` for what differs; threads of the demonstration and of fakes are nobody's."""
+    text = text_of(ROOT / "ARCHITECTURE.md")
+    names = {
+        "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"<\w+>" for part in parts)
+        for path in source_files()
+        if part_of(path) not in ("cli", "testing")
+        for parts in names_of_threads(tree_of(path))
+    }
+    assert len(names) > 8
+    assert sorted(name for name in names if not re.search(f"`{name}`", text)) == []
+
+
+def names_of_threads(tree: ast.Module) -> Iterator[list[ast.expr]]:
+    """The name of each thread that a file makes, in its parts; without those that are given it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "threading.Thread":
+            given = next((each.value for each in node.keywords if each.arg == "name"), None)
+            if isinstance(given, ast.JoinedStr):
+                yield given.values
+            elif isinstance(given, ast.Constant):
+                yield [given]
 
 
 def test_no_test_sleeps_or_is_switched_off() -> None:
@@ -400,10 +502,10 @@ def test_each_place_that_the_architecture_names_exists(reference: str) -> None:
 
 
 def test_the_architecture_shows_each_part() -> None:
-    """A folder, or a file at the top, that is not on the map cannot be found with it."""
+    """A folder, or a file at the top or of the runtime, that is not on the map cannot be found with it."""
     text = text_of(ROOT / "ARCHITECTURE.md")
     folders = {path.parent.name for path in source_files() if path.parent != PACKAGE}
-    files = {path.name for path in source_files() if path.parent == PACKAGE}
+    files = {path.name for path in source_files() if path.parent in (PACKAGE, PACKAGE / "runtime")}
     missing = [folder for folder in folders if f"{folder}/" not in text]
     missing += [file for file in files if file not in text]
     assert missing == []

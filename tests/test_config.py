@@ -12,6 +12,7 @@ import pytest
 
 from millstream.config import StreamsConfig, as_text, masked
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance
+from millstream.dsl import handlers
 from millstream.dsl.serdes import Serdes
 from millstream.errors import ConfigException
 
@@ -285,6 +286,73 @@ def test_describe_lists_every_key_with_its_default_and_what_it_does() -> None:
     assert len(StreamsConfig.describe(Importance.HIGH).splitlines()) < len(lines)
 
 
+@pytest.mark.parametrize(
+    ("kind", "fails", "continues"),
+    [
+        ("deserialization", handlers.LogAndFailExceptionHandler, handlers.LogAndContinueExceptionHandler),
+        (
+            "processing",
+            handlers.LogAndFailProcessingExceptionHandler,
+            handlers.LogAndContinueProcessingExceptionHandler,
+        ),
+        (
+            "production",
+            handlers.DefaultProductionExceptionHandler,
+            handlers.LogAndContinueProductionExceptionHandler,
+        ),
+    ],
+)
+def test_a_record_handler_has_many_names(kind: str, fails: type, continues: type) -> None:
+    """The class, one of it, its name, Kafka's full name of it, or what it means; 'fail' is the default."""
+    name = f"{kind}.exception.handler"
+    assert not StreamsConfig(BASE).continues(kind)
+    for handler, meaning in ((fails, "fail"), (continues, "continue")):
+        short = handler.__name__
+        upstream = f"org.apache.kafka.streams.errors.{short}"
+        for value in (handler, handler(), short, f"millstream.{short}", upstream, meaning, meaning.upper()):
+            made = StreamsConfig({**BASE, name: value})
+            assert made[name] == meaning
+            assert made.continues(kind) is (meaning == "continue")
+
+
+@pytest.mark.parametrize("kind", ["deserialization", "production"])
+def test_the_old_names_of_handlers_count_unless_the_new_one_is_given(kind: str) -> None:
+    """As in Kafka Streams."""
+    old, new = f"default.{kind}.exception.handler", f"{kind}.exception.handler"
+    assert StreamsConfig({**BASE, old: "continue"}).continues(kind)
+    assert not StreamsConfig({**BASE, old: "continue", new: "fail"}).continues(kind)
+
+
+def test_a_handler_of_ones_own_is_refused_with_the_reason() -> None:
+    """No Python runs for a record, so none is asked; the way that is left is shown."""
+
+    class Mine(handlers.LogAndContinueExceptionHandler):
+        pass
+
+    for value in (lambda record: "continue", Mine, Mine(), "com.example.Mine", None.__class__, 1):
+        text = refusal({"deserialization.exception.handler": value})
+        assert "Every record is processed by Spark" in text
+        assert "'continue' (LogAndContinueExceptionHandler)" in text
+        assert "errors.dead.letter.queue.topic.name" in text
+    text = refusal({"processing.exception.handler": handlers.LogAndContinueExceptionHandler})
+    assert "is for 'deserialization.exception.handler'" in text
+
+
+@pytest.mark.parametrize(("given", "ratio"), [(0, 0.0), ("0.25", 0.25), (1, 1.0), (0.5, 0.5)])
+def test_the_share_of_records_that_may_be_dropped(given: Any, ratio: float) -> None:
+    """A number from 0 to 1; 1 is the default and means any."""
+    assert StreamsConfig({**BASE, "errors.continue.max.ratio": given}).continue_max_ratio == ratio
+    assert StreamsConfig(BASE).continue_max_ratio == 1.0
+
+
+@pytest.mark.parametrize("given", [-0.1, 1.01, "many", True, float("nan"), "inf", [1]])
+def test_a_share_that_is_none_is_refused(given: Any) -> None:
+    """With the key's name."""
+    text = refusal({"errors.continue.max.ratio": given})
+    assert text.startswith("'errors.continue.max.ratio' is ")
+    assert "from 0 to 1" in text or "a number" in text
+
+
 # Every key of Kafka Streams 4.3, as its ConfigDef prints them.
 KAFKAS = [
     "acceptable.recovery.lag",
@@ -364,9 +432,23 @@ KAFKAS = [
 ]
 
 
+OURS = {
+    "checkpoint.location",
+    "errors.continue.max.ratio",
+    "keep.spark.warm",
+    "max.batch.records",
+    "processing.mode",
+    "replace.thread.backoff.max.ms",
+    "replace.thread.backoff.ms",
+    "replace.thread.max.failures",
+    "replace.thread.then",
+    "replace.thread.window.ms",
+}
+
+
 def test_every_key_of_kafka_streams_is_known() -> None:
-    """So a configuration can be taken over; beside them there are two of our own."""
-    assert set(KEYS) - set(KAFKAS) == {"checkpoint.location", "max.batch.records", "processing.mode"}
+    """So a configuration can be taken over; beside them there are a few of our own."""
+    assert set(KEYS) - set(KAFKAS) == OURS
     assert set(KAFKAS) - set(KEYS) == set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import runpy
@@ -11,13 +12,25 @@ from pathlib import Path
 
 import pytest
 
+import millstream
+from millstream import FailureContext, KafkaStreams, StreamsException, StreamThreadExceptionResponse
+from millstream.config_keys import KEYS
+from millstream.runtime.handler import ask
+from millstream.runtime.states import State
+from millstream.runtime.supervision import Failure
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
+def snippets(document: Path) -> list[str]:
+    """What a document shows as Python."""
+    return re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+
+
 def test_the_program_in_the_readme_is_the_example() -> None:
-    """README.md shows examples/orders.py as it is."""
-    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    """README.md shows examples/orders.py as it is, before anything else."""
+    shown, *_ = snippets(ROOT / "README.md")
     assert shown == (ROOT / "examples" / "orders.py").read_text(encoding="utf-8")
 
 
@@ -26,6 +39,49 @@ def test_the_program_in_the_readme_is_a_topology() -> None:
     topology = runpy.run_path(str(ROOT / "examples" / "orders.py"))["topology"]
     assert [pipeline.name for pipeline in topology.pipelines] == ["p0"]
     assert "Sink: KSTREAM-SINK" in str(topology.describe())
+
+
+def test_the_example_of_failures_has_a_handler_that_a_client_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It can be set, tells of the failure, and leaves the decision to the policy."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    example = runpy.run_path(str(ROOT / "examples" / "failures.py"))
+    config = {"application.id": "a", "bootstrap.servers": "fake:9092", "state.dir": str(tmp_path)}
+    KafkaStreams(example["topology"], config).set_uncaught_exception_handler(example["handler"])
+    failure = Failure("t-1", StreamsException("full"), pipeline="p0")
+    context = FailureContext.of(failure, client_id="a", client_state=State.RUNNING, attempt=2, previous=())
+    answer = ask(example["handler"], failure, context)
+    assert answer.response is StreamThreadExceptionResponse.REPLACE_THREAD
+    assert answer.budget is not None
+    assert answer.budget.then is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
+    assert capsys.readouterr().err == "p0 failed, attempt 2: full\n"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_document_imports_of_millstream_is_there(document: Path) -> None:
+    """Each snippet is Python, and the names that it imports, or calls on what they name, exist."""
+    for snippet in snippets(document):
+        for node in ast.walk(ast.parse(snippet)):
+            if isinstance(node, ast.ImportFrom) and node.module == "millstream":
+                missing = [alias.name for alias in node.names if not hasattr(millstream, alias.name)]
+                assert missing == []
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                named = getattr(millstream, node.value.id, None)
+                assert named is None or hasattr(named, node.attr), f"no {node.value.id}.{node.attr}"
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "streams":
+                assert hasattr(KafkaStreams, node.attr), f"no KafkaStreams.{node.attr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_each_key_that_a_document_names_is_a_key(document: Path) -> None:
+    """What looks like one of our configuration keys in backticks is in the table of keys."""
+    text = document.read_text(encoding="utf-8")
+    families = "|".join(sorted({key.split(".")[0] for key in KEYS if "." in key}))
+    named = re.findall(rf"`((?:{families})(?:\.[a-z_]+)+)(?:=[^`]*)?`", text)
+    paths = r"\.(?:py|md|toml|sh|id)$"  # files, and an attribute
+    wrong = sorted({name for name in named if name not in KEYS and not re.search(paths, name)})
+    assert wrong == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -219,3 +219,16 @@ def test_rules_that_allow_what_they_ignore_are_refused() -> None:
 def test_terminal_states_are_those_that_nothing_follows() -> None:
     """From the table."""
     assert RULES.terminal == {Door.GONE}
+
+
+def test_listeners_of_a_deferred_transition_are_called_when_it_is_left() -> None:
+    """Whoever holds a lock tells nobody before it lets go; nested ones count once."""
+    machine = door()
+    told: list[tuple[Door, Door]] = []
+    machine.add_listener(lambda new, old: told.append((old, new)))
+    with machine.deferring():
+        with machine.deferring():
+            assert machine.to(Door.CLOSED)
+        assert machine.state is Door.CLOSED
+        assert told == []
+    assert told == [(Door.OPEN, Door.CLOSED)]

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.dsl.drafts import Drafts
+from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Consumed, Materialized, option
 from millstream.errors import TopologyException
 from millstream.topology.names import validate_name, validate_topic
-from millstream.topology.nodes import Source, TableSource
+from millstream.topology.nodes import GlobalTable, Source, TableSource
 from millstream.topology.topology import Topology
 
 __all__ = ["StreamsBuilder"]
@@ -84,15 +85,10 @@ class StreamsBuilder:
 
         Differs: Kafka Streams copies the topic into a changelog unless `topology.optimization` says not to.
         """
-        if isinstance(consumed, Materialized):
-            if materialized is not None:
-                raise TopologyException("table() takes one Materialized, got two")
-            consumed, materialized = None, consumed
-        consumed = option(consumed, Consumed, "table")
-        materialized = option(materialized, Materialized, "table")
+        consumed, materialized = _options("table", consumed, materialized)
         key_serde = consumed.key_serde or materialized.key_serde
         value_serde = consumed.value_serde or materialized.value_serde
-        source_name = None if consumed.name is None else validate_name(f"{consumed.name}-source")
+        source_name = _source_name(consumed)
         node = TableSource(
             consumed.name or "",
             (),
@@ -113,6 +109,49 @@ class StreamsBuilder:
         )
         return KTable(self._drafts, draft, key_serde, value_serde, materialized.store_name)
 
+    def global_table(
+        self,
+        topic: str,
+        consumed: Consumed | Materialized | None = None,
+        materialized: Materialized | None = None,
+    ) -> GlobalKTable:
+        """A topic as a table that every client has whole, to be queried by name.
+
+        A record updates its key, a null value deletes it, a null key is skipped. The topic is read from its
+        beginning, whatever the offset reset policy of `consumed` says. The serdes of keys and values, which
+        queries need, are those of `consumed`, else of `materialized`, else the configured defaults.
+
+        Raises:
+            TopologyException: the topic's name is illegal, or another source reads it.
+
+        Source: org.apache.kafka.streams.StreamsBuilder.globalTable.
+        Differs: serdes given in `materialized` count where `consumed` has none (Kafka Streams drops them). A
+            `materialized` without a name is accepted (Kafka Streams 4.3 fails: IllegalArgumentException).
+        """
+        consumed, materialized = _options("global_table", consumed, materialized)
+        key_serde = consumed.key_serde or materialized.key_serde
+        value_serde = consumed.value_serde or materialized.value_serde
+        source_name = _source_name(consumed)
+        node = GlobalTable(
+            consumed.name or "",
+            (),
+            topic=validate_topic(topic),
+            source_name=source_name or "",
+            key_serde=key_serde,
+            value_serde=value_serde,
+        )
+        self._drafts.twin_of(node)
+        self._drafts.check(consumed.name, source_name, store=materialized.store_name)
+        names = self._drafts.names
+        declared = declare_store(materialized, names, f"{topic}-", key_serde, value_serde, source_topic=topic)
+        # There is no other use of it than queries, so it can be queried under a generated name too. Its topic
+        # is the only changelog it has.
+        store = replace(declared, queryable=True, logged=False, topic_config={})
+        source_name = names.processor("KSTREAM-SOURCE-", source_name)
+        name = names.processor("KTABLE-SOURCE-", consumed.name)
+        self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
+        return GlobalKTable(store.name)
+
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """The topology of what was written so far. Changes nothing: one may write on, and build again.
 
@@ -125,3 +164,19 @@ class StreamsBuilder:
         topology = Topology(self._drafts.build())
         _ = topology.pipelines  # raises for what no query can run, here and not at the start
         return topology
+
+
+def _options(
+    operation: str, consumed: Consumed | Materialized | None, materialized: Materialized | None
+) -> tuple[Consumed, Materialized]:
+    """Both options of a table; the first may have been left out."""
+    if isinstance(consumed, Materialized):
+        if materialized is not None:
+            raise TopologyException(f"{operation}() takes one Materialized, got two")
+        consumed, materialized = None, consumed
+    return option(consumed, Consumed, operation), option(materialized, Materialized, operation)
+
+
+def _source_name(consumed: Consumed) -> str | None:
+    """The name of the source before a table, if the table was given one."""
+    return None if consumed.name is None else validate_name(f"{consumed.name}-source")

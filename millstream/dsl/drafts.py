@@ -19,9 +19,12 @@ from itertools import count
 from millstream.errors import TopologyException
 from millstream.topology.functions import caller
 from millstream.topology.names import NameProvider
-from millstream.topology.nodes import Branch, Node, Repartition, Source, TableSource
+from millstream.topology.nodes import Branch, GlobalTable, Node, Repartition, Source, TableSource
 
 __all__ = ["Draft", "Drafts"]
+
+Reader = Source | TableSource | GlobalTable
+"""What reads topics."""
 
 
 @dataclass(eq=False)
@@ -94,7 +97,7 @@ class Drafts:
             parent.children.append(draft)
         draft.priority = self._priority()
 
-    def add_source(self, node: Source | TableSource) -> Draft:
+    def add_source(self, node: Reader) -> Draft:
         """A draft of a source, or of its twin: streams of the same topics read them once.
 
         Raises:
@@ -107,7 +110,7 @@ class Drafts:
         self._sources.append(draft)
         return draft
 
-    def twin_of(self, node: Source | TableSource) -> Draft | None:
+    def twin_of(self, node: Reader) -> Draft | None:
         """The earlier source that reads what `node` reads, if there is one.
 
         Raises:
@@ -115,11 +118,12 @@ class Drafts:
 
         Source: InternalStreamsBuilder.mergeDuplicateSourceNodes, StreamSourceNode.merge;
             InternalTopologyBuilder.validateTopicNotAlreadyRegistered.
-        Differs: serdes that contradict each other are refused; Kafka Streams takes the first ones.
+        Differs: serdes that contradict each other are refused; Kafka Streams takes the first ones. A pattern
+            that matches the topic of an earlier global table is refused too; Kafka Streams does not see it.
         """
         for draft in self._sources:
             other = draft.node
-            assert isinstance(other, Source | TableSource)
+            assert isinstance(other, Reader)
             if isinstance(node, Source) and isinstance(other, Source) and _reads_the_same(node, other):
                 _check_twins(node, other, draft.where)
                 return draft
@@ -150,7 +154,8 @@ class Drafts:
         """
         if not self._sources:
             raise TopologyException(
-                "the program reads no topic; begin with builder.stream() or builder.table()"
+                "the program reads no topic; begin with builder.stream(), builder.table() or "
+                "builder.global_table()"
             )
         owners = self._owners()
         built: dict[Draft, Node] = {}
@@ -228,7 +233,7 @@ def _parents(draft: Draft, owners: dict[Draft, Draft]) -> list[Draft]:
 
 def _names(node: Node) -> list[str]:
     """Every name that `node` takes in Kafka Streams' text."""
-    if isinstance(node, TableSource):
+    if isinstance(node, TableSource | GlobalTable):
         return [node.source_name, node.name]
     if isinstance(node, Repartition):
         return [name for name in (node.filter_name, node.sink_name, node.name) if name is not None]
@@ -259,7 +264,7 @@ def _check_twins(node: Source, other: Source, where: str) -> None:
             )
 
 
-def _check_apart(node: Source | TableSource, other: Source | TableSource, where: str) -> None:
+def _check_apart(node: Reader, other: Reader, where: str) -> None:
     topics, others = _topics(node), _topics(other)
     pattern = node.pattern if isinstance(node, Source) else None
     other_pattern = other.pattern if isinstance(other, Source) else None
@@ -269,6 +274,17 @@ def _check_apart(node: Source | TableSource, other: Source | TableSource, where:
             "two source nodes are subscribed to overlapping but not equal input topics: "
             f"{', '.join(shared)} at {where} and at {caller()}; read the shared topics in a stream of "
             "their own, and merge()"
+        )
+    if shared and isinstance(node, GlobalTable) and isinstance(other, GlobalTable):
+        raise TopologyException(
+            f"topic {shared[0]} has already been registered by another source, a global table at {where}; "
+            "use that one, any number of threads can query its store"
+        )
+    if shared and isinstance(node, GlobalTable) != isinstance(other, GlobalTable):
+        raise TopologyException(
+            f"topic {shared[0]} has already been registered by another source, at {where}; a topic is either "
+            "a global table or the source of streams and tables: read it with builder.table() alone, or copy "
+            "it to another topic for the global table"
         )
     if shared:
         raise TopologyException(
@@ -290,5 +306,5 @@ def _check_pattern(pattern: re.Pattern[str], topics: Iterable[str], where: str) 
             )
 
 
-def _topics(node: Source | TableSource) -> tuple[str, ...]:
-    return (node.topic,) if isinstance(node, TableSource) else node.topics
+def _topics(node: Reader) -> tuple[str, ...]:
+    return node.topics if isinstance(node, Source) else (node.topic,)

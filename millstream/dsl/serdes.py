@@ -21,7 +21,7 @@ from typing import Any
 
 from millstream.errors import ConfigException, SerializationException, TopologyException
 
-__all__ = ["CustomSerde", "JsonSerde", "Serde", "Serdes"]
+__all__ = ["CustomSerde", "JsonSerde", "Serde", "Serdes", "serde_named"]
 
 
 @dataclass(frozen=True)
@@ -429,3 +429,14 @@ _BY_NAME: dict[str, Callable[[], Serde]] = {
     # Kafka's class names that are not our word.
     "bytearray": Serdes.bytes,
 }
+
+
+def serde_named(name: str) -> Serde | None:
+    """The codec that a serde's name alone tells; None: more would have to be known (a serde of the user's).
+
+    For what one client tells another. A json serde has no schema then: only Spark looks into that.
+    """
+    if name == "json":
+        return JsonSerde()
+    factory = _BY_NAME.get(name)
+    return None if factory is None else factory()

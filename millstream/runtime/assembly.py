@@ -1,33 +1,59 @@
 """What a started client holds, opened in one order and closed in the reverse one.
 
-Neither knows states: `client.py` decides when. What stream threads need of the client's resources they get
-here (`thread.Supplies`).
+Neither knows states: `client.py` decides when. What stream threads need of the client's resources is here
+too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
-from millstream.errors import StreamsException
+from millstream.errors import StreamsException, TaskMigratedException
+from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
+from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
-from millstream.ports import CompiledPipeline, InternalTopic, KeyValueBytesStore, PipelineEnd, RunningPipeline
-from millstream.runtime.assignment import Share, StorePart, distribute
+from millstream.ports import (
+    CheckpointClaim,
+    CompiledPipeline,
+    Engine,
+    GroupMember,
+    InternalTopic,
+    KeyValueBytesStore,
+    Membership,
+    PipelineEnd,
+    RunningPipeline,
+    TopicDescription,
+    Topics,
+)
+from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
+from millstream.runtime.cleaner import StateCleaner
+from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
+from millstream.runtime.global_tables import find_global_parts, global_serdes
 from millstream.runtime.pipelines import Pipelines
-from millstream.runtime.preparation import ensure_internal, source_partitions
+from millstream.runtime.preparation import (
+    check_dead_letters,
+    ensure_internal,
+    kept_counts,
+    source_descriptions,
+)
 from millstream.runtime.thread import Updater
+from millstream.runtime.topic_watch import source_patterns
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts
+from millstream.runtime.wiring import Parts, serde_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
 from millstream.topology.topology import Topology
 
-__all__ = ["Assembly", "ClosedMeanwhile", "store_parts"]
+__all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +74,32 @@ def store_parts(plan: InternalTopics) -> list[StorePart]:
     ]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What there is to do, now that the topics are known.
+
+    Attributes:
+        sources: the source topics as they were when the plan was made.
+        parts: every part of every store, of all clients.
+    """
+
+    sources: Mapping[str, TopicDescription]
+    internal: InternalTopics
+    parts: tuple[StorePart, ...]
+
+    @property
+    def tasks(self) -> tuple[TaskId, ...]:
+        """The tasks that keep state, ascending."""
+        return tuple(sorted({part.task_id for part in self.parts}))
+
+    def parts_of(self, tasks: Iterable[TaskId]) -> tuple[StorePart, ...]:
+        """The parts of these tasks."""
+        wanted = set(tasks)
+        return tuple(part for part in self.parts if part.task_id in wanted)
+
+
 class Assembly:
-    """The directory, the broker, the topics and the pipelines of one client."""
+    """The directory, the broker, the topics, the place in the group and the pipelines of one client."""
 
     def __init__(
         self,
@@ -59,83 +109,220 @@ class Assembly:
         spark: Any,
         directory: StateDirectory,
         view: ClientView,
+        client_id: str,
     ) -> None:
         self._topology = topology
         self._config = config
+        self._embedded = config.embedded
         self._parts = parts
         self._spark = spark
         self._directory = directory
         self._view = view
+        self._client_id = client_id
         self._held = ExitStack()
+        self._checkpoints = Checkpoints(config, directory.path)
+        self._identity = ""
+        self._cleaner: StateCleaner | None = None
+        self._recorder: RocksDBMetricsRecorder | None = None
         self._pipelines: Pipelines | None = None
+        self._topics: Topics | None = None
+        self._topic_ids: dict[str, str] = {}
+        self._claims: dict[str, CheckpointClaim] = {}
+        self._claiming = threading.Lock()
+        self.generation = 0
+        """Of the group, as last agreed; the epoch of what is claimed from now on is not lower."""
+        self.serdes: Mapping[str, tuple[str, str]] = {}
         self.listener: StateRestoreListener | None = None
+        self.on_compiled: Callable[[], None] = lambda: None
 
     @property
     def config(self) -> StreamsConfig:
         """The configuration; with an embedded broker, its address once it runs."""
         return self._config
 
-    def prepare(self, threads: Sequence[str], wanted: Callable[[], bool]) -> Mapping[str, Share]:
-        """Everything up to the threads: each one's share of the work, by its name.
+    @property
+    def topics(self) -> Topics:
+        """The cluster's topics, once `open` has been there."""
+        if self._topics is None:
+            raise StreamsException("the client is not open")
+        return self._topics
 
-        `wanted` is asked between the steps.
+    @property
+    def checkpoint_identity(self) -> str:
+        """Tells whether two clients keep their checkpoints at the same place."""
+        return self._identity
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether a pipeline can start without waiting for Spark."""
+        return self._pipelines is not None and self._pipelines.is_warm
+
+    # --- opening and closing -----------------------------------------------------------------------------
+
+    def open(self, wanted: Callable[[], bool]) -> None:
+        """Everything that does not depend on topics. `wanted` is asked between the steps.
 
         Raises:
             ClosedMeanwhile: `wanted` said no.
-            LockException, BrokerException, MissingSourceTopicException, InternalTopicException,
-            TopologyException, StreamsException: what is in the way.
+            LockException, BrokerException, TopologyException, StreamsException: what is in the way.
         """
 
         def step() -> None:
             if not wanted():
                 raise ClosedMeanwhile
 
-        pipelines = self._topology.pipelines
+        step()  # whoever closed the client before this has closed what was open then, and does not come back
         # 1. The state directory first: an embedded broker keeps its data in it.
         self._directory.lock()
-        self._hold("state directory", self._directory.close)
+        self.hold("state directory", self._directory.close)
         # 2. Whether the checkpoints are this program's, before anything is created.
-        checkpoints = Checkpoints(self._config, self._directory.path)
-        checkpoints.check(pipelines)
+        if self._topology.pipelines:
+            self._checkpoints.check(self._topology.pipelines)
+            self._identity = checkpoint_identity(self._checkpoints.root)
+        self._view.compiled(self._global_serdes())
         step()
         # 3. The broker, if it is ours, and the way to it.
-        embedded = self._config.embedded
-        if embedded:
+        if self._embedded:
             broker = self._parts.broker(self._directory.path / "kafka")
-            self._hold("embedded broker", broker.close)
+            self.hold("embedded broker", broker.close)
             self._config = self._config.replace({"bootstrap.servers": broker.bootstrap_servers})
             log.info("embedded broker is at %s", broker.bootstrap_servers)
         step()
-        topics = self._parts.topics(self._config)
-        self._hold("admin client", topics.close)
-        # 4. Topics: those of the program have to be there, ours are made.
+        self._topics = self._parts.topics(self._config)
+        self.hold("admin client", self._topics.close)
+
+    def plan(self) -> Plan:
+        """Look at the topics: those of the program have to be there, ours are made.
+
+        Raises:
+            MissingSourceTopicException, InternalTopicException, StreamsException: what is in the way.
+        """
+        topics, pipelines = self.topics, self._topology.pipelines
         servers = ",".join(self._config.bootstrap_servers)
-        counts = source_partitions(topics, pipelines, servers, create_missing=embedded)
-        step()
+        sources = source_descriptions(
+            topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
+        )
+        check_dead_letters(
+            topics,
+            self._config.dead_letter_topic if self._drops_records else None,
+            sources,
+            source_patterns(pipelines),
+            servers,
+            create_missing=self._embedded,
+        )
+        counts = {name: topic.partitions for name, topic in sources.items()}
         plan = plan_internal_topics(self._topology, self._config.application_id, counts)
-        wanted_topics = [self._configured(topic, plan) for topic in plan.topics]
-        ensure_internal(topics, wanted_topics, self._config.replication_factor)
-        step()
-        # 5. Who does what. The engine starts when the first thread asks for it.
+        plan = kept_counts(
+            plan,
+            topics.look([topic.name for topic in plan.topics]),
+            self._topology,
+            self._config.application_id,
+        )
+        wanted = [self._configured(topic, plan) for topic in plan.topics]
+        ensure_internal(topics, wanted, self._config.replication_factor)
+        filling = {part.changelog.topic for part in store_parts(plan)}
+        self._topic_ids.update({name: topic.topic_id for name, topic in topics.look(filling).items()})
         self._view.partitions_known({name: place.partitions for name, place in plan.stores.items()})
         running = Pipelines(
-            lambda: self._parts.engine(self._config, checkpoints.root, self._spark),
+            lambda closing: self._parts.engine(self._config, closing, self._spark),
             pipelines,
             plan.partitions,
             self._compiled,
+            self._claim,
         )
         self._pipelines = running
-        self._hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
-        return distribute([pipeline.name for pipeline in pipelines], store_parts(plan), threads)
+        self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
+        return Plan(sources, plan, tuple(store_parts(plan)))
+
+    def join(self, member: GroupMember, plan: Plan) -> Membership:
+        """Join the group. The caller leaves it."""
+        return self._parts.membership(
+            self._config,
+            member,
+            tuple(plan.sources),
+            self._client_id,
+            # Ours alone as long as the state directory is locked.
+            str(self._directory.process_id()),
+            f"{self._client_id}-GroupThread",
+        )
+
+    def close_pipelines(self) -> None:
+        """End Spark, if it is this client's. What does not close is logged."""
+        if self._pipelines is not None:
+            try:
+                self._pipelines.close(_ENGINE_CLOSE_S)
+            except Exception:
+                log.exception("pipelines did not close cleanly")  # as `hold` does
 
     def close(self) -> None:
         """Close everything, last opened first. What does not close is logged, and the rest closed."""
         self._held.close()
 
+    def hold(self, what: str, close: Callable[[], None]) -> None:
+        """Something more to close, before what was opened until now."""
+
+        def closing() -> None:
+            try:
+                close()
+            except Exception:
+                # The next thing must be closed all the same, and nobody can do anything about this one.
+                log.exception("%s did not close cleanly", what)
+
+        self._held.callback(closing)
+
+    def start_housekeeping(self, owned: Callable[[], frozenset[TaskId]]) -> None:
+        """Clean the state directory, and record RocksDB's figures, now and then, each on a thread of its
+        own.
+        """
+        delay_s = self._config["state.cleanup.delay.ms"] / 1000
+        if delay_s > 0:
+            self._cleaner = StateCleaner(
+                self._client_id, self._directory, owned, delay_s=delay_s, clock=self._parts.clock
+            )
+            self._cleaner.start()
+        self._recorder = RocksDBMetricsRecorder(self._client_id, self._view.open_stores)
+        self._recorder.start()
+
+    def stop_housekeeping(self) -> None:
+        """End both. Idempotent."""
+        if self._cleaner is not None:
+            self._cleaner.stop()
+        if self._recorder is not None:
+            self._recorder.stop()
+
+    def metrics(self, view: MetricsView) -> ClientMetrics:
+        """The client's metrics, and the last figures of its stores."""
+        figures = self._recorder.metrics() if self._recorder is not None else {}
+        return ClientMetrics({**client_metrics(view), **figures})
+
     # --- what threads need (thread.Supplies) -------------------------------------------------------------
 
+    def global_parts(self) -> tuple[StorePart, ...]:
+        """The parts of the global stores; their topics have to be there."""
+        servers = ",".join(self._config.bootstrap_servers)
+        parts = find_global_parts(self.topics, self._topology, servers, create_missing=self._embedded)
+        found = self.topics.look(self._topology.global_topics) if parts else {}
+        self._topic_ids.update({name: topic.topic_id for name, topic in found.items()})
+        counts: dict[str, int] = {}
+        for part in parts:
+            counts[part.store.name] = counts.get(part.store.name, 0) + 1
+        self._view.partitions_known(counts)
+        return parts
+
+    def open_global_store(self, part: StorePart) -> KeyValueBytesStore:
+        path = self._directory.global_store_path(part.store.name, part.task_id.partition)
+        return self._opened(part, path)
+
     def open_store(self, part: StorePart) -> KeyValueBytesStore:
+        if self._cleaner is not None:
+            self._cleaner.wait_until_idle()  # it may be deleting what nobody owned a moment ago
         path = self._directory.store_path(part.task_id, part.store.name)
+        return self._opened(part, path)
+
+    def _opened(self, part: StorePart, path: Path) -> KeyValueBytesStore:
+        topic_id = self._topic_ids.get(part.changelog.topic)
+        if topic_id and part.store.persistent:
+            self._directory.forget_if_of_another(path, topic_id)
         return self._parts.store(part.store, part.task_id, path, self._config)
 
     def make_updater(
@@ -156,21 +343,57 @@ class Assembly:
         )
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+        return self._ready().start(name, on_end)
+
+    def warm_up(self) -> None:
+        """Start Spark and compile, though there is no pipeline to run yet. Raises as starting one does."""
+        topic = next(iter(self._topology.source_topics), None)
+        self._ready().warm_up(topic)
+
+    def let_go_of_claims(self, pipelines: Iterable[str] | None = None) -> None:
+        """These checkpoints (None: all) may be another client's by now.
+
+        They are claimed anew when the group gives them to this client again.
+        """
+        with self._claiming:
+            for name in list(self._claims) if pipelines is None else pipelines:
+                self._claims.pop(name, None)
+
+    def _ready(self) -> Pipelines:
         if self._pipelines is None:
             raise StreamsException("the client is not prepared")
-        return self._pipelines.start(name, on_end)
+        return self._pipelines
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
-        self._view.opened(thread, part, store)
+    def _claim(self, name: str, engine: Engine) -> CheckpointClaim:
+        root = self._checkpoints.root
+        files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
+        claims = CheckpointClaims(files, root, clock=self._parts.clock)
+        with self._claiming:
+            claim = self._claims.get(name)
+            if claim is None:
+                # The time of day keeps epochs growing where nothing else is left that tells the last one: a
+                # group that was forgotten, checkpoints that were deleted by hand, and a changelog that
+                # stayed.
+                floor = max(self.generation, self._parts.clock.epoch_ms())
+                claim = self._claims[name] = claims.claim(name, floor, self._client_id)
+            elif not claims.is_held(claim):
+                # Never claimed back: whoever has it now may be the one whom the group gave it.
+                raise TaskMigratedException(
+                    f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
+                    "client since"
+                )
+            return claim
 
-    def store_restored(self, partition: TopicPartition) -> None:
-        self._view.restored(partition)
+    def _global_serdes(self) -> dict[str, tuple[Any, Any]]:
+        return global_serdes(
+            self._topology,
+            serde_of(self._config.default_key_serde),
+            serde_of(self._config.default_value_serde),
+        )
 
-    def store_restoring(self, partition: TopicPartition) -> None:
-        self._view.restoring(partition)
-
-    def stores_closing(self, thread: str) -> None:
-        self._view.closing(thread)
+    @property
+    def _drops_records(self) -> bool:
+        return any(self._config.continues(kind) for kind in ("deserialization", "processing", "production"))
 
     def _configured(self, topic: InternalTopic, plan: InternalTopics) -> InternalTopic:
         """The topic with the configuration's `topic.*`; what a store asks for itself goes before it."""
@@ -184,15 +407,11 @@ class Assembly:
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:
+        serdes: dict[str, tuple[Any, Any]] = {}
         for each in compiled.values():
-            self._view.compiled(each.store_serdes)
-
-    def _hold(self, what: str, close: Callable[[], None]) -> None:
-        def closing() -> None:
-            try:
-                close()
-            except Exception:
-                # The next thing must be closed all the same, and nobody can do anything about this one.
-                log.exception("%s did not close cleanly", what)
-
-        self._held.callback(closing)
+            serdes.update(each.store_serdes)
+        self._view.compiled(serdes)
+        self.serdes = {
+            store: (key.name, value.name) for store, (key, value) in serdes.items() if key and value
+        }
+        self.on_compiled()

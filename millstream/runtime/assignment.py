@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.model import TaskId, TopicPartition
 from millstream.topology.nodes import Store
 
-__all__ = ["Share", "StorePart", "distribute"]
+__all__ = ["Share", "StorePart", "share_out"]
+
+Thing = str | TaskId
+"""What is given to a thread as a whole: a pipeline, by its name, or a task."""
 
 
 @dataclass(frozen=True)
@@ -32,25 +35,67 @@ class Share:
         """The tasks of its parts, sorted."""
         return tuple(sorted({part.task_id for part in self.parts}))
 
+    @property
+    def things(self) -> frozenset[Thing]:
+        """Its pipelines and its tasks."""
+        return frozenset((*self.pipelines, *(part.task_id for part in self.parts)))
 
-def distribute(
-    pipelines: Sequence[str], parts: Sequence[StorePart], threads: Sequence[str]
+    def without(self, things: frozenset[Thing]) -> Share:
+        """The same without those."""
+        return Share(
+            tuple(name for name in self.pipelines if name not in things),
+            tuple(part for part in self.parts if part.task_id not in things),
+        )
+
+    def joined(self, other: Share) -> Share:
+        """What is in either."""
+        return Share(
+            tuple(dict.fromkeys((*self.pipelines, *other.pipelines))),
+            tuple({part.changelog: part for part in (*self.parts, *other.parts)}.values()),
+        )
+
+
+def share_out(
+    pipelines: Sequence[str],
+    parts: Sequence[StorePart],
+    threads: Sequence[str],
+    held: Mapping[str, frozenset[Thing]] | None = None,
 ) -> dict[str, Share]:
     """A share for each thread, by the thread's name.
 
-    Pipelines go round the threads in their order, then tasks, beginning with the thread after the last that
-    got a pipeline; so the numbers of things that two threads have differ by one at most. A task stays whole.
+    The numbers of things that two threads have differ by one at most, and nothing moves without need: what a
+    thread holds it keeps, as far as it is not too much. The rest goes round, pipelines before tasks, always
+    to the thread that has the least. A task stays whole.
     """
     if not threads:
         return {}
-    count = len(threads)
+    held = held or {}
     tasks = sorted({part.task_id for part in parts})
-    turn = {task: (len(pipelines) + index) % count for index, task in enumerate(tasks)}
+    wanted: list[Thing] = [*pipelines, *tasks]
+    least, more = divmod(len(wanted), len(threads))
+    got: dict[str, list[Thing]] = {name: [] for name in threads}
+    given: set[Thing] = set()
+    for name in threads:
+        for thing in wanted:
+            if thing in held.get(name, ()) and thing not in given:
+                got[name].append(thing)
+                given.add(thing)
+    # Whoever holds the most keeps one more than the least, as long as there are such places.
+    for name in sorted(threads, key=lambda name: -len(got[name])):
+        room = least
+        if more and len(got[name]) > least:
+            room, more = least + 1, more - 1
+        given.difference_update(got[name][room:])
+        del got[name][room:]
+    for thing in wanted:
+        if thing not in given:
+            name = min(threads, key=lambda name: len(got[name]))
+            got[name].append(thing)
     ordered = sorted(parts, key=lambda part: (part.task_id, part.store.name))
     return {
         name: Share(
-            pipelines=tuple(pipelines[index::count]),
-            parts=tuple(part for part in ordered if turn[part.task_id] == index),
+            pipelines=tuple(each for each in pipelines if each in things),
+            parts=tuple(part for part in ordered if part.task_id in things),
         )
-        for index, name in enumerate(threads)
+        for name, things in got.items()
     }

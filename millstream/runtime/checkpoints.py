@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
+import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlparse
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
+from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
 from millstream.topology.nodes import Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -54,8 +55,9 @@ def _read(node: Source | TableSource | Repartition) -> str:
 
 
 class Checkpoints:
-    """The checkpoints of an application: `<location>/<pipeline>`, and `<pipeline>.topology.json` for each.
+    """The checkpoints of an application: one for each pipeline, and `<pipeline>.topology.json` beside it.
 
+    What the directory of a pipeline's checkpoint is called changes with each claim (runtime/fencing.py).
     Where the location is not a local path, the fingerprints are in the state directory of this client.
     """
 
@@ -71,6 +73,11 @@ class Checkpoints:
     def root(self) -> str:
         """The directory with one checkpoint for each pipeline, as Spark takes it."""
         return str(self._local) if self._local is not None else self._location
+
+    @property
+    def is_local(self) -> bool:
+        """Whether that is a path of this machine."""
+        return self._local is not None
 
     def check(self, pipelines: Iterable[Pipeline]) -> None:
         """Compare each pipeline with what its checkpoint was made by, and note it where there was nothing.
@@ -89,6 +96,9 @@ class Checkpoints:
     def delete(self) -> None:
         """Delete all checkpoints of the application.
 
+        What stays is the last claim of each pipeline, so that epochs go on growing: records of the old
+        epochs are still in changelogs, and readers drop what is older than they have seen.
+
         Raises:
             StreamsException: they are not on this machine.
         """
@@ -98,12 +108,15 @@ class Checkpoints:
                 f"that "
                 "folder with the tools of its file system"
             )
-        if self._local.exists():
-            shutil.rmtree(self._local)
+        files = LocalCheckpointFiles(self._local)
+        names = files.list()
+        kept = kept_after_delete(names)
+        for name in sorted(names.keys() - kept):
+            files.delete(name)
 
     def _stored(self, pipeline: str) -> Fingerprint | None:
         path = self._path(pipeline)
-        if self._local is not None and not (self._local / pipeline).exists():
+        if self._local is not None and not places(pipeline, LocalCheckpointFiles(self._local).list()).live:
             return None  # whoever deleted the checkpoint wants to start afresh
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -118,7 +131,7 @@ class Checkpoints:
         path = self._path(pipeline)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Renamed into place: a crash leaves the old one or the new one, not half of it.
-        draft = path.with_suffix(".tmp")
+        draft = path.with_suffix(f".{uuid.uuid4().hex[:12]}.tmp")  # clients may share the location
         draft.write_text(json.dumps(asdict(new), indent=1), encoding="utf-8")
         os.replace(draft, path)
 

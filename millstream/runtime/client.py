@@ -1,8 +1,10 @@
 """KafkaStreams: the client. It moves by the tables of states.py and performs what supervision.py decides.
 
-Lock order: none of this file's locks is held while a state changes, a listener is called, or a thread is
-waited for; except `_opening`, which `start()` holds while it opens things and the close thread while it
-closes them.
+What it is made of: crew.py has its threads, participation.py its part in the application (topics, group),
+assembly.py what it holds open, view.py what queries see of it.
+
+Lock order: `_opening` (held while `start()` opens things, and while the close thread closes them), then the
+supervisor's `deciding`, then the roster's. None is held while a handler or a hook of the user's is called.
 """
 
 from __future__ import annotations
@@ -10,21 +12,40 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from millstream.config import StreamsConfig
-from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.errors import (
+    IllegalStateException,
+    MissingSourceTopicException,
+    StreamsException,
+    TimeoutException,
+)
 from millstream.machine import Machine
-from millstream.model import LagInfo, ThreadMetadata
+from millstream.metrics.client import ClientMetrics, MetricsView
+from millstream.model import LagInfo, TaskId, ThreadMetadata
 from millstream.query.composite import open_store
 from millstream.runtime import states
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.checkpoints import Checkpoints
-from millstream.runtime.states import CLIENT, State, ThreadState, all_running
-from millstream.runtime.supervision import CloseToError, Failure, LogFailure, Response, View, decide
+from millstream.runtime.checkup import health_view
+from millstream.runtime.crew import Crew
+from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
+from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
+from millstream.runtime.health import Health, assess
+from millstream.runtime.history import FailureRecord
+from millstream.runtime.participation import Participation
+from millstream.runtime.policies import default_budget
+from millstream.runtime.roster import Roster
+from millstream.runtime.states import CLIENT, GlobalThreadState, State, ThreadState, all_running
+from millstream.runtime.supervision import Failure
+from millstream.runtime.supervisor import Supervisor
+from millstream.runtime.supply import Supply
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, real_parts
@@ -33,7 +54,6 @@ from millstream.stores.directory import StateDirectory
 if TYPE_CHECKING:
     from millstream.query.composite import ReadOnlyKeyValueStore
     from millstream.query.parameters import StoreQueryParameters
-    from millstream.runtime.supervision import Action
     from millstream.stores.updater import StateRestoreListener
     from millstream.topology.topology import Topology
 
@@ -45,6 +65,10 @@ StateListener = Callable[[State, State], None]
 
 _JOIN_S = 30.0
 """How long closing waits for a thread before it closes the engine under it."""
+_TELL_S = 2.0
+"""How long closing waits for the group: until it knows of a shutdown, and to leave it."""
+_GLOBAL_RESTORE_S = 120.0
+"""How long restoring global tables may stand still before start() gives up."""
 _EXIT_S = timedelta(seconds=10)
 """How long the end of the program waits for a client that nobody closed."""
 
@@ -82,6 +106,7 @@ class KafkaStreams:
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         parts = parts or real_parts()
+        self._topology = topology
         self._clock = parts.clock
         self._directory = StateDirectory(self._config.state_dir, self._config.application_id)
         self._client_id = (
@@ -96,20 +121,60 @@ class KafkaStreams:
             at_change=self._publish,
         )
         self._machine.add_listener(self._tell_user)
-        self._threads: tuple[StreamThread, ...] = ()
-        self._view = ClientView(self._client_id, tuple(topology.stores.values()), self._states)
-        self._assembly = Assembly(topology, self._config, parts, spark, self._directory, self._view)
-        self._threads = tuple(
-            StreamThread(
-                f"{self._client_id}-StreamThread-{number}",
-                self._assembly,
+        self._thread_states: Callable[[], dict[str, str]] = dict
+        self._view = ClientView(
+            self._client_id, (*topology.stores.values(), *topology.global_stores.values()), self._states
+        )
+        self._assembly = Assembly(
+            topology, self._config, parts, spark, self._directory, self._view, self._client_id
+        )
+        budget = default_budget(self._config)
+        self._roster = Roster(self._let_go)
+        self._participation = Participation(
+            topology,
+            self._assembly,
+            self._view,
+            self._roster,
+            client_id=self._client_id,
+            process_id=self._directory.process_id(),
+            wanted=self._is_wanted,
+            on_shutdown=self._shut_down_by_another,
+        )
+        supply = Supply(self._assembly, self._participation, self._roster, self._view)
+        self._crew = self._participation.crew = Crew(
+            self._client_id,
+            supply,
+            self._roster,
+            clock=parts.clock,
+            on_failure=self._thread_failed,
+            on_state=self._thread_changed,
+            at_change=self._publish,
+        )
+        self._supervisor = Supervisor(
+            self._client_id,
+            self._machine,
+            self._crew,
+            self._roster,
+            self._participation,
+            budget=budget,
+            clock=parts.clock,
+            close_to_error=self._close_to_error,
+        )
+        self._global: GlobalStreamThread | None = None
+        self._global_ran = False
+        if topology.global_stores:
+            self._global = GlobalStreamThread(
+                global_thread_name(self._client_id),
+                supply,
                 clock=parts.clock,
-                on_failure=self._thread_failed,
-                on_state=self._thread_changed,
+                on_failure=self._global_failed,
+                on_state=self._global_changed,
                 at_change=self._publish,
             )
-            for number in range(1, self._config.num_stream_threads + 1)
-        )
+        # A topology of global tables alone has nothing for stream threads to do.
+        for _ in range(self._config.num_stream_threads if topology.pipelines else 0):
+            self._crew.add()  # each CREATED
+        self._thread_states = self._all_thread_states
         self._view.refresh()
         self._listener: StateListener | None = None
         self._opening = threading.Lock()
@@ -126,7 +191,8 @@ class KafkaStreams:
 
         Raises:
             IllegalStateException: it was started, or closed, before. Nothing changes.
-            MissingSourceTopicException: source topics do not exist.
+            MissingSourceTopicException: the topic of a global table does not exist. (Missing source topics
+                reach the handler, on each stream thread: KIP-662.)
             InternalTopicException: an internal topic does not fit the topology.
             TopologyException: a checkpoint belongs to another program.
             LockException: the state directory is in use.
@@ -142,9 +208,19 @@ class KafkaStreams:
         self._config.log_without_effect()
         try:
             with self._opening:
-                shares = self._assembly.prepare([thread.name for thread in self._threads], self._is_wanted)
-                for thread in self._threads:
-                    thread.start(shares[thread.name])
+                self._assembly.open(self._is_wanted)
+                if self._global is not None and not self._global.start(_GLOBAL_RESTORE_S):
+                    raise ClosedMeanwhile
+                try:
+                    if self._crew.threads:
+                        self._participation.take_part()
+                except MissingSourceTopicException as error:
+                    # Each thread finds the same, and its handler decides (KIP-662).
+                    log.error("%s %s", self._machine.owner, error)
+                self._assembly.start_housekeeping(self._owned_tasks)
+                for thread in self._crew.threads:
+                    thread.start()
+            self._run_if_all_do()
         except ClosedMeanwhile:
             log.info("%s closed while it was starting", self._machine.owner)
         except BaseException as error:
@@ -179,7 +255,7 @@ class KafkaStreams:
                     state,
                 )
                 return True
-        if self._machine.in_listener() or any(thread.is_current() for thread in self._threads):
+        if self._machine.in_listener() or self._on_own_thread():
             log.warning(
                 "%s close() was called on a thread that closing waits for (%s), so it does not wait; the "
                 "client "
@@ -235,11 +311,10 @@ class KafkaStreams:
         if self.state is State.RUNNING:
             return None
         if not in_time:
-            threads = ", ".join(f"{thread.name} is {thread.state}" for thread in self._threads)
+            threads = ", ".join(f"{thread.name} is {thread.state}" for thread in self._crew.threads)
             raise TimeoutException(
-                f"client '{self._client_id}' is {self.state} after {seconds:g} s, not RUNNING: {threads}. "
-                f"Restoring "
-                "large stores takes its time: wait again, or see metadata_for_local_threads()"
+                f"client '{self._client_id}' is {self.state} after {seconds:g} s, not RUNNING: "
+                f"{threads or 'it has no threads'}. {self.health.reason}"
             )
         self._raise_failure()
         if self.state is State.REBALANCING:
@@ -298,6 +373,49 @@ class KafkaStreams:
             raise TypeError(f"a state listener is called as listener(new, old); got {listener!r}")
         self._listener = listener
 
+    def set_uncaught_exception_handler(self, handler: Handler | None) -> None:
+        """Have `handler` decide what happens when a thread fails; None: the default, SHUTDOWN_CLIENT.
+
+        It is called as `handler(exception)`, or, if it takes two arguments, `handler(exception, context)`
+        with a `FailureContext`, on the thread that fails, before that lets go of anything; several threads
+        may be in it at once. It returns a `StreamThreadExceptionResponse`, or an `UncaughtExceptionPolicy`,
+        which is itself a handler too. One that raises, or returns anything else, means SHUTDOWN_CLIENT.
+
+        Raises:
+            IllegalStateException: the client was started before.
+            TypeError: it cannot be called like that.
+
+        Source: KIP-671. Differs: None deletes the handler, as the KIP says (upstream: NullPointerException).
+        """
+        self._only_created("UncaughtExceptionHandler")
+        if handler is not None:
+            check_handler(handler)
+        self._supervisor.handler = handler
+        self._warn_of_two()
+
+    def set_thread_exception_hook(self, hook: Hook | None) -> None:
+        """The handler of before KIP-671: `hook(args)`, called as `threading.excepthook` is, when a thread
+        dies.
+
+        It decides nothing. The thread is not replaced; the last one closes the client.
+
+        Deprecated: use `set_uncaught_exception_handler`, which goes before it.
+
+        Raises:
+            IllegalStateException: the client was started before.
+            TypeError: it cannot be called like that.
+        """
+        warnings.warn(
+            "set_thread_exception_hook is deprecated; use set_uncaught_exception_handler (KIP-671)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        self._only_created("UncaughtExceptionHandler")
+        if hook is not None:
+            check_hook(hook)
+        self._supervisor.hook = hook
+        self._warn_of_two()
+
     def set_global_state_restore_listener(self, listener: StateRestoreListener | None) -> None:
         """Tell `listener` how far the restoring of each store is; None: nobody.
 
@@ -306,6 +424,57 @@ class KafkaStreams:
         """
         self._only_created("GlobalStateRestoreListener")
         self._assembly.listener = listener
+
+    # --- threads -----------------------------------------------------------------------------------------
+
+    def add_stream_thread(self) -> str | None:
+        """Add a stream thread while the client runs; its name. None: the client does not run.
+
+        Source: KIP-663; KafkaStreams.addStreamThread.
+        """
+        return self._supervisor.add_thread()
+
+    def remove_stream_thread(self, timeout: timedelta | None = None) -> str | None:
+        """End one stream thread while the client runs; its name. None: there is none, or the client does
+        not run.
+
+        What it owned goes to the other threads, or, if it was the last one, to other clients. Called on a
+        stream thread it ends another one if there is one, and else itself, without waiting.
+
+        Args:
+            timeout: how long to wait until it has ended; None: as long as it takes.
+
+        Raises:
+            TimeoutException: it was not in time. The thread ends all the same.
+            ValueError: the timeout is negative. Nothing has changed.
+
+        Source: KIP-663; KafkaStreams.removeStreamThread.
+        """
+        seconds = _seconds(timeout)
+        thread = self._supervisor.remove_thread()
+        if thread is None:
+            return None
+        if not thread.is_current() and not self._crew.wait_until_gone(thread, seconds):
+            raise TimeoutException(f"Thread {thread.name} did not stop in the allotted time")
+        return thread.name
+
+    def pause(self) -> None:
+        """Stop processing until `resume()`. Queries of stores go on, and so does the place in the group.
+
+        It may be called in any state, and is not kept over a restart.
+
+        Source: KIP-834; KafkaStreams.pause.
+        """
+        self._crew.pause(True)
+
+    def resume(self) -> None:
+        """Go on processing after `pause()`."""
+        self._crew.pause(False)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was paused."""
+        return self._crew.is_paused
 
     # --- what it tells -----------------------------------------------------------------------------------
 
@@ -326,16 +495,64 @@ class KafkaStreams:
 
     def metadata_for_local_threads(self) -> tuple[ThreadMetadata, ...]:
         """The threads that are not DEAD, what they own and how far that is."""
-        return tuple(thread.metadata() for thread in self._threads if thread.state is not ThreadState.DEAD)
+        return self._crew.metadata()
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
         """How far each store on this client is behind its changelog, by store and partition."""
-        lags = {partition: lag for thread in self._threads for partition, lag in thread.lags().items()}
+        lags = self._crew.lags()
+        if self._global is not None:
+            lags.update(self._global.lags())
         found: dict[str, dict[int, LagInfo]] = {}
         for part in self._view.parts():
             if part.changelog in lags:
                 found.setdefault(part.store.name, {})[part.task_id.partition] = lags[part.changelog]
         return found
+
+    @property
+    def failures(self) -> tuple[FailureRecord, ...]:
+        """The last failures of threads, oldest first: what failed, what was decided, when it is tried
+        again.
+        """
+        return self._supervisor.history.records()
+
+    @property
+    def health(self) -> Health:
+        """Whether the client is worth keeping, whether it may be asked, and a sentence why."""
+        return assess(
+            health_view(
+                self._topology,
+                self.state,
+                self._failure.error if self._failure is not None else None,
+                wanted_threads=self._config.num_stream_threads,
+                crew=self._crew,
+                roster=self._roster,
+                participation=self._participation,
+                supervisor=self._supervisor,
+                view=self._view,
+                lags=self.all_local_store_partition_lags(),
+                clock=self._clock,
+            )
+        )
+
+    def metrics(self) -> ClientMetrics:
+        """The client's and its threads' metrics by Kafka's names, and the last figures of its stores.
+
+        A snapshot; without the client's own once it has ended.
+
+        Source: KIP-444; KafkaStreams.metrics.
+        """
+        return self._assembly.metrics(
+            MetricsView(
+                client_id=self._client_id,
+                application_id=self._config.application_id,
+                process_id=str(self._directory.process_id()),
+                version=_version(),
+                state=self.state.name,
+                threads={thread.name: thread.state.name for thread in self._crew.threads},
+                failed=self._supervisor.history.count,
+                topology=str(self._topology.describe()),
+            )
+        )
 
     def store(self, parameters: StoreQueryParameters[Any]) -> ReadOnlyKeyValueStore[Any, Any]:
         """A handle to read a store: of the partitions that are on this client.
@@ -354,17 +571,19 @@ class KafkaStreams:
         Raises:
             AssertionError: something does not hold.
         """
-        state, threads = self.state, [thread.state for thread in self._threads]
+        state, threads = self.state, [thread.state for thread in self._crew.threads]
+        self._roster.check()
         if state is State.CREATED:
-            assert set(threads) == {ThreadState.CREATED}, f"{state} with threads {threads}"
+            assert set(threads) <= {ThreadState.CREATED}, f"{state} with threads {threads}"
         if state.has_completed_shutdown:
             assert set(threads) <= {ThreadState.DEAD}, f"{state} with threads {threads}"
             assert not self._directory.is_locked, f"{state} holds the state directory"
             assert not self._view.parts(), f"{state} has open stores"
+            assert self._global is None or self._global.state is GlobalThreadState.DEAD, (
+                f"{state} with {self._global}"
+            )
         if state is State.ERROR:
             assert self._failure is not None, "ERROR without a failure"
-        owned = [task for thread in self._threads for task in thread.share.tasks]
-        assert len(owned) == len(set(owned)), f"a task has two owners: {owned}"
 
     def __repr__(self) -> str:
         return f"KafkaStreams('{self._client_id}', {self.state})"
@@ -382,22 +601,40 @@ class KafkaStreams:
 
     def _close_everything(self, pending: State) -> None:
         # 1. Every thread is told at once; they let go of queries and stores side by side.
-        for thread in self._threads:
-            thread.stop()
+        self._supervisor.stop_all()
+        if self._global is not None and self._global.state is GlobalThreadState.CREATED:
+            self._global.stop()  # it restores, and start() waits for that
         # 2. A start() that is going on sees the state and ends at its next step.
         with self._opening:
-            deadline = self._clock.now() + _JOIN_S
-            for thread in self._threads:
-                if not thread.join(max(0.0, deadline - self._clock.now())):
-                    log.warning(
-                        "thread '%s' has not ended in %.0f s; its engine is closed", thread.name, _JOIN_S
-                    )
-            # 3. The engine, topics, the broker, the directory: last opened, first closed.
+            self._assembly.stop_housekeeping()
+            self._crew.join(_JOIN_S)
+            if self._global is not None:
+                # After the stream threads, which may read its tables.
+                self._global.stop()
+                self._global.join(_JOIN_S)
+            # 3. Out of the group, which gives what this client did to others; after a request to shut the
+            #    application down, when they know of it. Spark ends meanwhile.
+            wait_until_left = self._begin_leaving()
+            self._assembly.close_pipelines()
+            wait_until_left()
+            # 4. Topics, the broker, the directory: last opened, first closed.
             self._assembly.close()
-        # 4. Only now, with everything closed, the terminal state (KIP-696).
+        # 5. Only now, with everything closed, the terminal state (KIP-696).
         self._machine.to(State.NOT_RUNNING if pending is State.PENDING_SHUTDOWN else State.ERROR)
         atexit.unregister(self._close_at_exit)
         self._closed.set()
+
+    def _begin_leaving(self) -> Callable[[], None]:
+        """Leave the group in the background; what is returned waits for it."""
+        thread = threading.Thread(
+            target=self._participation.leave, args=(_TELL_S,), name=f"{self._client_id}-Leave", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the program is ending, and no thread can be started any more
+            self._participation.leave(_TELL_S)
+            return lambda: None
+        return lambda: thread.join(_JOIN_S)
 
     def _close_at_exit(self) -> None:
         # No thread can be started any more when a program ends, so this one does the work.
@@ -416,39 +653,69 @@ class KafkaStreams:
     # --- what its threads tell it ------------------------------------------------------------------------
 
     def _thread_failed(self, thread: StreamThread, error: StreamsException) -> None:
-        """On the failing thread, which still holds everything: decide, and perform."""
-        failure = Failure(thread.name, error)
-        live = sum(each.state.is_alive for each in self._threads)
-        for action in decide(Response.SHUTDOWN_CLIENT, failure, View(self.state, live)):
-            self._perform(action, failure)
+        self._supervisor.failed(Failure.of(thread.name, error, line=thread.line), thread)
 
-    def _perform(self, action: Action, failure: Failure) -> None:
-        match action:
-            case LogFailure(message):
-                log.error("%s %s", self._machine.owner, message, exc_info=failure.error)
-            case CloseToError():
-                self._close_to_error(failure)
+    def _global_failed(self, thread: GlobalStreamThread, error: StreamsException) -> None:
+        self._supervisor.failed(Failure.of(thread.name, error, is_global=True), None)
 
-    def _thread_changed(self, new: ThreadState, old: ThreadState) -> None:
-        if new is ThreadState.RUNNING and all_running([thread.state for thread in self._threads]):
-            self._machine.to(State.RUNNING, only_from=(State.REBALANCING,))
+    def _thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
+        if new is ThreadState.RUNNING:
+            self._run_if_all_do()
         elif new in (ThreadState.PARTITIONS_REVOKED, ThreadState.PARTITIONS_ASSIGNED):
             self._machine.to(State.REBALANCING, only_from=(State.RUNNING,))
-        elif new is ThreadState.DEAD and self.state.is_running_or_rebalancing:
-            # Whoever ends a thread moves the client first. Never a client that is RUNNING with nobody in it.
-            self._close_to_error(
-                Failure(
-                    threading.current_thread().name,
-                    StreamsException(
-                        "a stream thread ended and nobody decided that; this is a bug, please report it"
-                    ),
+        elif new is ThreadState.DEAD:
+            if not self._supervisor.excuses(thread) and self.state.is_running_or_rebalancing:
+                # Never a client that is RUNNING with nobody in it.
+                self._close_to_error(
+                    Failure(
+                        thread.name,
+                        StreamsException(
+                            f"stream thread '{thread.name}' ended and nobody decided that; this is a bug, "
+                            "please report it"
+                        ),
+                    )
                 )
-            )
+            self._run_if_all_do()
+
+    def _global_changed(self, thread: GlobalStreamThread, new: GlobalThreadState) -> None:
+        if new is GlobalThreadState.RUNNING:
+            self._global_ran = True
+            self._run_if_all_do()
+        elif new is GlobalThreadState.DEAD and self._global_ran and self.state.is_running_or_rebalancing:
+            # As with stream threads: never RUNNING without it. What fails its start is told by start().
+            message = "Global thread has died. The streams application or client will now close to ERROR."
+            log.error("%s %s", self._machine.owner, message)
+            error = StreamsException(f"{message} Nobody decided that; this is a bug, please report it")
+            self._close_to_error(Failure(thread.name, error, is_global=True))
+
+    def _run_if_all_do(self) -> None:
+        """RUNNING, once every thread is; the global one too."""
+        if self._global is not None and self._global.state is not GlobalThreadState.RUNNING:
+            return
+        # Threads may be RUNNING while what another had is still on its way to them. When they have it, they
+        # are RUNNING anew, and look here again.
+        if self._roster.is_settled and all_running([thread.state for thread in self._crew.threads]):
+            self._machine.to(State.RUNNING, only_from=(State.REBALANCING,))
+
+    def _shut_down_by_another(self, error: StreamsException) -> None:
+        """KIP-671: a client has asked all of them to. The handler is not asked."""
+        if self.state.is_running_or_rebalancing:
+            log.error("%s %s", self._machine.owner, error)
+        self._close_to_error(Failure(threading.current_thread().name, error))
+
+    def _let_go(self) -> None:
+        self._participation.let_go()
 
     # --- small things ------------------------------------------------------------------------------------
 
     def _states(self) -> tuple[str, Mapping[str, str]]:
-        return self.state.name, {thread.name: thread.state.name for thread in self._threads}
+        return self.state.name, self._thread_states()
+
+    def _all_thread_states(self) -> dict[str, str]:
+        states = {thread.name: thread.state.name for thread in self._crew.threads}
+        if self._global is not None:
+            states[self._global.name] = self._global.state.name
+        return states
 
     def _publish(self, new: object, old: object) -> None:
         self._view.refresh()
@@ -458,7 +725,17 @@ class KafkaStreams:
             self._listener(new, old)
 
     def _is_wanted(self) -> bool:
-        return self.state is State.REBALANCING
+        return self.state.is_running_or_rebalancing
+
+    def _on_own_thread(self) -> bool:
+        return self._crew.is_current() or (self._global is not None and self._global.is_current())
+
+    def _owned_tasks(self) -> frozenset[TaskId]:
+        return frozenset(self._roster.held.tasks) | frozenset(self._roster.work.tasks)
+
+    def _warn_of_two(self) -> None:
+        if (warning := resolve(self._supervisor.handler, self._supervisor.hook).warning) is not None:
+            log.warning("%s %s", self._machine.owner, warning)
 
     def _only_created(self, what: str) -> None:
         if self.state is not State.CREATED:
@@ -469,6 +746,13 @@ class KafkaStreams:
     def _raise_failure(self) -> None:
         if self._failure is not None and self.state in (State.PENDING_ERROR, State.ERROR):
             raise self._failure.error
+
+
+def _version() -> str:
+    try:
+        return version("millstream")
+    except PackageNotFoundError:
+        return "unknown"  # used from a folder, and not installed
 
 
 def _seconds(timeout: timedelta | None) -> float | None:

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from millstream.errors import InternalTopicException, MissingSourceTopicException
+from millstream.errors import ConfigException, InternalTopicException, MissingSourceTopicException
 from millstream.ports import InternalTopic, TopicDescription, Topics
-from millstream.topology.nodes import Sink, Source, TableSource
+from millstream.runtime.topic_watch import matching_topics, source_patterns
+from millstream.topology.internal_topics import InternalTopics
+from millstream.topology.names import internal_topic
+from millstream.topology.nodes import Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import Pipeline
+from millstream.topology.topology import Topology
 
 __all__ = [
+    "check_dead_letters",
     "check_internal",
     "ensure_internal",
-    "matched_topics",
+    "kept_counts",
     "missing_sources",
     "sink_topics",
-    "source_partitions",
+    "source_descriptions",
     "source_topics",
 ]
 
@@ -37,17 +44,6 @@ def source_topics(pipelines: Iterable[Pipeline]) -> tuple[str, ...]:
             elif isinstance(node, TableSource):
                 topics.add(node.topic)
     return tuple(sorted(topics))
-
-
-def matched_topics(pipelines: Iterable[Pipeline], existing: Iterable[str]) -> tuple[str, ...]:
-    """The topics there are that a source's pattern matches, sorted."""
-    patterns = [
-        node.pattern
-        for pipeline in pipelines
-        for node in pipeline.inputs
-        if isinstance(node, Source) and node.pattern is not None
-    ]
-    return tuple(sorted(name for name in existing if any(p.fullmatch(name) for p in patterns)))
 
 
 def sink_topics(pipelines: Iterable[Pipeline]) -> tuple[str, ...]:
@@ -78,8 +74,7 @@ def missing_sources(
     pronoun = "them" if len(missing) > 1 else "it"
     return MissingSourceTopicException(
         f"source topic{plural} {', '.join(hints)} {verb} not exist on '{servers}'; create {pronoun}, or "
-        f"correct the "
-        "topology, then start a new client",
+        f"correct the topology. A handler that answers REPLACE_THREAD has the client look again",
         tuple(sorted(missing)),
     )
 
@@ -128,10 +123,10 @@ def ensure_internal(topics: Topics, wanted: Sequence[InternalTopic], replication
         topics.create(missing, replication_factor)
 
 
-def source_partitions(
-    topics: Topics, pipelines: Sequence[Pipeline], servers: str, *, create_missing: bool
-) -> Mapping[str, int]:
-    """The partition count of each source topic, by name.
+def source_descriptions(
+    topics: Topics, pipelines: Sequence[Pipeline], application_id: str, servers: str, *, create_missing: bool
+) -> Mapping[str, TopicDescription]:
+    """Each source topic, by name, those included that a pattern matches.
 
     With `create_missing`, source and output topics that do not exist are created with the broker's default
     number of partitions: a broker that this client has just brought along has none of them yet.
@@ -146,7 +141,7 @@ def source_partitions(
     if create_missing and absent:
         log.info("creating topics %s on the embedded broker", ", ".join(absent))
         topics.create([InternalTopic(name, -1, {}) for name in absent], -1)
-    found = topics.describe([*named, *matched_topics(pipelines, existing)])
+    found = topics.look([*named, *matching_topics(source_patterns(pipelines), existing, application_id)])
     missing = [name for name in named if name not in found]
     if missing:
         raise missing_sources(missing, existing, servers)
@@ -155,7 +150,88 @@ def source_partitions(
             log.warning(
                 "output topic '%s' does not exist on '%s'; create it before records reach it", name, servers
             )
-    return {name: topic.partitions for name, topic in found.items()}
+    return found
+
+
+def check_dead_letters(
+    topics: Topics,
+    dead_letters: str | None,
+    sources: Iterable[str],
+    patterns: Sequence[re.Pattern[str]],
+    servers: str,
+    *,
+    create_missing: bool,
+) -> None:
+    """Whether dead letters have somewhere to go, which is not where records come from.
+
+    Without the topic the first record that is dropped would end its pipeline.
+
+    Raises:
+        ConfigException: a source reads the topic, or it does not exist.
+    """
+    if dead_letters is None:
+        return
+    key = "errors.dead.letter.queue.topic.name"
+    if dead_letters in set(sources) or any(pattern.fullmatch(dead_letters) for pattern in patterns):
+        raise ConfigException(
+            f"'{key}' is '{dead_letters}', which a source of the topology reads: dead letters would come "
+            "back as records. Give them a topic of their own, which no pattern of a source matches"
+        )
+    if dead_letters in topics.look([dead_letters]):
+        return
+    if not create_missing:
+        raise ConfigException(
+            f"'{key}' is '{dead_letters}', and there is no such topic on '{servers}'; create it, with as "
+            "many partitions as you like"
+        )
+    log.info("creating topic %s for dead letters on the embedded broker", dead_letters)
+    topics.create([InternalTopic(dead_letters, -1, {})], -1)
+
+
+def kept_counts(
+    plan: InternalTopics, existing: Mapping[str, TopicDescription], topology: Topology, application_id: str
+) -> InternalTopics:
+    """The plan with the partition counts that internal topics have already.
+
+    A changelog's count follows from the source topics' when it is made. Partitions that a source topic got
+    since then change nothing about it: keys are spread over its partitions by a rule of its own. Only what
+    the user asked for by number has to be as asked.
+
+    Differs: upstream refuses to start when a source topic got partitions.
+    """
+    asked = {
+        internal_topic(application_id, node.topic)
+        for node in topology.nodes
+        if isinstance(node, Repartition) and node.partitions is not None
+    }
+    kept = {
+        topic.name: existing[topic.name].partitions
+        for topic in plan.topics
+        if topic.name in existing
+        and topic.name not in asked
+        and existing[topic.name].partitions != topic.partitions
+    }
+    if not kept:
+        return plan
+    log.info("internal topics keep the partitions they have: %s", kept)
+    prefix = f"{application_id}-"
+    stores = {
+        name: replace(place, partitions=kept[place.topic])
+        if place.topic in kept and not place.is_source
+        else place
+        for name, place in plan.stores.items()
+    }
+    tasks = dict(plan.tasks)
+    for place in stores.values():
+        tasks[place.subtopology] = max(tasks[place.subtopology], place.partitions)
+    return InternalTopics(
+        topics=tuple(
+            replace(topic, partitions=kept.get(topic.name, topic.partitions)) for topic in plan.topics
+        ),
+        partitions={**plan.partitions, **{name.removeprefix(prefix): count for name, count in kept.items()}},
+        tasks=tasks,
+        stores=stores,
+    )
 
 
 def _words(policy: str) -> frozenset[str]:

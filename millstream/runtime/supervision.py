@@ -1,25 +1,81 @@
-"""What a client does about a failed thread. Pure: a response and a view in, actions out, in their order.
+"""What a client does about a failed thread. Pure: an answer and a view in, actions out, in their order.
 
-KIP-671 is this file. It knows no thread, no Spark and no Kafka; `client.py` performs what it says.
+KIP-671 is this file. It knows no thread, no Spark and no Kafka: handler.py asks the user, history.py counts
+what failed before, and `client.py` performs what is said here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
+from millstream.errors import StreamsException
+from millstream.model import TaskId, TopicPartition
 from millstream.runtime.states import State
 
-__all__ = ["Action", "CloseToError", "Failure", "LogFailure", "Response", "View", "decide"]
+if TYPE_CHECKING:
+    from millstream.runtime.handler import Answer
+
+__all__ = [
+    "Action",
+    "CallHook",
+    "CloseToError",
+    "EndThread",
+    "Exhausted",
+    "Failure",
+    "Log",
+    "LogFailure",
+    "ReplaceThread",
+    "Response",
+    "Retry",
+    "ShutdownApplication",
+    "StreamThreadExceptionResponse",
+    "StreamsUncaughtExceptionResponse",
+    "View",
+    "decide",
+    "in_short",
+]
+
+_SHORT = 200
+"""How much of a message is shown where one line has to do."""
 
 
-class Response(Enum):
-    """What to do about an exception that reached the end of a thread.
+class StreamThreadExceptionResponse(Enum):
+    """What to do about an exception that reached the end of a thread: what a handler returns.
 
     Source: KIP-671; StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.
+    Differs: has SHUTDOWN_THREAD, of the KIP's earlier draft.
     """
 
+    REPLACE_THREAD = "REPLACE_THREAD"
+    """Another thread takes over what the failed one owned and goes on from the last commit, so that what
+    failed is tried again: at once the first time, then after a growing pause, until the budget is used up.
+    For the global thread, which cannot be replaced: SHUTDOWN_CLIENT."""
+
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
+    """This client closes and ends in ERROR; other clients of the application take over its work. What
+    happens without a handler."""
+
+    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
+    """Every client of the application closes and ends in ERROR; each is told by the group, and why."""
+
+    SHUTDOWN_THREAD = "SHUTDOWN_THREAD"
+    """The thread ends and is not replaced; what it owned goes to the client's other threads. For the last
+    one, and for the global thread: SHUTDOWN_CLIENT."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+StreamsUncaughtExceptionResponse = StreamThreadExceptionResponse
+"""The KIP's own name for it."""
+
+Response = StreamThreadExceptionResponse
+"""The short name, inside the runtime."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +85,105 @@ class Failure:
     Attributes:
         thread: its name.
         error: a `StreamsException`, with what really happened as its `__cause__`.
+        is_global: whether it was the global thread.
+        pipeline: whose query it was; None where it was not a query's.
+        task_id: the task it happened in, where that is known.
+        offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
+        batch_id: the failing micro-batch, where it is known.
+        line: which line of threads it belongs to: a replacement goes on with the line of the one before it.
+        What
+            fails all threads at once (a missing topic) so counts once for each of them, not once for all.
     """
 
     thread: str
     error: BaseException
+    is_global: bool = False
+    pipeline: str | None = None
+    task_id: TaskId | None = None
+    offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    batch_id: int | None = None
+    line: int = 0
+
+    @classmethod
+    def of(cls, thread: str, error: BaseException, is_global: bool = False, line: int = 0) -> Failure:
+        """The failure that `error` tells of: where it happened is among its attributes."""
+
+        def told(name: str) -> Any:
+            return getattr(error, name, None)
+
+        return cls(
+            thread=thread,
+            error=error,
+            is_global=is_global,
+            pipeline=told("pipeline") or None,
+            task_id=told("task_id"),
+            offsets=dict(told("offsets") or {}),
+            batch_id=told("batch_id"),
+            line=line,
+        )
+
+    @property
+    def where(self) -> str:
+        """What failed, for a sentence: `pipeline p0`, `task 1_3`, `the global thread`, else the thread."""
+        if self.pipeline is not None:
+            return f"pipeline {self.pipeline}"
+        if self.task_id is not None:
+            return f"task {self.task_id}"
+        return "the global thread" if self.is_global else f"thread {self.thread}"
 
 
 @dataclass(frozen=True)
 class View:
-    """The client at the moment of the decision."""
+    """The client at the moment of the decision.
+
+    Attributes:
+        live_threads: how many stream threads live; a failing one still does.
+        group: whether the client is a member of a group and so can tell others.
+    """
 
     state: State
     live_threads: int
+    group: bool = False
+
+
+# --- whether there is another try: history.py says ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The budget has room: replace the thread, `delay_s` seconds from now.
+
+    Attributes:
+        attempt: 1 for the first failure in a row, which is answered without a pause.
+        most: how many the budget allows.
+    """
+
+    attempt: int
+    delay_s: float
+    most: int | None = None
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt}" + ("" if self.most is None else f" of {self.most}")
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """The budget is used up: this was failure number `failures` in a row within `window`."""
+
+    failures: int
+    window: timedelta
+    then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+
+# --- actions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Log:
+    """Log `message` at `level`, without the exception."""
+
+    level: int
+    message: str
 
 
 @dataclass(frozen=True)
@@ -51,29 +194,209 @@ class LogFailure:
 
 
 @dataclass(frozen=True)
+class ReplaceThread:
+    """The thread ends; a new one takes over what it owned, in `delay_s` seconds."""
+
+    delay_s: float
+    attempt: int
+
+
+@dataclass(frozen=True)
 class CloseToError:
     """Close every resource: PENDING_ERROR, then ERROR."""
 
 
-Action = LogFailure | CloseToError
+@dataclass(frozen=True)
+class ShutdownApplication:
+    """Tell every client of the group to shut down, and why.
+
+    `CloseToError` follows: this client begins to close at once, and leaves the group when the others know.
+    """
+
+    reason: str
 
 
-def decide(response: Response, failure: Failure, view: View) -> tuple[Action, ...]:
+@dataclass(frozen=True)
+class EndThread:
+    """The thread ends and is not replaced; what it owned goes to the remaining threads."""
+
+
+@dataclass(frozen=True)
+class CallHook:
+    """Call the deprecated hook."""
+
+
+Action = Log | LogFailure | ReplaceThread | CloseToError | ShutdownApplication | EndThread | CallHook
+
+# --- the decision ------------------------------------------------------------------------------------------
+
+_FIRST = Retry(1, 0.0)
+
+
+def decide(
+    answer: Answer, failure: Failure, view: View, plan: Retry | Exhausted = _FIRST
+) -> tuple[Action, ...]:
     """What the client does about `failure`, in order.
 
-    Source: KIP-671 "Proposed Changes"; KIP-696 (SHUTDOWN_CLIENT ends in ERROR); the message is upstream's.
+    Args:
+        plan: whether there is another try, and when: what `history.plan_retry` says. It counts only for an
+            answer of REPLACE_THREAD.
+
+    Source: KIP-671 "Proposed Changes" and its earlier draft (SHUTDOWN_THREAD); KIP-696 (SHUTDOWN_CLIENT ends
+        in ERROR); KafkaStreams.handleStreamsUncaughtException. Messages are upstream's where it has one.
+    Differs: a handler that fails is SHUTDOWN_CLIENT (upstream: a client that is RUNNING without threads);
+        REPLACE_THREAD has a budget; on the global thread it reverts to SHUTDOWN_CLIENT, as the KIP says
+        (upstream: ClassCastException); SHUTDOWN_APPLICATION needs no other live thread.
     """
     if not view.state.is_running_or_rebalancing:
+        return (LogFailure(_too_late(failure, view.state)),)
+    if answer.hook:
+        return _after_hook(failure, view)
+    if answer.problem is not None:
+        return _close(_opened(f"failed itself ({in_short(answer.problem)}), which means SHUTDOWN_CLIENT"))
+    if answer.response is Response.REPLACE_THREAD:
+        return _replace(failure, view, plan)
+    return _end(answer.response, failure, view, _opened(f"opted to {answer.response}"))
+
+
+def _replace(failure: Failure, view: View, plan: Retry | Exhausted) -> tuple[Action, ...]:
+    if failure.is_global:
+        return (
+            Log(
+                logging.ERROR,
+                "The global thread cannot be replaced. Reverting to shutting down the client.",
+            ),
+            *_close(_opened("opted to REPLACE_THREAD, which the global thread cannot have")),
+        )
+    if isinstance(plan, Retry):
+        when = "now" if plan.delay_s <= 0 else f"in {plan.delay_s:.3g} s"
         return (
             LogFailure(
-                f"thread '{failure.thread}' failed while the client is {view.state}; it is closing already"
+                "Replacing thread in the streams uncaught exception handler: thread "
+                f"'{failure.thread}', {when} ({plan})"
             ),
+            ReplaceThread(plan.delay_s, plan.attempt),
+        )
+    return (
+        Log(
+            logging.ERROR,
+            f"Not replacing thread '{failure.thread}': {failure.where} has failed {plan.failures} times "
+            f"within {_span(plan.window)} without getting past the records it failed on, and the budget of "
+            f"REPLACE_THREAD is {plan.failures - 1}. What follows is {plan.then}; correct the cause below, "
+            "or give the policy a larger budget",
+        ),
+        *_end(plan.then, failure, view, _opened(f"falls back to {plan.then}")),
+    )
+
+
+def _end(response: Response, failure: Failure, view: View, opening: str) -> tuple[Action, ...]:
+    """Every response but REPLACE_THREAD."""
+    match response:
+        case Response.SHUTDOWN_APPLICATION:
+            return _shutdown_application(failure, view, opening)
+        case Response.SHUTDOWN_THREAD:
+            return _end_thread(failure, view, opening)
+        case _:
+            return _close(opening)
+
+
+def _shutdown_application(failure: Failure, view: View, opening: str) -> tuple[Action, ...]:
+    if not view.group:
+        return (
+            Log(
+                logging.ERROR,
+                "SHUTDOWN_APPLICATION reaches this client only: it is not a member of a group now, so there "
+                "is no way to tell others. If other clients of the application run, close them as well",
+            ),
+            *_close(opening),
         )
     return (
         LogFailure(
-            "Encountered the following exception during processing and the registered exception handler "
-            "opted to "
-            f"{response.value}. The streams client is going to shut down now."
+            "Encountered the following exception during processing and sent shutdown request for the entire "
+            f"application. It began in {failure.where}."
         ),
+        ShutdownApplication(f"thread '{failure.thread}', {failure.where}: {in_short(failure.error)}"),
         CloseToError(),
     )
+
+
+def _end_thread(failure: Failure, view: View, opening: str) -> tuple[Action, ...]:
+    alone = _why_no_thread_can_end(failure, view)
+    if alone is not None:
+        return Log(logging.WARNING, f"SHUTDOWN_THREAD shuts down the client: {alone}"), *_close(opening)
+    left = view.live_threads - 1
+    return (
+        LogFailure(
+            f"{opening} Thread '{failure.thread}' ends and is not replaced; what it owned goes to the "
+            f"{left} that {'is' if left == 1 else 'are'} left."
+        ),
+        EndThread(),
+    )
+
+
+def _after_hook(failure: Failure, view: View) -> tuple[Action, ...]:
+    """The deprecated hook decides nothing: it is told, and the thread dies as it did before KIP-671."""
+    alone = _why_no_thread_can_end(failure, view)
+    opening = "Encountered the following exception during processing; the deprecated hook is called."
+    if alone is None:
+        end: Action = EndThread()
+        message = f"{opening} Thread '{failure.thread}' ends and is not replaced."
+    else:
+        end = CloseToError()
+        message = f"{opening} The streams client is going to shut down now: {alone}."
+    return LogFailure(message), CallHook(), end
+
+
+def _why_no_thread_can_end(failure: Failure, view: View) -> str | None:
+    """Why the client cannot go on without the thread; None: it can."""
+    if failure.is_global:
+        return "no client goes on without its global thread"
+    if view.live_threads <= 1:
+        return f"'{failure.thread}' was its last live thread"
+    return None
+
+
+def _close(opening: str) -> tuple[Action, ...]:
+    return LogFailure(f"{opening} The streams client is going to shut down now."), CloseToError()
+
+
+def _opened(what_it_did: str) -> str:
+    return (
+        "Encountered the following exception during processing and the registered exception handler "
+        f"{what_it_did}."
+    )
+
+
+def _too_late(failure: Failure, state: State) -> str:
+    after = "it has not started" if state is State.CREATED else "it is closing already"
+    if state.has_completed_shutdown:
+        after = "it is closed already"
+    return f"thread '{failure.thread}' failed while the client is {state}; {after}"
+
+
+# --- texts -------------------------------------------------------------------------------------------------
+
+
+def in_short(error: BaseException) -> str:
+    """An exception in one line that may go to other clients and health checks.
+
+    The classes always; the message's first line only of what Millstream worded itself: what others raised
+    may quote records.
+    """
+    kind = type(error).__name__
+    if isinstance(error, StreamsException) and type(error) is not StreamsException:
+        first = next(iter(str(error).splitlines()), "").strip()
+        text = "".join(letter for letter in first if letter.isprintable())
+        if len(text) > _SHORT:
+            text = text[: _SHORT - 1] + "…"
+        return f"{kind}: {text}" if text else kind
+    cause = error.__cause__
+    return kind if cause is None else f"{kind} caused by {type(cause).__name__}"
+
+
+def _span(window: timedelta) -> str:
+    seconds = window.total_seconds()
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"

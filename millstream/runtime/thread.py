@@ -1,8 +1,9 @@
 """A stream thread: it owns pipelines and tasks, and is where a failure of theirs becomes an exception.
 
-It works on events, which others put into its inbox: a query has ended, a store is up to date, the updater
-has failed, stop. Any failure of what it owns ends its loop and reaches `on_failure`, on this very thread
-and before it lets go of anything. The one broad `except` of the runtime is here.
+It works on events, which others put into its inbox: it is given a share of the work, a query has ended, a
+store is up to date, the group has lost this client, stop. Any failure of what it owns ends its loop and
+reaches `on_failure`, on this very thread and before it lets go of anything. The one broad `except` of the
+runtime is here (and its like in global_thread.py).
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from millstream.clock import Clock
-from millstream.errors import PipelineException, StreamsException
+from millstream.errors import PipelineException, StreamsException, TaskMigratedException
 from millstream.machine import Machine
 from millstream.model import (
     LagInfo,
@@ -29,7 +29,7 @@ from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.states import STREAM_THREAD, ThreadState
 
-__all__ = ["StreamThread", "Supplies", "Updater"]
+__all__ = ["StreamThread", "Supplies", "Updater", "told"]
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +41,22 @@ class Updater(Protocol):
 
     def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None: ...
 
+    def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None: ...
+
     def lags(self) -> dict[TopicPartition, LagInfo]: ...
 
     def close(self, timeout_s: float = 10.0) -> None: ...
 
 
 class Supplies(Protocol):
-    """What a thread gets from its client."""
+    """What a thread gets from its client, and tells it."""
+
+    def take_part(self) -> None:
+        """Make sure that the topics are there and that the client is in its group; on the thread, so that
+        what is wrong with them is the thread's failure."""
+
+    def settled(self, thread: str, share: Share, ticket: int) -> None:
+        """The thread has what it was given, and nothing else any more."""
 
     def open_store(self, part: StorePart) -> KeyValueBytesStore:
         """Open one task's part of a store."""
@@ -62,7 +71,13 @@ class Supplies(Protocol):
         """An updater with a consumer of its own."""
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        """Start a pipeline's query; the first one starts Spark."""
+        """Claim a pipeline's checkpoint and start its query; the first one starts Spark."""
+
+    def pipeline_migrated(self, thread: str, name: str, error: TaskMigratedException) -> None:
+        """Somebody else has claimed the pipeline's checkpoint; it was dropped here."""
+
+    def diagnosed(self, error: StreamsException) -> StreamsException:
+        """The same error, or what is known to be behind it."""
 
     def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
         """Queries may see it, as restoring."""
@@ -73,13 +88,54 @@ class Supplies(Protocol):
     def store_restoring(self, partition: TopicPartition) -> None:
         """Queries may not, for now: its changelog was made anew."""
 
-    def stores_closing(self, thread: str) -> None:
-        """Queries must not see this thread's stores any more."""
+    def store_closing(self, partition: TopicPartition) -> None:
+        """Queries must not see it any more."""
+
+
+# --- events ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Stop:
     """End the loop."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Own this, and nothing else. `not_before`: when a pipeline may start, by the clock."""
+
+    share: Share
+    ticket: int
+    not_before: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The group has lost this client: stop what others may do by now, and wait for a new share."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Fail with this: what it says concerns the thread, though the thread did not find out itself."""
+
+    error: StreamsException
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Stop the queries, or let them run again; keep the rest."""
+
+    paused: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A query has ended; `run` tells which one, when a pipeline was started several times."""
+
+    end: PipelineEnd
+    run: int
 
 
 @dataclass(frozen=True)
@@ -96,7 +152,7 @@ class Restored:
     partition: TopicPartition
 
 
-Event = Stop | PipelineEnd | UpdaterFailed | Restored
+Event = Stop | Given | Lost | Fail | Pause | Ended | UpdaterFailed | Restored
 
 
 class _Stopped(Exception):
@@ -109,6 +165,9 @@ class StreamThread:
     Args:
         on_failure: decides about a failure; called on the failing thread, which ends when it returns.
         on_state: told of every transition, after it; at_change: told inside it (machine.py).
+        not_before: when it begins to work, by the clock: a replacement that waits before it tries again.
+        paused: whether it starts without running queries.
+        line: which line of threads it goes on with (supervision.py: Failure.line).
     """
 
     def __init__(
@@ -118,13 +177,18 @@ class StreamThread:
         *,
         clock: Clock,
         on_failure: Callable[[StreamThread, StreamsException], None],
-        on_state: Callable[[ThreadState, ThreadState], None] = lambda new, old: None,
+        on_state: Callable[[StreamThread, ThreadState], None] = lambda thread, new: None,
         at_change: Callable[[ThreadState, ThreadState], None] = lambda new, old: None,
+        not_before: float = float("-inf"),
+        paused: bool = False,
+        line: int = 0,
     ) -> None:
         self.name = name
-        self.share = Share()
+        self.line = line
         self._supplies = supplies
+        self._clock = clock
         self._on_failure = on_failure
+        self._not_before = not_before
         self._machine = Machine(
             STREAM_THREAD,
             ThreadState.CREATED,
@@ -133,28 +197,64 @@ class StreamThread:
             clock=clock,
             at_change=at_change,
         )
-        self._machine.add_listener(on_state)
+        self._machine.add_listener(lambda new, old: on_state(self, new))
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._held = ExitStack()
+        self._share: Share | None = None
+        self._paused = paused
+        self._due: dict[str, float] = {}
         self._running: dict[str, RunningPipeline] = {}
-        self._open: list[StorePart] = []
+        self._runs: dict[str, int] = {}
+        self._open: dict[TopicPartition, tuple[StorePart, KeyValueBytesStore]] = {}
         self._updater: Updater | None = None
         self._unrestored: set[TopicPartition] = set()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # --- for its client, from any thread -----------------------------------------------------------------
 
     @property
     def state(self) -> ThreadState:
         return self._machine.state
 
+    @property
+    def share(self) -> Share:
+        """What it was given last."""
+        return self._share or Share()
+
+    @property
+    def waiting(self) -> Mapping[str, float]:
+        """What it waits for before it tries again: the pipeline, or '' for everything, and until when."""
+        now = self._clock.now()
+        due = dict(self._due)
+        if self._not_before > now and self.state.is_alive:
+            due[""] = self._not_before
+        return {what: when for what, when in due.items() if when > now}
+
     def is_current(self) -> bool:
         """Whether the caller runs on this thread."""
         return threading.current_thread() is self._thread
 
-    def start(self, share: Share) -> None:
+    def start(self) -> None:
         """Begin to work. One that was stopped before does not."""
-        self.share = share
-        self._thread.start()
+        if not self._stopping.is_set():
+            self._thread.start()
+
+    def give(self, share: Share, not_before: Mapping[str, float], ticket: int) -> None:
+        """Own this from now on, and nothing else (roster.py)."""
+        self._inbox.put(Given(share, ticket, dict(not_before)))
+
+    def lose(self, ticket: int) -> None:
+        """The group has lost this client."""
+        self._inbox.put(Lost(ticket))
+
+    def fail(self, error: StreamsException) -> None:
+        """End with this failure. One that waits before it begins does not: it looks for itself then."""
+        if self._not_before <= self._clock.now():
+            self._inbox.put(Fail(error))
+
+    def pause(self, paused: bool) -> None:
+        """Stop the queries, or let them run again."""
+        self._inbox.put(Pause(paused))
 
     def stop(self) -> None:
         """Ask the thread to end; returns at once. One that never started is DEAD at once."""
@@ -166,6 +266,10 @@ class StreamThread:
         ):
             self._machine.to(ThreadState.DEAD)
 
+    def ending(self) -> None:
+        """It is decided that it ends, after a failure or a `stop`: from now on it is not live."""
+        self._machine.to(ThreadState.PENDING_SHUTDOWN)
+
     def join(self, timeout_s: float) -> bool:
         """Wait until the thread has let go of everything; whether it has."""
         if self._thread.ident is not None:
@@ -176,23 +280,16 @@ class StreamThread:
         """What it owns and how far that is. Never blocks."""
         lags = self.lags()
         tasks = []
-        opened = tuple(self._open)
+        opened = tuple(part for part, _ in tuple(self._open.values()))
         for task in self.share.tasks:
             parts = [part for part in opened if part.task_id == task]
+            known = {part.changelog: lags[part.changelog] for part in parts if part.changelog in lags}
             tasks.append(
                 TaskMetadata(
                     task_id=task,
                     topic_partitions=frozenset(part.changelog for part in parts),
-                    committed_offsets={
-                        part.changelog: lags[part.changelog].current_offset_position
-                        for part in parts
-                        if part.changelog in lags
-                    },
-                    end_offsets={
-                        part.changelog: lags[part.changelog].end_offset_position
-                        for part in parts
-                        if part.changelog in lags
-                    },
+                    committed_offsets={at: lag.current_offset_position for at, lag in known.items()},
+                    end_offsets={at: lag.end_offset_position for at, lag in known.items()},
                 )
             )
         running = dict(self._running)
@@ -222,76 +319,176 @@ class StreamThread:
             # Everything that can go wrong ends here, SystemExit in a user's callback included: a thread
             # that died without a decision would leave a client that says RUNNING and does nothing.
             self._machine.note(f"failed: {error!r}")
-            self._on_failure(self, _told(error))
+            self._on_failure(self, told(error))
         finally:
             self._machine.to(ThreadState.PENDING_SHUTDOWN)
             self._let_go()
             self._machine.to(ThreadState.DEAD)
 
     def _work(self) -> None:
-        # 1. Nothing is held from before, so there is nothing to revoke; the state is passed all the same.
         self._raise_if_stopping()
         self._machine.to(ThreadState.STARTING)
-        self._machine.to(ThreadState.PARTITIONS_REVOKED)
-        self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
-        # 2. Stores begin to restore; they are views of changelogs, so pipelines need not wait for them.
-        self._open_stores()
-        # 3. Pipelines. The first one in the client starts Spark and compiles all.
-        for name in self.share.pipelines:
-            self._raise_if_stopping()
-            running = self._supplies.start_pipeline(name, self._inbox.put)
-            self._running[name] = running
-            self._held.callback(self._closing, f"pipeline {name}", running.stop)
-        # 4. Until something happens.
-        self._run_if_restored()
+        self._wait_for_its_turn()
+        self._supplies.take_part()
         while True:
-            self._react(self._inbox.get())
+            try:
+                event = self._inbox.get(timeout=self._time_to_next())
+            except queue.Empty:
+                self._start_due()
+                continue
+            self._react(event)
 
-    def _open_stores(self) -> None:
-        if not self.share.parts:
-            return
-        updater = self._supplies.make_updater(
-            f"{self.name}-StateUpdater",
-            lambda error: self._inbox.put(UpdaterFailed(error)),
-            self._restored,
-            self._supplies.store_restoring,
-        )
-        self._updater = updater
-        self._unrestored = {part.changelog for part in self.share.parts}
-        for part in self.share.parts:
-            self._raise_if_stopping()
-            store = self._supplies.open_store(part)
-            self._held.callback(self._closing, f"store {store.name} of task {store.task_id}", store.close)
-            self._open.append(part)
-            self._supplies.store_opened(self.name, part, store)
-            updater.add(store, part.changelog)
-        # Closed before the stores are: callbacks run last in, first out.
-        self._held.callback(self._closing, "updater", updater.close)
-        updater.start()
+    def _wait_for_its_turn(self) -> None:
+        """Until it may begin; what comes meanwhile is looked at afterwards, a stop at once."""
+        while (left := self._not_before - self._clock.now()) > 0:
+            if self._stopping.wait(left):
+                raise _Stopped
 
     def _react(self, event: Event) -> None:
         match event:
             case Stop():
                 raise _Stopped
+            case Given(share, ticket, not_before):
+                self._take(share, ticket, not_before)
+            case Lost(ticket):
+                self._lose(ticket)
+            case Fail(error):
+                raise error
+            case Pause(paused):
+                self._paused = paused
+                if paused:
+                    self._stop_pipelines(tuple(self._running))
+                self._start_due()
             case Restored(partition):
                 self._unrestored.discard(partition)
-                self._run_if_restored()
+                self._run_if_ready()
             case UpdaterFailed(error):
                 raise error
-            case PipelineEnd(pipeline, error):
-                self._running.pop(pipeline, None)
-                if error is not None:
-                    raise error
-                self._raise_if_stopping()
-                raise PipelineException(
-                    f"pipeline '{pipeline}' was stopped from outside (its Spark query, or the session); "
-                    f"close the "
-                    "client instead, which stops its pipelines",
-                    pipeline=pipeline,
-                )
+            case Ended(end, run) if self._runs.get(end.pipeline) == run:
+                self._pipeline_ended(end.pipeline, end.error)
+            case Ended():
+                pass  # of a run that this thread has stopped
 
-    def _run_if_restored(self) -> None:
-        if not self._unrestored:
+    def _take(self, share: Share, ticket: int, not_before: Mapping[str, float]) -> None:
+        """Let go of what is not in `share`, then open and start what is new in it."""
+        # 1. What it does not own any more: queries before stores.
+        self._machine.to(ThreadState.PARTITIONS_REVOKED)
+        self._stop_pipelines(tuple(name for name in self._running if name not in share.pipelines))
+        kept = {part.changelog for part in share.parts}
+        self._close_stores(tuple(partition for partition in self._open if partition not in kept))
+        self._share = share
+        self._due = {
+            name: not_before.get(name, float("-inf")) for name in share.pipelines if name not in self._running
+        }
+        self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
+        self._supplies.settled(self.name, share, ticket)
+        # 2. Stores begin to restore; they are views of changelogs, so pipelines need not wait for them.
+        self._open_stores()
+        # 3. Pipelines. The first one in the client starts Spark and compiles all.
+        self._start_due()
+
+    def _lose(self, ticket: int) -> None:
+        # Stores are views of changelogs and harm nobody; queries would do another client's work.
+        self._machine.to(ThreadState.PARTITIONS_REVOKED)
+        self._stop_pipelines(tuple(self._running))
+        self._due.clear()
+        held = Share((), self.share.parts)
+        self._share = held
+        self._supplies.settled(self.name, held, ticket)
+
+    def _pipeline_ended(self, pipeline: str, error: BaseException | None) -> None:
+        if self._running.pop(pipeline, None) is None:
+            return  # stopped by this thread
+        if isinstance(error, TaskMigratedException):
+            self._migrated(pipeline, error)
+            return
+        if isinstance(error, StreamsException):
+            raise self._supplies.diagnosed(error)
+        if error is not None:
+            raise error
+        self._raise_if_stopping()
+        raise PipelineException(
+            f"pipeline '{pipeline}' was stopped from outside (its Spark query, or the session); "
+            f"close the client instead, which stops its pipelines",
+            pipeline=pipeline,
+        )
+
+    # --- pipelines ---------------------------------------------------------------------------------------
+
+    def _start_due(self) -> None:
+        """Start the pipelines whose time has come."""
+        now = self._clock.now()
+        for name in [] if self._paused else [name for name, due in self._due.items() if due <= now]:
+            self._raise_if_stopping()
+            run = self._runs[name] = self._runs.get(name, 0) + 1
+            try:
+                self._running[name] = self._supplies.start_pipeline(
+                    name,
+                    lambda end, run=run: self._inbox.put(Ended(end, run)),  # type: ignore[misc]
+                )
+            except TaskMigratedException as error:
+                self._migrated(name, error)
+            else:
+                del self._due[name]
+        self._run_if_ready()
+
+    def _migrated(self, name: str, error: TaskMigratedException) -> None:
+        """Another client does it now: no failure. The group says what this thread does next."""
+        log.warning("stream-thread [%s] drops pipeline %s: %s", self.name, name, error)
+        self._due.pop(name, None)
+        self._share = self.share.without(frozenset((name,)))
+        self._supplies.pipeline_migrated(self.name, name, error)
+
+    def _stop_pipelines(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            running = self._running.pop(name)
+            self._runs[name] += 1
+            self._closing(f"pipeline {name}", running.stop)
+            if name in self.share.pipelines:
+                self._due[name] = float("-inf")
+
+    def _time_to_next(self) -> float | None:
+        if self._paused or not self._due:
+            return None
+        return max(0.0, min(self._due.values()) - self._clock.now())
+
+    # --- stores ------------------------------------------------------------------------------------------
+
+    def _open_stores(self) -> None:
+        fresh = [part for part in self.share.parts if part.changelog not in self._open]
+        if not fresh:
+            return
+        updater = self._updater
+        if updater is None:
+            updater = self._updater = self._supplies.make_updater(
+                f"{self.name}-StateUpdater",
+                lambda error: self._inbox.put(UpdaterFailed(error)),
+                self._restored,
+                self._supplies.store_restoring,
+            )
+            updater.start()
+        self._unrestored.update(part.changelog for part in fresh)
+        for part in fresh:
+            self._raise_if_stopping()
+            store = self._supplies.open_store(part)
+            self._open[part.changelog] = (part, store)
+            self._supplies.store_opened(self.name, part, store)
+            updater.add(store, part.changelog)
+
+    def _close_stores(self, partitions: tuple[TopicPartition, ...]) -> None:
+        updater = self._updater
+        for partition in partitions:
+            self._supplies.store_closing(partition)
+        for partition in partitions:
+            part, store = self._open.pop(partition)
+            self._unrestored.discard(partition)
+            what = f"store {part.store.name} of task {part.task_id}"
+            if updater is not None:
+                self._closing(f"the updater of {what}", lambda at=partition: updater.remove(at))  # type: ignore[misc]
+            self._closing(what, store.close)
+
+    def _run_if_ready(self) -> None:
+        if not self._unrestored and (self._paused or not self._due):
             self._machine.to(ThreadState.RUNNING, only_from=(ThreadState.PARTITIONS_ASSIGNED,))
 
     def _restored(self, partition: TopicPartition) -> None:
@@ -299,17 +496,22 @@ class StreamThread:
         self._supplies.store_restored(partition)
         self._inbox.put(Restored(partition))
 
+    # --- the end -----------------------------------------------------------------------------------------
+
     def _raise_if_stopping(self) -> None:
         if self._stopping.is_set():
             raise _Stopped
 
     def _let_go(self) -> None:
         self._stopping.set()
-        self._supplies.stores_closing(self.name)
-        self._held.close()
-        self._running.clear()
-        self._open.clear()
-        self._updater = None
+        self._stop_pipelines(tuple(self._running))
+        self._due.clear()
+        for partition in self._open:
+            self._supplies.store_closing(partition)
+        updater, self._updater = self._updater, None
+        if updater is not None:
+            self._closing("updater", updater.close)
+        self._close_stores(tuple(self._open))
 
     def _closing(self, what: str, close: Callable[[], None]) -> None:
         """Close one thing; a failure must not keep the others open."""
@@ -319,10 +521,13 @@ class StreamThread:
             log.exception("stream-thread [%s] %s did not close cleanly", self.name, what)
 
 
-def _told(error: BaseException) -> StreamsException:
-    """What the handler gets: always a `StreamsException`; what really happened is its cause."""
+def told(error: BaseException) -> StreamsException:
+    """What the handler gets: always a `StreamsException`; what really happened is its cause.
+
+    Differs: upstream hands on `Error`s, and what the global thread fails with, as they are.
+    """
     if isinstance(error, StreamsException):
         return error
-    told = StreamsException(f"{type(error).__name__}: {error}")
-    told.__cause__ = error
-    return told
+    wrapped = StreamsException(f"{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

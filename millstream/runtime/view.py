@@ -64,6 +64,14 @@ class ClientView:
             self._serdes.update(serdes)
             self._snapshot = self._built()
 
+    def serdes_known(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
+        """Serdes that another client's pipelines have settled, for stores that nothing is known of here."""
+        with self._lock:
+            for store, (key, value) in serdes.items():
+                known_key, known_value = self._serdes.get(store, (None, None))
+                self._serdes[store] = (known_key or key, known_value or value)
+            self._snapshot = self._built()
+
     def opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
         """A store was opened; it is restoring."""
         with self._lock:
@@ -83,13 +91,17 @@ class ClientView:
             self._restored.discard(changelog)
             self._snapshot = self._built()
 
-    def closing(self, thread: str) -> None:
-        """A thread is about to close its stores."""
+    def closing(self, changelog: TopicPartition) -> None:
+        """A store is about to be closed."""
         with self._lock:
-            for changelog in [key for key, (owner, _, _) in self._open.items() if owner == thread]:
-                del self._open[changelog]
-                self._restored.discard(changelog)
+            self._open.pop(changelog, None)
+            self._restored.discard(changelog)
             self._snapshot = self._built()
+
+    def open_stores(self) -> tuple[KeyValueBytesStore, ...]:
+        """The stores that are open here."""
+        with self._lock:
+            return tuple(store for _, _, store in self._open.values())
 
     def parts(self) -> tuple[StorePart, ...]:
         """The parts of stores that are open here."""

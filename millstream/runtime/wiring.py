@@ -5,17 +5,18 @@ Each is imported when it is needed, so that a client that runs no pipeline does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text
-from millstream.ports import ChangelogConsumer, Engine, KeyValueBytesStore, Topics
+from millstream.ports import ChangelogConsumer, Engine, GroupMember, KeyValueBytesStore, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
-__all__ = ["Broker", "Parts", "real_parts"]
+__all__ = ["Broker", "Parts", "real_parts", "serde_of"]
 
 
 class Broker(Protocol):
@@ -33,23 +34,35 @@ class Parts:
 
     Attributes:
         topics: the cluster's topics.
-        engine: takes the configuration, the root of the checkpoints, and the user's Spark session or None.
+        engine: takes the configuration, an event that tells it to give up starting, and the user's Spark
+        session
+            or None.
         changelog: a consumer for one thread's updater.
         store: takes what the topology says, the path for a persistent one, and the task.
         broker: takes a data directory; starts an embedded broker.
+        membership: takes the configuration, the client's side, the source topics, the client id, the process
+            id of the state directory (which is locked), and the name of its thread; it has not joined yet.
     """
 
     topics: Callable[[StreamsConfig], Topics]
-    engine: Callable[[StreamsConfig, str, Any], Engine]
+    engine: Callable[[StreamsConfig, threading.Event, Any], Engine]
     changelog: Callable[[StreamsConfig], ChangelogConsumer]
     store: Callable[..., KeyValueBytesStore]
     broker: Callable[[Path], Broker]
+    membership: Callable[[StreamsConfig, GroupMember, Sequence[str], str, str, str], Membership]
     clock: Clock = field(default_factory=SystemClock)
 
 
 def real_parts() -> Parts:
     """Kafka, Spark and RocksDB."""
-    return Parts(topics=_topics, engine=_engine, changelog=_changelog, store=_store, broker=_broker)
+    return Parts(
+        topics=_topics,
+        engine=_engine,
+        changelog=_changelog,
+        store=_store,
+        broker=_broker,
+        membership=_membership,
+    )
 
 
 def _topics(config: StreamsConfig) -> Topics:
@@ -64,24 +77,26 @@ def _changelog(config: StreamsConfig) -> ChangelogConsumer:
     return KafkaChangelogConsumer(config)
 
 
-def _engine(config: StreamsConfig, checkpoint_root: str, spark: Any) -> Engine:
+def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engine:
     from millstream.spark.engine import SparkEngine, SparkSettings
+    from millstream.spark.handlers import RecordHandlers
 
     return SparkEngine(
         SparkSettings(
             application_id=config.application_id,
             bootstrap_servers=",".join(config.bootstrap_servers),
-            checkpoint_root=checkpoint_root,
             spark=config.spark,
             consumer=_spark_client(config, "consumer.", "main.consumer."),
             producer=_spark_client(config, "producer."),
-            default_key_serde=_serde(config.default_key_serde),
-            default_value_serde=_serde(config.default_value_serde),
+            default_key_serde=serde_of(config.default_key_serde),
+            default_value_serde=serde_of(config.default_value_serde),
             offset_reset=_offset_reset(config),
             max_records_per_batch=config.get("max.batch.records"),
             batch_interval=config.commit_interval,
+            handlers=RecordHandlers.of(config),
         ),
         spark,
+        closing=closing,
     )
 
 
@@ -93,6 +108,21 @@ def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> Key
     from millstream.stores.rocksdb import RocksDBStore
 
     return RocksDBStore(store.name, task_id, path)
+
+
+def _membership(
+    config: StreamsConfig,
+    member: GroupMember,
+    topics: Sequence[str],
+    client_id: str,
+    process_id: str,
+    thread_name: str,
+) -> Membership:
+    from millstream.kafka.membership import KafkaMembership
+
+    return KafkaMembership(
+        config, member, topics, client_id=client_id, process_tag=process_id, thread_name=thread_name
+    )
 
 
 def _broker(data_dir: Path) -> Broker:
@@ -123,9 +153,16 @@ _SPARKS_OWN = frozenset(
         "key.serializer",
         "value.deserializer",
         "value.serializer",
+        # The group is the client's affair. Java's consumer would compare one of these with its own defaults
+        # of the others, and refuse it.
+        "group.instance.id",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
     )
 )
-"""Client settings that Spark makes itself and refuses to be given."""
+"""Client settings that Spark makes itself and refuses to be given, or has no use for."""
 
 
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
@@ -144,7 +181,7 @@ def _offset_reset(config: StreamsConfig) -> OffsetReset:
     return OffsetReset(str(value).lower())
 
 
-def _serde(value: Any) -> Any:
+def serde_of(value: Any) -> Any:
     """The serde that a configuration names, or gives."""
     if not isinstance(value, str):
         return value

@@ -20,11 +20,35 @@ from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.model import TIMESTAMP_HEADER
 from millstream.spark import serdes
 from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
-from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.flow import (
+    HEADERS,
+    HEADERS_TYPE,
+    OFFSET,
+    PARTITION,
+    RAW_KEY,
+    RAW_VALUE,
+    TIMESTAMP,
+    TOPIC,
+    Failure,
+    Flow,
+    Lane,
+    Names,
+)
+from millstream.spark.handlers import (
+    FAIL,
+    PROCESSING_FAILED,
+    RECORD_TOO_LARGE,
+    SERIALIZATION_FAILED,
+    RecordHandlers,
+    attempt,
+    error_headers,
+    record_size,
+)
 from millstream.spark.peek import peek
-from millstream.spark.sink import Output, output_rows
+from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
@@ -43,6 +67,7 @@ class CompileContext:
         partitions: partition count of each internal topic, by its name without the application id.
         read: the records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
         default_key_serde, default_value_serde: from the configuration, or None.
+        handlers: which records that fail are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
     """
 
@@ -51,27 +76,40 @@ class CompileContext:
     read: Callable[[Source | TableSource | Repartition], DataFrame]
     default_key_serde: Serde | None = None
     default_value_serde: Serde | None = None
+    handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """`rows` is None when the pipeline writes nothing: its tables are views of their source topics."""
+    """`rows` is None when the pipeline writes nothing: its tables are views of their source topics.
+
+    They are not yet what a sink takes: `rows_at(epoch)` is.
+    """
 
     rows: DataFrame | None
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+
+    def rows_at(self, epoch: int | None) -> DataFrame | None:
+        """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
+        return None if self.rows is None else with_epoch(self.rows, epoch)
 
 
 def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
     """Trace every function of the pipeline and build its DataFrame.
 
-    Shape of `rows`: topic string, key binary, value binary, partition int (NULL: Kafka's default
+    Shape of `rows_at`: topic string, key binary, value binary, partition int (NULL: Kafka's default
     partitioner), headers array<struct<key, value>>.
 
     Raises:
         TopologyException: a function is wrong, or a serde does not fit its column.
     """
     return Compiler(pipeline, context).compile()
+
+
+@dataclass(frozen=True, eq=False)
+class DeadLetters(Node):
+    """The records that a node drops, on their way to the dead letter queue. In no topology: ours alone."""
 
 
 @dataclass
@@ -87,6 +125,7 @@ class Compiler:
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
     choices: dict[Node, str] = field(default_factory=dict)
     uses: dict[Node, int] = field(default_factory=dict)
+    failures: int = 0
 
     def compile(self) -> Compiled:
         inputs = set(self.pipeline.inputs)
@@ -171,6 +210,7 @@ class Compiler:
                 ),
                 partitions=self._partitions(topic),
                 timestamped=True,
+                fenced=True,
                 headers=False,
             ),
         )
@@ -209,15 +249,132 @@ class Compiler:
             F.lit(" offset "),
             F.col(OFFSET).cast("string"),
         )
-        key = flow.with_column(
-            "k", serdes.from_bytes(key_serde, F.col("key"), F.concat(where, F.lit(" key")))
-        )
-        value = flow.with_column(
-            "v", serdes.from_bytes(value_serde, F.col("value"), F.concat(where, F.lit(" value")))
-        )
-        flow.df = flow.df.drop("key", "value")
+        where_key, where_value = F.concat(where, F.lit(" key")), F.concat(where, F.lit(" value"))
+        read_key = serdes.from_bytes(key_serde, F.col("key"), where_key)
+        read_value = serdes.from_bytes(value_serde, F.col("value"), where_value)
         self.flows.append(flow)
-        return flow, Lane(key, value, None, key_serde, value_serde)
+        if not self.context.handlers.deserialization:
+            key, value = flow.with_column("k", read_key), flow.with_column("v", read_value)
+            self._forget_raw(flow)
+            return flow, Lane(key, value, None, key_serde, value_serde)
+        tried_key = flow.with_column("t", attempt(F.lit(True), read_key))
+        tried_value = flow.with_column("t", attempt(F.lit(True), read_value))
+        key = flow.with_column("k", F.col(tried_key)["r0"])
+        value = flow.with_column("v", F.col(tried_value)["r0"])
+        failed = flow.with_column("d", F.col(tried_key).isNull() | F.col(tried_value).isNull())
+        raw_key, raw_value = self._forget_raw(flow)
+        self._drop(
+            node,
+            flow,
+            failed,
+            "deserialization",
+            F.lit(SERIALIZATION_FAILED),
+            F.when(
+                F.col(tried_key).isNull(), serdes.complaint(key_serde, F.col(raw_key), where_key)
+            ).otherwise(serdes.complaint(value_serde, F.col(raw_value), where_value)),
+        )
+        lane = flow.narrow(
+            Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes
+        )
+        return flow, lane
+
+    def _forget_raw(self, flow: Flow) -> tuple[str, str]:
+        """Drop the bytes that were read, unless dead letters need them; returns what they are then called."""
+        if self.context.handlers.dead_letters:
+            flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
+        else:
+            flow.df = flow.df.drop("key", "value")
+        return RAW_KEY, RAW_VALUE
+
+    # --- records that fail ------------------------------------------------------------------------------
+
+    def _drop(
+        self,
+        node: Node,
+        flow: Flow,
+        failed: str,
+        kind: str,
+        exception: Column,
+        message: Column,
+        function: Function | None = None,
+    ) -> None:
+        """Count the rows of this flag and send them to the dead letter queue, if there is one.
+
+        That they go no further is up to the caller, who narrows the lane.
+        """
+        flow.uncounted.append(Failure(failed, self.failures, kind, node.name))
+        self.failures += 1
+        handlers = self.context.handlers
+        if handlers.dead_letter_topic is None:
+            return
+        place = node.name if function is None else f"{node.name} ({describe_function(function)})"
+        errors = error_headers(exception, message, place)
+        # The results of an aggregation were not read from a topic.
+        raw = RAW_KEY in flow.df.columns
+        key = F.col(RAW_KEY) if raw else F.lit(None).cast("binary")
+        value = F.col(RAW_VALUE) if raw else F.lit(None).cast("binary")
+        # A dead letter that is too large would end the pipeline, again and again.
+        headers = F.concat(F.coalesce(F.col(HEADERS), F.array().cast(HEADERS_TYPE)), errors)
+        whole = record_size(key, value, headers)
+        value = F.when(whole <= handlers.max_request_size, value)
+        letters = DeadLetters(f"{node.name}-dead-letters", (node,))
+        output = Output(F.lit(handlers.dead_letter_topic), key, value, headers=True, errors=errors)
+        self._pin(letters, flow, Lane(RAW_KEY, RAW_VALUE, failed), output)
+
+    def _try(
+        self, node: Node, function: Function, flow: Flow, lane: Lane, *results: Any
+    ) -> tuple[Lane, tuple[Any, ...]]:
+        """What a function returned, and the lane without the records for which that cannot be computed.
+
+        With processing.exception.handler=fail: both as they are.
+        """
+        if not self.context.handlers.processing:
+            return lane, results
+        tried: str = translated(
+            node,
+            function,
+            lambda: flow.with_column("t", attempt(flow.kept(lane), *(as_column(item) for item in results))),
+        )
+        failed = flow.with_column("d", flow.kept(lane) & F.col(tried).isNull())
+        message = (
+            f"{node.name} ({describe_function(function)}): the function's result cannot be computed for "
+            "this record (a cast, an overflow, a division by zero, an index, raise_error; Spark does not say "
+            "which)"
+        )
+        self._drop(node, flow, failed, "processing", F.lit(PROCESSING_FAILED), F.lit(message), function)
+        lane = replace(lane, keep=flow.with_column("f", F.col(tried).isNotNull()))
+        return lane, tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
+
+    def _writable(
+        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, *, extra: int = 0
+    ) -> tuple[Lane, Column, Column]:
+        """Key and value to write, and the lane without the records that cannot be written.
+
+        `extra`: bytes of headers that the record does not have yet. With production.exception.handler=fail:
+        all as they are.
+        """
+        handlers = self.context.handlers
+        if not handlers.production:
+            return lane, key, value
+        tried = flow.with_column("t", attempt(flow.kept(lane), key, value))
+        key, value = F.col(tried)["r0"], F.col(tried)["r1"]
+        size = flow.with_column("z", record_size(key, value) + extra)
+        fits = F.col(tried).isNotNull() & (F.col(size) <= handlers.max_request_size)
+        keep = flow.with_column("f", fits)
+        failed = flow.with_column("d", flow.kept(lane) & ~F.col(keep))
+        unwritten = F.col(tried).isNull()
+        message = F.when(
+            unwritten, F.lit(f"{node.name}: the serde cannot write the key or the value")
+        ).otherwise(
+            F.concat(
+                F.lit(f"{node.name}: the record has "),
+                F.col(size).cast("string"),
+                F.lit(f" bytes, and max.request.size of the producer is {handlers.max_request_size}"),
+            )
+        )
+        exception = F.when(unwritten, F.lit(SERIALIZATION_FAILED)).otherwise(F.lit(RECORD_TOO_LARGE))
+        self._drop(node, flow, failed, "production", exception, message)
+        return replace(lane, keep=keep), key, value
 
     def _source_serdes(self, node: Any, what: str) -> tuple[Serde, Serde]:
         key = node.key_serde or self.context.default_key_serde
@@ -245,7 +402,7 @@ class Compiler:
         if not self.uses.get(node) and (node.stored is None or node.stored.source_topic is not None):
             return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
         flow, lane = self._open(node, key, value)
-        lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=True)
+        lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
         self._put(node, flow, lane)
 
     def visit_Repartition(self, node: Repartition) -> None:
@@ -266,14 +423,19 @@ class Compiler:
         key = self._settle(node.key_serde, lane.key_serde, self.context.default_key_serde, key_type)
         value = self._settle(node.value_serde, lane.value_serde, self.context.default_value_serde, value_type)
         self.context.repartition_serdes[node] = (key, value)
+        key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
+        value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
+        lane, key_bytes, value_bytes = self._writable(
+            node, flow, lane, key_bytes, value_bytes, extra=_TIMESTAMP_HEADER_SIZE
+        )
         self._pin(
             node,
             flow,
             lane,
             Output(
                 topic=F.lit(f"{self.context.application_id}-{node.topic}"),
-                key=serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key"),
-                value=serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value"),
+                key=key_bytes,
+                value=value_bytes,
                 partitions=self._partitions(node.topic),
                 timestamped=True,
                 headers=True,
@@ -318,18 +480,23 @@ class Compiler:
     def visit_Filter(self, node: nodes.Filter) -> None:
         flow, lane, alone = self._take(node.parents[0])
         condition = self._condition(node, node.predicate, flow, lane)
+        lane, (condition,) = self._try(node, node.predicate, flow, lane, condition)
         if node.negate:
             condition = ~F.coalesce(condition, F.lit(False))
-        self._put(node, flow, flow.narrow(lane, condition, alone=alone))
+        self._put(node, flow, flow.narrow(lane, condition, alone=alone and not flow.lanes))
 
     def visit_MapValues(self, node: nodes.MapValues) -> None:
         flow, lane, _ = self._take(node.parents[0])
-        value = self._add(node, node.mapper, flow, lane, "v", self._trace(node, node.mapper, flow, lane))
+        mapped = self._trace(node, node.mapper, flow, lane)
+        lane, (mapped,) = self._try(node, node.mapper, flow, lane, mapped)
+        value = self._add(node, node.mapper, flow, lane, "v", mapped)
         self._put(node, flow, replace(lane, value=value, value_serde=None))
 
     def visit_SelectKey(self, node: nodes.SelectKey) -> None:
         flow, lane, _ = self._take(node.parents[0])
-        key = self._add(node, node.mapper, flow, lane, "k", self._trace(node, node.mapper, flow, lane))
+        mapped = self._trace(node, node.mapper, flow, lane)
+        lane, (mapped,) = self._try(node, node.mapper, flow, lane, mapped)
+        key = self._add(node, node.mapper, flow, lane, "k", mapped)
         self._put(node, flow, replace(lane, key=key, key_serde=None))
 
     def visit_Map(self, node: nodes.Map) -> None:
@@ -340,8 +507,9 @@ class Compiler:
                 f"{node.name} ({describe_function(node.mapper)}): map has to return a key and a value, "
                 f"lambda key, value: (value.id, value.amount); this returned {type(result).__name__}"
             )
-        key = self._add(node, node.mapper, flow, lane, "k", result[0])
-        value = self._add(node, node.mapper, flow, lane, "v", result[1])
+        lane, (new_key, new_value) = self._try(node, node.mapper, flow, lane, *result)
+        key = self._add(node, node.mapper, flow, lane, "k", new_key)
+        value = self._add(node, node.mapper, flow, lane, "v", new_value)
         self._put(node, flow, replace(lane, key=key, value=value, key_serde=None, value_serde=None))
 
     def _array(self, node: Node, function: Function, flow: Flow, result: Any) -> Column:
@@ -357,7 +525,8 @@ class Compiler:
     def visit_FlatMapValues(self, node: nodes.FlatMapValues) -> None:
         flow, lane, alone = self._take(node.parents[0])
         array = self._array(node, node.mapper, flow, self._trace(node, node.mapper, flow, lane))
-        lane, element = flow.explode(lane, array, alone=alone)
+        lane, (array,) = self._try(node, node.mapper, flow, lane, array)
+        lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
         self._put(node, flow, replace(lane, value=element, value_serde=None))
 
     def visit_FlatMap(self, node: nodes.FlatMap) -> None:
@@ -366,7 +535,8 @@ class Compiler:
         if isinstance(result, list):
             result = [_pair(item) for item in result]
         array = self._array(node, node.mapper, flow, result)
-        lane, element = flow.explode(lane, array, alone=alone)
+        lane, (array,) = self._try(node, node.mapper, flow, lane, array)
+        lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
         type_ = flow.type_of(element)
         if not (isinstance(type_, T.StructType) and len(type_) == 2):
             raise TopologyException(
@@ -445,6 +615,8 @@ class Compiler:
         for index in reversed(range(len(node.predicates))):
             predicate = self._condition(node, node.predicates[index], flow, lane)
             choice = F.when(predicate, F.lit(index)).otherwise(choice)
+        if node.predicates:
+            lane, (choice,) = self._try(node, node.predicates[0], flow, lane, choice)
         self.choices[node] = flow.with_column("c", flow.own(lane, choice))
         self._put(node, flow, lane)
 
@@ -461,43 +633,50 @@ class Compiler:
         value = self._settle(node.value_serde, lane.value_serde, self.context.default_value_serde, value_type)
         topic = F.lit(node.topic)
         if node.topic_function is not None:
-            topic = self._topic(node, node.topic_function, flow, lane)
+            lane, topic = self._topic(node, node.topic_function, flow, lane)
         partition = None
         if node.partitioner is not None:
-            partition = self._partition(node, node.partitioner, flow, lane)
+            lane, partition = self._partition(node, node.partitioner, flow, lane)
+        key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
+        value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
+        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes)
         self._pin(
             node,
             flow,
             lane,
             Output(
                 topic=topic,
-                key=serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key"),
-                value=serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value"),
+                key=key_bytes,
+                value=value_bytes,
                 partition=partition,
                 headers=True,
             ),
         )
 
-    def _topic(self, node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
+    def _topic(self, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:
         """The topic that a function names for each record; at a NULL the query ends and says whose it is."""
-        name = self._add(node, function, flow, lane, "t", self._trace(node, function, flow, lane))
+        traced = self._trace(node, function, flow, lane)
+        lane, (traced,) = self._try(node, function, flow, lane, traced)
+        name = self._add(node, function, flow, lane, "t", traced)
         if not isinstance(flow.type_of(name), T.StringType):
             raise TopologyException(
                 f"{node.name} ({describe_function(function)}): a topic's name is a string Column, "
                 f"this one is {flow.type_of(name).simpleString()}"
             )
         message = f"{node.name} ({describe_function(function)}): the topic's name is NULL for a record"
-        return F.coalesce(F.col(name), F.raise_error(F.lit(message)).cast("string"))
+        return lane, F.coalesce(F.col(name), F.raise_error(F.lit(message)).cast("string"))
 
-    def _partition(self, node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
+    def _partition(self, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:
         """The partition that a function chooses for each record; NULL leaves it to the producer."""
-        name = self._add(node, function, flow, lane, "p", self._trace(node, function, flow, lane))
+        traced = self._trace(node, function, flow, lane)
+        lane, (traced,) = self._try(node, function, flow, lane, traced)
+        name = self._add(node, function, flow, lane, "p", traced)
         if not isinstance(flow.type_of(name), (T.IntegralType, T.NullType)):
             raise TopologyException(
                 f"{node.name} ({describe_function(function)}): a partition is an integer Column, "
                 f"this one is {flow.type_of(name).simpleString()}"
             )
-        return F.col(name).cast("int")
+        return lane, F.col(name).cast("int")
 
     # --- tables ----------------------------------------------------------------------------------------
 
@@ -512,17 +691,22 @@ class Compiler:
 
     def visit_TableFilter(self, node: nodes.TableFilter) -> None:
         flow, lane, _ = self._take(node.parents[0])
-        passes = F.coalesce(self._condition(node, node.predicate, flow, lane), F.lit(False))
-        passes = ~passes if node.negate else passes
+        condition = self._condition(node, node.predicate, flow, lane)
         there = F.col(lane.value).isNotNull()  # a deletion stays one, unasked
+        if self.context.handlers.processing:
+            condition = F.when(there, condition)
+        lane, (condition,) = self._try(node, node.predicate, flow, lane, condition)
+        passes = F.coalesce(condition, F.lit(False))
+        passes = ~passes if node.negate else passes
         value = flow.with_column("v", flow.own(lane, F.when(there, F.when(passes, F.col(lane.value)))))
         self._put(node, flow, replace(lane, value=value))
 
     def visit_TableMapValues(self, node: nodes.TableMapValues) -> None:
         flow, lane, _ = self._take(node.parents[0])
-        mapped = as_column(self._trace(node, node.mapper, flow, lane))
         there = F.col(lane.value).isNotNull()
-        value = self._add(node, node.mapper, flow, lane, "v", F.when(there, mapped))
+        mapped = F.when(there, as_column(self._trace(node, node.mapper, flow, lane)))
+        lane, (mapped,) = self._try(node, node.mapper, flow, lane, mapped)
+        value = self._add(node, node.mapper, flow, lane, "v", mapped)
         self._put(node, flow, replace(lane, value=value, value_serde=None))
 
     def visit_ToStream(self, node: nodes.ToStream) -> None:
@@ -547,6 +731,7 @@ class Compiler:
             mine = [Pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes]
             if not mine:
                 continue
+            flow.count_dropped()
             native = [item for item in mine if not item.is_fold]
             if len(native) in (0, len(mine)):
                 self._look_ahead(flow)
@@ -608,6 +793,7 @@ class Compiler:
             pinned = [
                 (flow, flow.lanes[node], self.outputs[node]) for node in flow.lanes if node in flow.pinned
             ]
+            flow.count_dropped()
             if pinned:
                 parts.append(output_rows(flow, [(lane, output) for _, lane, output in pinned]))
         if not parts:
@@ -616,6 +802,10 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows
+
+
+_TIMESTAMP_HEADER_SIZE = len(TIMESTAMP_HEADER) + 1 + 8 + 1
+"""In a record for an internal topic."""
 
 
 def _pair(item: Any) -> Column:

@@ -7,14 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.serdes import Serde
-from millstream.ports import CompiledPipeline, PipelineEnd, RunningPipeline
-from millstream.spark.compiler import CompileContext, compile_pipeline
-from millstream.spark.failures import translate
+from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
+from millstream.spark.dropped import DropWatch
+from millstream.spark.failures import is_jvm_lost, translate
+from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
+from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.source import kafka_options, read_kafka
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
@@ -28,18 +33,17 @@ class SparkSettings:
     """What the engine needs of a configuration, in plain values.
 
     Attributes:
-        checkpoint_root: directory (or URI) that has one checkpoint directory for each pipeline.
         spark: `spark.*` settings.
         consumer, producer: Kafka client options in Kafka's names, security included.
         default_key_serde, default_value_serde: or None.
         offset_reset: where sources start that do not say.
         max_records_per_batch: bound of a micro-batch; None: whatever is there.
         batch_interval: the shortest time from one micro-batch to the next.
+        handlers: which records that fail are dropped.
     """
 
     application_id: str
     bootstrap_servers: str
-    checkpoint_root: str
     spark: Mapping[str, str] = field(default_factory=dict)
     consumer: Mapping[str, str] = field(default_factory=dict)
     producer: Mapping[str, str] = field(default_factory=dict)
@@ -48,27 +52,43 @@ class SparkSettings:
     offset_reset: OffsetReset = OffsetReset.EARLIEST
     max_records_per_batch: int | None = None
     batch_interval: timedelta = timedelta(0)
+    handlers: RecordHandlers = FAIL
 
 
 class SparkEngine:
     """Runs pipelines on Spark Structured Streaming in micro-batches. Thread-safe."""
 
-    def __init__(self, settings: SparkSettings, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        spark: SparkSession | None = None,
+        closing: threading.Event | None = None,
+    ) -> None:
         """Start Spark, or join the one that runs, or use the session given.
+
+        Args:
+            closing: set, from any thread, when the engine is not wanted any more; starting ends soon then.
 
         Raises:
             SetupException: no Java, a missing jar, or a session without Spark's Kafka connector.
+            StreamsException: `closing` was set before Spark had started.
         """
         self._settings = settings
         self._lock = threading.Lock()
         self._running: list[QueryPipeline] = []
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
-        self._session = SharedSession(settings.spark, settings.application_id, spark)
+        self._closing = closing or threading.Event()
+        self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
 
     @property
     def spark(self) -> SparkSession:
         """The client's session."""
         return self._session.spark
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether Spark's JVM is there; if not, what was compiled is lost too: it takes a new engine."""
+        return self._session.is_alive
 
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
         context = CompileContext(
@@ -77,11 +97,12 @@ class SparkEngine:
             read=self._read,
             default_key_serde=self._settings.default_key_serde,
             default_value_serde=self._settings.default_value_serde,
+            handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
         )
         with self._lock:
             compiled = compile_pipeline(pipeline, context)
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled.rows)
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled)
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
         settings = self._settings
@@ -94,11 +115,23 @@ class SparkEngine:
             max_records_per_batch=settings.max_records_per_batch,
         )
 
-    def start(self, compiled: CompiledPipeline, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+    def warm_up(self, topic: str | None) -> None:
+        """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
+        if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
+            return  # executors come and go; theirs are not ours to warm
+        options = kafka_options(
+            {**self._settings.consumer, "bootstrap.servers": self._settings.bootstrap_servers}
+        )
+        rehearse(self.spark, options, topic, self._closing)
+
+    def start(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+    ) -> RunningPipeline:
         name = compiled.pipeline.name
-        if compiled.plan is None:
+        plan: Compiled = compiled.plan
+        rows = plan.rows_at(claim.epoch)
+        if rows is None:
             return IdlePipeline(name, on_end)
-        rows: DataFrame = compiled.plan
         options = kafka_options(
             {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
         )
@@ -108,19 +141,34 @@ class SparkEngine:
             rows.writeStream.format("kafka")
             # A topic that does not exist is an error after 10 s, not after Kafka's minute.
             .options(**{"kafka.max.block.ms": "10000", **options})
-            .option("checkpointLocation", f"{self._settings.checkpoint_root}/{name}")
+            .option("checkpointLocation", claim.path)
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .outputMode("update")
             .queryName(f"{self._settings.application_id}-{name}")
         )
         try:
             query = writer.start()
-        except PySparkException as error:
-            raise translate(name, topics, error) from error
-        running = QueryPipeline(name, topics, query, on_end)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise translate(name, topics, error, claim=claim)  # noqa: B904 - translate has set the cause
+        handlers = self._settings.handlers
+        drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if handlers.any else None
+
+        def ended(end: PipelineEnd) -> None:
+            if end.error is not None and is_jvm_lost(end.error.__cause__):
+                self._session.note_lost()
+            on_end(end)
+
+        running = QueryPipeline(
+            name, topics, query, ended, claim, lambda: self.checkpoint_files(claim.path), drops
+        )
         with self._lock:
+            self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
         return running
+
+    def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
+        """The checkpoints under a directory or URI, with the settings and rights that Spark has."""
+        return HadoopCheckpointFiles(self.spark, root)
 
     def close(self) -> None:
         with self._lock:

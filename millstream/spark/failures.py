@@ -1,55 +1,405 @@
-"""Translate what Spark reports into Millstream's exceptions: one table, and the only reader of its texts."""
+"""Translate what Spark reports into Millstream's exceptions: one table, and the only reader of its texts.
+
+Two halves. `report_of` asks the JVM for everything it knows of a query's end: the exceptions in a row with
+their classes, the offsets, the micro-batch. `translate` is pure: a report in, an exception out, the same for
+a text alone, where the JVM cannot be asked any more.
+
+What a Python function raised comes as text. The exception is built anew from it: of the same class where this
+process has that class already (it is looked up, nothing is imported, unpickled or evaluated), else a
+RemoteException. The worker's traceback, with the user's own file and line, is added as a note.
+
+A record's content can be part of Spark's messages, so a mark is looked for only where Spark, Hadoop or Kafka
+wrote it: in an error class, the name of a Java class, or the beginning of a message.
+"""
 
 from __future__ import annotations
 
+import builtins
+import json
+import logging
 import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote, urlparse
 
 from py4j.protocol import Py4JNetworkError
 
-from millstream.errors import MissingSourceTopicException, PipelineException, StreamsException
+from millstream.errors import (
+    MissingSourceTopicException,
+    PipelineException,
+    StreamsException,
+    TaskMigratedException,
+)
+from millstream.model import TopicPartition
+from millstream.ports import CheckpointClaim
 
-__all__ = ["translate"]
+__all__ = ["RemoteException", "Report", "first_line", "is_jvm_lost", "report_of", "translate"]
+
+log = logging.getLogger(__name__)
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _GENERIC = {"STREAM_FAILED"}
+_PYTHON = "PYTHON_EXCEPTION"
+_MAX_CAUSES = 12
+_MAX_TRACEBACK = 20_000
 
-_MEANING: tuple[tuple[str, str], ...] = (
-    (
-        "not present in metadata after",
-        "a topic that the pipeline writes to does not exist; create it, then start a new client",
-    ),
+_CHECKPOINT_BROKEN = (
+    "files of its checkpoint are missing or damaged; restore them, or start afresh with "
+    "KafkaStreams.clean_up(checkpoints=True)"
+)
+
+_BY_CLASS: tuple[tuple[str, str], ...] = (
     ("KAFKA_DATA_LOSS", "records were deleted from a source topic before they were read"),
-    ("CONCURRENT_STREAM_LOG_UPDATE", "another client runs this pipeline on the same checkpoint"),
+    ("CANNOT_LOAD_STATE_STORE", _CHECKPOINT_BROKEN),
+    ("MALFORMED_LOG_FILE", _CHECKPOINT_BROKEN),
+    ("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", _CHECKPOINT_BROKEN),
+)
+"""The beginning of an error class of Spark's, and what it means."""
+
+_BY_MARK: tuple[tuple[str, str], ...] = (
+    ("Some data may have been lost", "records were deleted from a source topic before they were read"),
+    ("RecordTooLargeException", "a record is larger than the topic or the producer takes (max.request.size)"),
     ("No space left on device", "a disk is full"),
     ("OutOfMemoryError", "Spark ran out of memory; give it more: spark.driver.memory"),
-    (": serde '", "a record does not fit its serde"),
+    (
+        "Python worker exited unexpectedly",
+        "a Python worker was killed or crashed: out of memory, or native code of a function's library failed",
+    ),
+    ("Failed to read log file", _CHECKPOINT_BROKEN),
+    ("AuthorizationException", "Kafka refuses: this client's user has not the rights that it needs"),
+    ("Timed out waiting for a node assignment", "the Kafka cluster has not answered"),
+)
+"""What is in the name of a Java class or in a message, where no error class says more."""
+
+_NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
+_CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
+_FENCED = (
+    "Parent path is not a directory",
+    "ParentNotDirectoryException",
+    "Not a directory",
+    "FileAlreadyExistsException",
+    "already exists",
 )
 
 
-def translate(pipeline: str, topics: tuple[str, ...], error: BaseException) -> StreamsException:
-    """The exception that a thread sees for a query that ended with `error`.
+class RemoteException(Exception):
+    """What a Python function raised in a worker, where this process does not know the class.
 
-    `topics` are the pipeline's source topics, for what Spark says without a name.
+    Attributes:
+        class_name: the class, as the worker wrote it.
     """
-    if isinstance(error, (ConnectionError, Py4JNetworkError)):
-        return PipelineException(
+
+    def __init__(self, class_name: str, message: str) -> None:
+        super().__init__(f"{class_name}: {message}" if message else class_name)
+        self.class_name = class_name
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is known of a query's end.
+
+    Attributes:
+        text: Spark's message, without the plan and the JVM's stack.
+        causes: class and message of the exceptions behind it, the outermost first.
+        start, end: the offsets before and after the failing micro-batch, as Spark writes them.
+        batch_id: the micro-batch that was running or next; None: not known.
+    """
+
+    text: str
+    causes: tuple[tuple[str, str], ...] = ()
+    start: str = ""
+    end: str = ""
+    batch_id: int | None = None
+
+    @classmethod
+    def of_text(cls, text: str) -> Report:
+        """What the text of an exception alone says."""
+        return cls(
+            _telling(text),
+            (),
+            _line(text, "Current Committed Offsets:"),
+            _line(text, "Current Available Offsets:"),
+        )
+
+
+def report_of(query: Any, error: BaseException, initial: Callable[[], str] = str) -> Report:
+    """Everything that the JVM knows of the end of a StreamingQuery. Never raises.
+
+    Args:
+        initial: the offsets that the query first started from; asked for only where no micro-batch was
+            finished yet.
+    """
+    report = Report.of_text(_text(error))
+    if is_jvm_lost(error):
+        return report
+    try:
+        found = query._jsq.exception()
+        if found.isDefined():
+            java = found.get()
+            start, end = str(java.startOffset() or ""), str(java.endOffset() or "")
+            report = replace(report, causes=tuple(_causes(java.getCause())), start=start, end=end)
+        if not any(_objects(report.start)):
+            report = replace(report, start=initial())
+        batch = int(query._jsq.streamingQuery().getLatestExecutionContext().batchId())
+        return replace(report, batch_id=batch if batch >= 0 else None)
+    except Exception:  # what Spark's classes look like differs by version; the text is there in any case
+        log.debug("what Spark knows of a failure could not be read", exc_info=True)
+        return report
+
+
+def translate(
+    pipeline: str,
+    topics: tuple[str, ...],
+    error: BaseException,
+    *,
+    claim: CheckpointClaim | None = None,
+    report: Report | None = None,
+) -> StreamsException:
+    """The exception that a thread sees for a query that ended with `error`; that, or what a Python function
+    raised, is its `__cause__`.
+
+    Args:
+        topics: the pipeline's source topics, for what Spark says without a name.
+        claim: what the query ran under, to tell a checkpoint that was taken away from one that is broken.
+        report: what `report_of` found; else what the text of `error` says.
+    """
+    report = report or Report.of_text(_text(error))
+    head = f"pipeline {pipeline}: its query failed"
+    classes = _classes(report)
+    error_class = classes[0] if classes else None
+    offsets = _ranges(report)
+    translated: StreamsException
+    cause = error
+    if is_jvm_lost(error):
+        translated = PipelineException(
             f"pipeline {pipeline}: Spark's Java process is gone; it was killed, or ran out of memory "
             f"(spark.driver.memory); {type(error).__name__}: {error}",
             pipeline=pipeline,
         )
-    text = str(error)
-    if "UnknownTopicOrPartitionException" in text and "not present in metadata" not in text:
-        return MissingSourceTopicException(
-            f"pipeline {pipeline}: a source topic is gone: one of {', '.join(sorted(topics))}; "
-            "create it or change the topology, then start a new client",
-            tuple(sorted(topics)),
+    elif _is_fenced(report, classes, claim):
+        epoch = "" if claim is None else f" at epoch {claim.epoch}"
+        translated = TaskMigratedException(
+            f"pipeline {pipeline}: another client has taken over its checkpoint, which this one had claimed"
+            f"{epoch}; nothing that this client had not finished counts, and the other goes on from there"
         )
-    classes = [name for name in _ERROR_CLASS.findall(text) if name not in _GENERIC]
-    meaning = next((meaning for mark, meaning in _MEANING if mark in text), None)
-    head = f"pipeline {pipeline}: its query failed" + (f": {meaning}" if meaning else "")
-    return PipelineException(
-        f"{head}\n{_telling(text)}", pipeline=pipeline, error_class=classes[0] if classes else None
+    elif missing := _missing(pipeline, topics, report, classes):
+        translated = missing
+    else:
+        if error_class == _PYTHON:
+            remote = _python_failure(report)
+            if remote is not None:
+                cause = remote.error
+                message = f"{head}: a Python function raised {remote.line}"
+                message += f"\n{remote.place}" if remote.place else ""
+            else:
+                message = f"{head}: a Python function failed\n{report.text}"
+        else:
+            meaning = _meaning(report, classes)
+            message = head + (f": {meaning}" if meaning else "") + f"\n{report.text}"
+        translated = PipelineException(
+            message,
+            pipeline=pipeline,
+            error_class=error_class,
+            offsets=offsets,
+            batch_id=report.batch_id if offsets else None,
+        )
+    translated.__cause__ = cause
+    return translated
+
+
+def first_line(text: str) -> str:
+    """The first line of a text that has something in it."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+# --- what kind of failure ----------------------------------------------------------------------------------
+
+
+def is_jvm_lost(error: BaseException | None) -> bool:
+    """Whether Spark's JVM has not answered because it is gone."""
+    return isinstance(error, (ConnectionError, EOFError, Py4JNetworkError))
+
+
+def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None) -> bool:
+    """Whether the checkpoint's directory is not the one any more that this client claimed (design D5)."""
+    if any(name.startswith("CONCURRENT_STREAM_LOG_UPDATE") for name in classes):
+        return True
+    if claim is None or _PYTHON in classes:
+        return False
+    path = unquote(urlparse(claim.path).path).rstrip("/")
+    said = [f"{name}: {message}" for name, message in report.causes] or [report.text]
+    return any(path in text and any(mark in text for mark in _FENCED) for text in said)
+
+
+def _missing(
+    pipeline: str, topics: tuple[str, ...], report: Report, classes: list[str]
+) -> MissingSourceTopicException | None:
+    """Whether a source topic is gone, or is another one of the same name."""
+    if classes and not classes[0].startswith("KAFKA_"):
+        return None
+    text = "\n".join(message for _, message in report.causes) or report.text
+    for topic, partition, before, now in _CHANGED.findall(text):
+        if int(now) < int(before):
+            return MissingSourceTopicException(
+                f"pipeline {pipeline}: source topic '{topic}' was deleted and created again under it: "
+                f"the end of partition {partition} went back from {before} to {now}; the checkpoint has the "
+                "offsets of the old topic, so start afresh with KafkaStreams.clean_up(checkpoints=True)",
+                (topic,),
+                recreated=(topic,),
+            )
+    marks = " ".join((*(name for name, _ in report.causes), report.text))
+    if "UnknownTopicOrPartitionException" not in marks or "Job aborted" in report.text:
+        return None  # in a task it is the sink that met it
+    names = tuple(sorted(topics))
+    which = (
+        f"source topic '{names[0]}' is gone"
+        if len(names) == 1
+        else (f"a source topic is gone: one of {', '.join(names)}")
     )
+    was_read = {at.topic for at in _positions(report.start)}
+    return MissingSourceTopicException(
+        f"pipeline {pipeline}: {which}; create it or change the topology, then start a new client",
+        names,
+        deleted=names if len(names) == 1 and was_read.issuperset(names) else (),
+    )
+
+
+def _meaning(report: Report, classes: list[str]) -> str | None:
+    """What the failure means, in our words; None: Spark says it best."""
+    for name in classes[:1]:
+        if name == "USER_RAISED_EXCEPTION":
+            return "a record does not fit its serde" if ": serde '" in report.text else None
+        for beginning, meaning in _BY_CLASS:
+            if name.startswith(beginning):
+                return meaning
+        return None  # Spark has a name for it, and the rest may be a record's content
+    missing = _NO_SINK_TOPIC.search(report.text)
+    if missing is not None or "UnknownTopicOrPartitionException" in report.text:
+        which = f" '{missing[1]}'" if missing else ""
+        return (
+            f"topic{which}, which the pipeline writes to, does not exist; create it, then start a new client"
+        )
+    said = "\n".join((report.text, *(f"{name}: {message}" for name, message in report.causes)))
+    return next((meaning for mark, meaning in _BY_MARK if mark in said), None)
+
+
+def _classes(report: Report) -> list[str]:
+    """Spark's error classes, the one that says most first."""
+    said = [message[:200] for _, message in report.causes] if report.causes else [report.text]
+    return [name for text in said for name in _ERROR_CLASS.findall(text) if name not in _GENERIC]
+
+
+# --- what a Python function raised -------------------------------------------------------------------------
+
+_TRACEBACK = "Traceback (most recent call last):\n"
+_CHAINED = re.compile(
+    r"\n\n(?:During handling of the above exception, another exception occurred|"
+    r"The above exception was the direct cause of the following exception):\n\n(?=Traceback \()"
+)
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
+_RAISED = re.compile(r"(?:^|\n)([A-Za-z_](?:[\w.]|<locals>)*)(?:: ((?s:.*)))?\Z")
+_LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """`line`: class and message as Python prints them; `place`: where in the user's program."""
+
+    error: Exception
+    line: str
+    place: str
+
+
+def _python_failure(report: Report) -> _Remote | None:
+    said = next((message for _, message in report.causes if _TRACEBACK in message), report.text)
+    begin = said.find(_TRACEBACK)
+    if begin < 0:
+        return None
+    whole = re.sub(r"\n? SQLSTATE: \w+(?: SQLSTATE: \w+)?\s*\Z", "", said[begin:]).rstrip("\n")
+    last = _CHAINED.split(whole)[-1]
+    # Frames are indented; what was raised begins at the first line that is not.
+    lines = last.split("\n")[1:]
+    count = next((index for index, line in enumerate(lines) if line[:1] not in ("", " ")), len(lines))
+    raised = _RAISED.match("\n".join(lines[count:]))
+    if raised is None:
+        return None
+    name, message = raised[1], raised[2] or ""
+    error = _rebuilt(name, message)
+    error.add_note(f"In the Python worker:\n{whole[-_MAX_TRACEBACK:]}")
+    return _Remote(error, f"{name}: {message}" if message else name, _place(lines[:count]))
+
+
+def _place(lines: list[str]) -> str:
+    """The innermost frame of the user's program."""
+    frames = [(line.strip(), match[1]) for line in lines if (match := _FRAME.match(line))]
+    own = [text for text, path in frames if not path.startswith(_LIBRARIES) and not path.startswith("<")]
+    return own[-1] if own else frames[-1][0] if frames else ""
+
+
+def _rebuilt(name: str, message: str) -> Exception:
+    """An exception of that class and with that message; no code of its constructor runs."""
+    kind = _known_class(name)
+    if kind is None:
+        return RemoteException(name, message)
+    if issubclass(kind, KeyError) and re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", message):
+        message = message[1:-1]  # a KeyError prints the representation of its key
+    try:
+        # As Python itself restores one: made by the class of Python's that it builds on.
+        maker: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+        error: Exception = maker.__new__(kind, *((message,) if message else ()))
+        error.args = (message,) if message else ()
+        if message in str(error):
+            return error
+    except Exception:  # a class with a __str__ of its own that needs what its constructor sets
+        log.debug("an exception of class %s cannot be built anew", name, exc_info=True)
+    return RemoteException(name, message)
+
+
+def _known_class(name: str) -> type[Exception] | None:
+    """An exception class that this process has already: looked up in dictionaries, which runs nothing."""
+    parts = name.split(".")
+    places: list[tuple[dict[str, Any], list[str]]]
+    if len(parts) == 1:
+        main = sys.modules.get("__main__")
+        places = [(vars(builtins), parts), (vars(main) if main is not None else {}, parts)]
+    else:
+        places = [
+            (vars(module), parts[end:])
+            for end in range(len(parts) - 1, 0, -1)
+            if (module := sys.modules.get(".".join(parts[:end]))) is not None
+        ]
+    for names, path in places:
+        found: Any = None
+        for part in path:
+            found = names.get(part)
+            if not isinstance(found, type):
+                break
+            names = dict(vars(found))
+        if isinstance(found, type) and issubclass(found, Exception):
+            # One of ours without what its constructor sets would mislead whoever reads its attributes.
+            return None if issubclass(found, StreamsException) else found
+    return None
+
+
+# --- reading Spark's texts ---------------------------------------------------------------------------------
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # PySpark's exceptions ask the JVM, which may be gone
+        return repr(type(error))
+
+
+def _causes(java: Any) -> Iterator[tuple[str, str]]:
+    for _ in range(_MAX_CAUSES):
+        if java is None:
+            return
+        yield str(java.getClass().getName()), str(java.getMessage() or "")
+        java = java.getCause()
 
 
 def _telling(text: str) -> str:
@@ -62,3 +412,49 @@ def _telling(text: str) -> str:
             continue
         kept.append(line)
     return "\n".join(kept[:40]).strip()
+
+
+def _line(text: str, label: str) -> str:
+    """What follows a label at the beginning of a line, the last time that it does."""
+    return next(
+        (line[len(label) :].strip() for line in reversed(text.splitlines()) if line.startswith(label)), ""
+    )
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text that also has something else around them."""
+    decoder, at = json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except ValueError:
+            at += 1
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _positions(text: str) -> dict[TopicPartition, list[int]]:
+    """The offsets in a text, by partition: several where several sources read the same topic."""
+    positions: dict[TopicPartition, list[int]] = {}
+    for found in _objects(text):
+        for topic, partitions in found.items():
+            if not isinstance(partitions, dict):
+                continue
+            for partition, offset in partitions.items():
+                if isinstance(offset, int) and str(partition).isdecimal():
+                    positions.setdefault(TopicPartition(topic, int(partition)), []).append(offset)
+    return positions
+
+
+def _ranges(report: Report) -> dict[TopicPartition, tuple[int, int]]:
+    """What the failing micro-batch was to read; empty where there was nothing, or Spark did not say.
+
+    Else with the partitions that it was to read nothing of, too: where it stands in all of them tells whether
+    it has got past what failed before.
+    """
+    before, after = _positions(report.start), _positions(report.end)
+    if not before:
+        return {}
+    ranges = {at: (min(before.get(at, [0])), max(offsets)) for at, offsets in after.items()}
+    return ranges if any(end > first for first, end in ranges.values()) else {}

@@ -19,10 +19,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
+from millstream.spark.dropped import METRICS, metric
 from millstream.spark.trace import RecordContext
 from millstream.topology.nodes import Node
 
-__all__ = ["CONTEXT", "HEADERS_TYPE", "Flow", "Lane", "Names"]
+__all__ = ["CONTEXT", "HEADERS_TYPE", "RAW_KEY", "RAW_VALUE", "Failure", "Flow", "Lane", "Names"]
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = "_topic", "_partition", "_offset", "_timestamp", "_headers"
 HEADERS_TYPE = T.ArrayType(
@@ -36,6 +37,8 @@ CONTEXT: dict[str, T.DataType] = {
     HEADERS: HEADERS_TYPE,
 }
 """The columns that every flow has, besides those of its lanes."""
+RAW_KEY, RAW_VALUE = "_key", "_value"
+"""Key and value as they were read; only where a dead letter may need them."""
 
 
 class Names:
@@ -72,6 +75,21 @@ class Lane:
         return any(mine.get(node, index) != index for node, index in other.routes)
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Rows that a record-level handler drops, until they are counted.
+
+    Attributes:
+        flag: name of the boolean column that is true for them.
+        number, kind, node: what is counted (dropped.metric).
+    """
+
+    flag: str
+    number: int
+    kind: str
+    node: str
+
+
 @dataclass
 class Flow:
     """One DataFrame while it is being built, and the lanes in it."""
@@ -81,6 +99,8 @@ class Flow:
     lanes: dict[Node, Lane] = field(default_factory=dict)
     pinned: set[Node] = field(default_factory=set)
     """Lanes that the sink still needs after everything else is built."""
+    uncounted: list[Failure] = field(default_factory=list)
+    """What was dropped and not counted yet: before rows go or are repeated, `count_dropped` does."""
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -107,6 +127,20 @@ class Flow:
         self.df = self.df.withColumn(name, column)
         return name
 
+    def count_dropped(self) -> None:
+        """Have Spark count what was dropped so far, once a row and micro-batch; its progress report tells."""
+        if not self.uncounted:
+            return
+        counts = []
+        for failure in self.uncounted:
+            flag = F.col(failure.flag)
+            place = F.when(flag, F.concat(F.col(TOPIC), F.lit("-"), F.col(PARTITION).cast("string")))
+            name = (failure.number, failure.kind, failure.node)
+            counts += [F.count_if(flag).alias(metric(*name))]
+            counts += [F.collect_set(place).alias(metric(*name, where=True))]
+        self.uncounted.clear()
+        self.df = self.df.observe(self.names.new(METRICS), *counts)
+
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         """The lane's rows for which `condition` is true. NULL is not true.
 
@@ -117,6 +151,7 @@ class Flow:
         # Not `keep & condition`: of a conjunction, too, Spark asks the cheaper side first, further down.
         keep = self.with_column("f", F.coalesce(self.own(lane, condition), F.lit(False)))
         if alone:
+            self.count_dropped()
             self.df = self.df.where(F.col(keep))
         return replace(lane, keep=keep)
 
@@ -126,6 +161,7 @@ class Flow:
         Rows of other lanes must not be multiplied: they travel on an extra first element, which the lane
         itself does not keep.
         """
+        self.count_dropped()
         element = self.names.new("e")
         if alone:
             df = self.df if lane.keep is None else self.df.where(F.col(lane.keep))
@@ -147,6 +183,7 @@ class Flow:
 
         Other lanes stay on the row of index 0.
         """
+        self.count_dropped()
         index = self.names.new("n")
         self.df = self.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(lanes))))).alias(index))
         self._on_first_only(index)
@@ -161,6 +198,7 @@ class Flow:
     def united(self, other: Flow) -> Flow:
         """The rows of both flows, with the lanes of both."""
         for flow in (self, other):
+            flow.count_dropped()
             for node, lane in list(flow.lanes.items()):
                 if lane.keep is None:  # rows of the other flow will be there too
                     flow.lanes[node] = replace(lane, keep=flow.with_column("f", F.lit(True)))

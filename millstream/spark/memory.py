@@ -18,8 +18,10 @@ from pyspark.sql import types as T
 from millstream.dsl.serdes import Serde
 from millstream.model import Record
 from millstream.spark.compiler import CompileContext, compile_pipeline
-from millstream.spark.failures import translate
+from millstream.spark.dropped import DropWatch, new_reports
+from millstream.spark.failures import report_of, translate
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
 from millstream.topology.nodes import Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -68,6 +70,7 @@ class MemoryEngine:
         default_key_serde: Serde | None,
         default_value_serde: Serde | None,
         checkpoint: str,
+        handlers: RecordHandlers = FAIL,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -83,10 +86,14 @@ class MemoryEngine:
                 stream.read,
                 default_key_serde,
                 default_value_serde,
+                handlers,
                 self.repartition_serdes,
             ),
         )
-        return MemoryPipeline(pipeline, stream, compiled.rows, compiled.store_serdes, checkpoint)
+        # Without an epoch: nobody else can claim a pipeline in memory.
+        return MemoryPipeline(
+            pipeline, stream, compiled.rows_at(None), compiled.store_serdes, checkpoint, handlers
+        )
 
 
 class MemoryPipeline:
@@ -99,8 +106,11 @@ class MemoryPipeline:
         rows: DataFrame | None,
         store_serdes: Mapping[str, tuple[Serde, Serde]],
         checkpoint: str,
+        handlers: RecordHandlers = FAIL,
     ) -> None:
         self.pipeline = pipeline
+        self.drops = DropWatch(pipeline.name, handlers.max_ratio, handlers.dead_letter_topic)
+        self._counts_drops = handlers.any
         self.store_serdes = store_serdes
         self._stream = stream
         self._query = None
@@ -129,7 +139,12 @@ class MemoryPipeline:
             self._query.processAllAvailable()
         except Exception as error:
             topics = tuple({record.topic for batch in records.values() for record in batch})
-            raise translate(self.pipeline.name, topics, error) from error
+            report = report_of(self._query, error)
+            raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
+        if self._counts_drops:
+            too_many = self.drops.look(new_reports(self._query, self.drops.seen))
+            if too_many is not None:
+                raise too_many
         sink = self._query._jsq.streamingQuery().sink()
         # One call for all rows, each of them a text in brackets: what costs is a call, not its length.
         lines: str = sink.allData().mkString("\n")

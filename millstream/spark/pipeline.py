@@ -4,34 +4,51 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millstream.errors import PipelineException
 from millstream.model import PipelineMetadata, TopicPartition
-from millstream.ports import PipelineEnd
-from millstream.spark.failures import translate
+from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
+from millstream.spark.dropped import DropWatch, wait_and_watch
+from millstream.spark.ending import raise_failure, wait_for_end
+from millstream.spark.failures import report_of, translate
 from millstream.spark.source import positions
 
 __all__ = ["IdlePipeline", "QueryPipeline"]
 
 log = logging.getLogger(__name__)
 
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+"""How long stopping waits for the query to have ended; it takes 10 to 30 ms."""
 
 
 class QueryPipeline:
     """A running query. Its end, wanted or not, is reported once, on the thread that waits for it."""
 
     def __init__(
-        self, name: str, topics: tuple[str, ...], query: StreamingQuery, on_end: Callable[[PipelineEnd], None]
+        self,
+        name: str,
+        topics: tuple[str, ...],
+        query: StreamingQuery,
+        on_end: Callable[[PipelineEnd], None],
+        claim: CheckpointClaim,
+        files: Callable[[], CheckpointFiles],
+        drops: DropWatch | None = None,
     ) -> None:
         self._name = name
+        self._claim = claim
+        self._files = files
         self._topics = topics
         self._query = query
         self._on_end = on_end
+        self._drops = drops
         self._stopping = False
+        self._stop_seconds = _STOP_SECONDS
+        self._finishing = threading.Lock()
         self._first: int | None = None
         self._last = PipelineMetadata(name, True)
         self._ended = threading.Event()
@@ -41,28 +58,79 @@ class QueryPipeline:
     def _wait(self) -> None:
         error: BaseException | None = None
         try:
-            self._query.awaitTermination()
-        except (
-            Exception
-        ) as raised:  # whatever ended the query is translated, and reaches the thread that owns it
-            error = None if self._stopping else translate(self._name, self._topics, raised)
-            if error is not None:
-                error.__cause__ = raised
+            if self._drops is None:
+                wait_for_end(self._query)
+            else:
+                error = wait_and_watch(self._query, self._drops)
+            if error is None:
+                raise_failure(self._query)
+        except Exception as raised:
+            # Whatever ended the query is translated, and reaches the thread that owns it.
+            error = None if self._stopping else self._translated(raised)
         else:
-            if not self._stopping:
-                error = translate(
-                    self._name, self._topics, RuntimeError("the query was stopped from outside")
-                )
-        self._ended.set()
+            if error is None and not self._stopping:
+                error = self._translated(RuntimeError("the query was stopped from outside"))
+        self._finish(error)
+
+    def _translated(self, raised: BaseException) -> BaseException:
+        try:
+            report = report_of(self._query, raised, self._initial)
+            return translate(self._name, self._topics, raised, claim=self._claim, report=report)
+        except Exception as error:  # a mistake of ours must not hide that the query has ended
+            log.exception("pipeline %s: its failure could not be translated", self._name)
+            failed = PipelineException(
+                f"pipeline {self._name}: its query failed with {type(raised).__name__}, which Millstream "
+                f"could not translate ({error!r}); please report it",
+                pipeline=self._name,
+            )
+            failed.__cause__ = raised
+            return failed
+
+    def _initial(self) -> str:
+        """The offsets that the query started from when its checkpoint was new, as Spark keeps them there."""
+        files = self._files()
+        content = [
+            (files.read(f"sources/{source}/0") or b"").decode(errors="replace")
+            for source in files.list("sources")
+        ]
+        return "\n".join(content)
+
+    def _finish(self, error: BaseException | None) -> None:
+        with self._finishing:
+            if self._ended.is_set():
+                return
+            self._ended.set()
         self._on_end(PipelineEnd(self._name, error))
 
     def stop(self) -> None:
+        """Stop the query; bounded also where the JVM is gone or does not answer.
+
+        Then it is taken for ended: on_end is called all the same, and what the JVM says later is dropped.
+        """
         self._stopping = True
+        if self._ended.is_set():
+            return
+        deadline = time.monotonic() + self._stop_seconds
+        # On a thread of its own: a call into a JVM that hangs does not come back.
+        threading.Thread(target=self._ask_to_stop, name=f"pipeline-{self._name}-stop", daemon=True).start()
+        if not self._ended.wait(max(0.0, deadline - time.monotonic())):
+            log.warning(
+                "pipeline %s: Spark has not stopped its query in %g s; going on without it. If it still "
+                "runs, the next claim of its checkpoint ends it",
+                self._name,
+                self._stop_seconds,
+            )
+            self._finish(None)
+
+    def _ask_to_stop(self) -> None:
         try:
             self._query.stop()
         except Exception:  # the JVM may be gone already; the query then is too
             log.debug("pipeline %s: stop", self._name, exc_info=True)
-        self._ended.wait(_STOP_SECONDS)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
 
     def metadata(self) -> PipelineMetadata:
         if not self._ended.is_set():
@@ -83,6 +151,7 @@ class QueryPipeline:
                 0,
                 self._last.position,
                 self._last.lag,
+                self._dropped,
             )
         return self._last
 
@@ -111,7 +180,12 @@ class QueryPipeline:
             batch_ms=int(progress.get("batchDuration") or 0),
             position=position,
             lag={at: max(0, offset - position.get(at, 0)) for at, offset in latest.items()} or None,
+            dropped=self._dropped,
         )
+
+    @property
+    def _dropped(self) -> int:
+        return 0 if self._drops is None else self._drops.total
 
 
 class IdlePipeline:

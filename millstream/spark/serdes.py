@@ -21,7 +21,7 @@ from millstream.dsl.serdes import CustomSerde, JsonSerde, Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.spark.trace import as_column
 
-__all__ = ["column_type", "from_bytes", "infer", "to_bytes"]
+__all__ = ["column_type", "complaint", "from_bytes", "infer", "to_bytes"]
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,25 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
 
 def _wrong(serde: Serde, data: Column, where: Column, takes: str) -> Column:
     """Ends the query. The length and never the content: what a record says has no place in a log."""
-    return F.raise_error(
-        F.concat(
-            where,
-            F.lit(f": serde '{serde.name}' cannot read these "),
-            F.octet_length(data).cast("string"),
-            F.lit(f" bytes: it takes {takes}"),
-        )
+    return F.raise_error(_complaint(serde, data, where, takes))
+
+
+def complaint(serde: Serde, data: Column, where: Column) -> Column:
+    """What is said of bytes that the serde cannot read, as a text Column."""
+    if isinstance(serde, CustomSerde):
+        return _complaint(serde, data, where, "")
+    return _complaint(
+        serde, data, where, _JSON_TAKES if isinstance(serde, JsonSerde) else _CODECS[serde.name].takes
+    )
+
+
+def _complaint(serde: Serde, data: Column, where: Column, takes: str) -> Column:
+    size = F.octet_length(data).cast("string")
+    return F.concat(
+        where,
+        F.lit(f": serde '{serde.name}' cannot read these "),
+        size,
+        F.lit(f" bytes: it takes {takes}" if takes else " bytes"),
     )
 
 
@@ -189,7 +201,7 @@ def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
     # Not FAILFAST: its error does not say which record it was, and does say what was in it.
     marked = T.StructType([*schema.fields, T.StructField(_CORRUPT, T.StringType())])
     parsed = F.from_json(data.cast("string"), marked, {"columnNameOfCorruptRecord": _CORRUPT})
-    wrong = _wrong(Serdes.json(schema), data, where, "a JSON object that fits its schema").cast(schema)
+    wrong = _wrong(Serdes.json(schema), data, where, _JSON_TAKES).cast(schema)
 
     def check(row: Column) -> Column:
         fits = row.isNotNull() & row[_CORRUPT].isNull()
@@ -199,6 +211,7 @@ def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
     return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))
 
 
+_JSON_TAKES = "a JSON object that fits its schema"
 _CORRUPT = "_millstream_corrupt"
 """A field that Spark's JSON parser fills when it could not read the others."""
 

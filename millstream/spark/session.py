@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +23,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from millstream.errors import IllegalStateException, SetupException
+from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java
 
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
+_LOOK_SECONDS = 0.05
+_END_SECONDS = 2.0
 _STREAMING = "spark.sql.streaming."
 
 SQL_DEFAULTS: Mapping[str, str] = {
@@ -88,42 +91,69 @@ class SharedSession:
     _lock = threading.Lock()
     _users = 0
 
-    def __init__(self, settings: Mapping[str, str], app_name: str, given: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        app_name: str,
+        given: SparkSession | None = None,
+        closing: threading.Event | None = None,
+    ) -> None:
         """Start Spark, or join the one that runs.
 
         Args:
             settings: `spark.*` of the configuration.
             given: the user's own session; it is left running.
+            closing: set, from any thread, when the session is not wanted any more; starting ends soon then.
 
         Raises:
             SetupException: there is no Java, a jar is missing, or Spark does not start.
+            StreamsException: `closing` was set before Spark had started.
         """
+        closing = closing or threading.Event()
         self._owned = given is None
         self._closed = False
+        self._lost = False
+        self._gateway: Any = None
         if given is not None:
             base = given
         else:
-            with SharedSession._lock:
-                base = _start(settings, app_name)
+            _acquire(SharedSession._lock, closing)
+            try:
+                base = _start(settings, app_name, closing)
                 SharedSession._users += 1
+            finally:
+                SharedSession._lock.release()
         try:
+            _go_on_unless(closing)
             check_connector(base)
             self.spark = with_settings(base, {**SQL_DEFAULTS, **settings})
+            self._gateway = SparkContext._gateway
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Give the session up; the last user stops Spark. Idempotent."""
+        """Give the session up; the last user stops Spark. Idempotent; quick where its JVM is gone."""
         if self._closed or not self._owned:
             return
         self._closed = True
         with SharedSession._lock:
             SharedSession._users -= 1
-            if SharedSession._users == 0:
-                active = SparkContext._active_spark_context
-                if active is not None:
-                    SparkSession.builder.getOrCreate().stop()
+            if self._lost and not _ends_soon(self._gateway):
+                log.warning("Spark's Java process does not answer, but has not ended")
+            if not _has_jvm():
+                _forget_jvm()
+            elif SharedSession._users == 0 and SparkContext._active_spark_context is not None:
+                SparkSession.builder.getOrCreate().stop()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its JVM is there. One that this process did not start itself is taken to be."""
+        return not self._closed and not self._lost and _process_runs(self._gateway)
+
+    def note_lost(self) -> None:
+        """A call found its JVM gone. The process itself may take a moment more to end."""
+        self._lost = True
 
 
 def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSession:
@@ -162,7 +192,53 @@ def _set(spark: SparkSession, name: str, value: str) -> None:
         log.debug("%s is fixed since Spark started", name)
 
 
-def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
+def _go_on_unless(closing: threading.Event) -> None:
+    if closing.is_set():
+        raise StreamsException("the client was closed while Spark was starting")
+
+
+def _acquire(lock: threading.Lock, closing: threading.Event) -> None:
+    """Wait for a lock that another client holds while it starts Spark."""
+    while not lock.acquire(timeout=_LOOK_SECONDS):
+        _go_on_unless(closing)
+    if closing.is_set():
+        lock.release()
+        _go_on_unless(closing)
+
+
+def _process_runs(gateway: Any) -> bool:
+    process = getattr(gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def _ends_soon(gateway: Any) -> bool:
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        process.wait(timeout=_END_SECONDS)
+    except Exception:  # subprocess.TimeoutExpired; the process is PySpark's
+        return False
+    return True
+
+
+def _has_jvm() -> bool:
+    return SparkContext._gateway is None or _process_runs(SparkContext._gateway)
+
+
+def _forget_jvm() -> None:
+    """Have PySpark start anew: it holds on to a JVM that was killed, and each of its calls would fail."""
+    log.warning("Spark's Java process has ended; the next start of Spark starts another")
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+
+
+def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event) -> SparkSession:
+    if not _has_jvm():
+        _forget_jvm()
     if SparkContext._active_spark_context is not None:
         if SharedSession._users == 0:
             raise IllegalStateException(
@@ -174,6 +250,8 @@ def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
     launch = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
     if settings.get("spark.master", "local").startswith("local"):
         launch |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        if _workers_are_ours(settings):
+            launch["spark.python.daemon.module"] = "millstream.spark.daemon"
     if not any("spark-sql-kafka" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages")):
         own = [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
         launch["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own])
@@ -188,7 +266,10 @@ def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
     conf.set("spark.driver.extraJavaOptions", options)
     try:
         if SparkContext._gateway is None:
-            SparkContext._ensure_initialized(gateway=_launch(conf), conf=conf)
+            _go_on_unless(closing)
+            gateway = _launch_unless(closing, conf)
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        _go_on_unless(closing)
         session = SparkSession(SparkContext.getOrCreate(conf))
         _write_no_checksum_files(session)
         return session
@@ -197,6 +278,20 @@ def _start(settings: Mapping[str, str], app_name: str) -> SparkSession:
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _workers_are_ours(settings: Mapping[str, str]) -> bool:
+    """Whether Python workers run in this environment, so that they find this package."""
+    chosen = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    return chosen == sys.executable and _is_installed()
+
+
+def _is_installed() -> bool:
+    try:
+        distribution("millstream")
+    except PackageNotFoundError:
+        return False  # found by a path of this process's alone
+    return True
 
 
 def _java_options(given: str, own_heap: bool, cores: int) -> str:
@@ -264,6 +359,63 @@ def _launch(conf: SparkConf) -> Any:
                 os.environ[name] = value
     atexit.register(_end, gateway)
     return gateway
+
+
+class _Launch:
+    """A JVM that is starting, on a thread of its own, so that whoever waits for it can give up.
+
+    Abandoned, it is ended as soon as it has started. There is one at a time: a launch sets the environment of
+    the process for a moment.
+    """
+
+    current: _Launch | None = None
+
+    def __init__(self, conf: SparkConf) -> None:
+        self._conf = conf
+        self._lock = threading.Lock()
+        self._abandoned = False
+        self._gateway: Any = None
+        self._error: BaseException | None = None
+        self.done = threading.Event()
+        threading.Thread(target=self._run, name="spark-launch", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            gateway = _launch(self._conf)
+            with self._lock:
+                self._gateway = gateway
+                unwanted = self._abandoned
+            if unwanted:
+                _end(gateway)
+        except BaseException as error:  # whoever waits for it raises it
+            self._error = error
+        finally:
+            self.done.set()
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._abandoned = True
+            gateway = self._gateway
+        if gateway is not None:
+            _end(gateway)
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._gateway
+
+
+def _launch_unless(closing: threading.Event, conf: SparkConf) -> Any:
+    """Start the JVM; give up as soon as `closing` is set."""
+    before = _Launch.current
+    while before is not None and not before.done.wait(_LOOK_SECONDS):
+        _go_on_unless(closing)
+    launch = _Launch.current = _Launch(conf)
+    while not launch.done.wait(_LOOK_SECONDS):
+        if closing.is_set():
+            launch.abandon()
+            _go_on_unless(closing)
+    return launch.result()
 
 
 def _import_ahead() -> None:

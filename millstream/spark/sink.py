@@ -7,6 +7,10 @@ Kafka sink of the query, and the source is read once.
 What a Spark sink cannot carry: the timestamp of a record (Spark ignores such a column when it writes). The
 records of internal topics carry it in the header `millstream.ts`, which their readers use; records of output
 topics get the time at which they are written.
+
+Records of changelogs also carry the epoch of the claim that their query runs under (design D5), in the same
+header. A pipeline is compiled once and may run under many claims, so the epoch is in no traced column: the
+rows have a column STAMP, which `with_epoch` turns into that header by one last projection.
 """
 
 from __future__ import annotations
@@ -20,7 +24,10 @@ from pyspark.sql import functions as F
 from millstream.model import TIMESTAMP_HEADER
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, TIMESTAMP, Flow, Lane
 
-__all__ = ["Output", "output_rows"]
+__all__ = ["STAMP", "Output", "output_rows", "with_epoch"]
+
+STAMP = "stamp"
+"""The column with the timestamp of a changelog record, 8 bytes; NULL in records of other topics."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,9 @@ class Output:
         partitions: the topic's partition count, for a topic that is partitioned by crc32(key).
         partition: else the partition; None, or NULL: as Kafka's default partitioner has it.
         timestamped: carry the record's timestamp in a header.
+        fenced: carry the epoch there too: the topic is a changelog.
         headers: carry the record's own headers.
+        errors: further headers, an array: what is wrong with the record.
         look: writes nothing, and is shown the rows instead: gets whether a row belongs to the lane, is true
             for every row.
     """
@@ -43,7 +52,9 @@ class Output:
     partitions: int | None = None
     partition: Column | None = None
     timestamped: bool = False
+    fenced: bool = False
     headers: bool = False
+    errors: Column | None = None
     look: Callable[[Column], Column] | None = None
 
 
@@ -79,14 +90,32 @@ def _fields(output: Output) -> list[Column]:
         partition = (F.crc32(key) % output.partitions).cast("int")
     none = F.lit(None).cast(HEADERS_TYPE)
     headers = F.col(HEADERS) if output.headers else none
+    later = F.lit(None).cast("binary")
     if output.timestamped:
         stamp = F.unhex(F.lpad(F.hex(F.unix_millis(F.col(TIMESTAMP))), 16, "0"))
-        own = F.array(F.struct(F.lit(TIMESTAMP_HEADER).alias("key"), stamp.alias("value"))).cast(HEADERS_TYPE)
+        own = _header(stamp)
+        if output.fenced:
+            own, later = none, stamp
         headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), own) if output.headers else own
+    if output.errors is not None:
+        headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)
     return [
         output.topic.alias("topic"),
         output.key.alias("key"),
         output.value.alias("value"),
         partition.alias("partition"),
         headers.alias("headers"),
+        later.alias(STAMP),
     ]
+
+
+def with_epoch(rows: DataFrame, epoch: int | None) -> DataFrame:
+    """Rows as a sink takes them, their changelog records with this epoch; None: with the timestamp alone."""
+    tail = b"" if epoch is None else epoch.to_bytes(8, "big")
+    stamped = _header(F.concat(F.col(STAMP), F.lit(bytearray(tail))))
+    headers = F.when(F.col(STAMP).isNotNull(), stamped).otherwise(F.col("headers"))
+    return rows.select("topic", "key", "value", "partition", headers.alias("headers"))
+
+
+def _header(stamp: Column) -> Column:
+    return F.array(F.struct(F.lit(TIMESTAMP_HEADER).alias("key"), stamp.alias("value"))).cast(HEADERS_TYPE)

@@ -64,7 +64,8 @@ def read_kafka(
     timestamp, headers = F.col("timestamp"), F.col("headers")
     if isinstance(node, Repartition):
         stamps = F.filter(headers, lambda header: header["key"] == TIMESTAMP_HEADER)
-        stamp = F.conv(F.hex(F.get(stamps, F.lit(0))["value"]), 16, -10).cast("bigint")
+        # 8 bytes; 8 more are the writer's epoch, where the topic is another pipeline's changelog.
+        stamp = F.conv(F.hex(F.substring(F.get(stamps, F.lit(0))["value"], 1, 8)), 16, -10).cast("bigint")
         timestamp = F.coalesce(F.timestamp_millis(stamp), timestamp)
         headers = F.filter(headers, lambda header: header["key"] != TIMESTAMP_HEADER)
     return df.select(

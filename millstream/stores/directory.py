@@ -6,6 +6,8 @@
         kafka-streams-process-metadata    the client's own id, kept over restarts
         0_3/                              one task
             rocksdb/counts/               one store of the task
+        global/                           the global tables, of which each client has all partitions
+            rocksdb/users/0/              one partition of one global store
 
 Nothing is made on disk before `lock()`: a topology without persistent stores needs no directory.
 
@@ -36,6 +38,7 @@ _log = logging.getLogger(__name__)
 _LOCK = ".lock"
 _OWNER = ".owner"
 _PROCESS = "kafka-streams-process-metadata"
+_GLOBAL = "global"
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka allows in a topic name; a store's changelog topic has the store's name in it."""
 
@@ -167,12 +170,50 @@ class StateDirectory:
         Raises:
             TopologyException: the store's name cannot name a directory.
         """
-        if not _is_name(store):
-            raise TopologyException(
-                f"'{store}' cannot be the name of a state store; use at most 249 letters, digits, '.', '_' "
-                f"and '-', as for a topic"
-            )
-        return self.task_path(task_id) / "rocksdb" / store
+        return self.task_path(task_id) / "rocksdb" / _store_name(store)
+
+    @property
+    def global_path(self) -> Path:
+        """The directory of the global tables; it need not exist. It is no task's: no cleaner looks at it."""
+        return self._path / _GLOBAL
+
+    def global_store_path(self, store: str, partition: int) -> Path:
+        """The directory of one partition of a global store; it need not exist.
+
+        Raises:
+            TopologyException: the store's name cannot name a directory.
+
+        Differs: in Kafka Streams a global store is one database for all partitions.
+        """
+        return self.global_path / "rocksdb" / _store_name(store) / str(partition)
+
+    def forget_if_of_another(self, path: Path, topic_id: str) -> bool:
+        """Delete a store that was filled from another topic of the same name; whether there was one.
+
+        `path` is the store's; `topic_id` that of the topic which fills it from now on. A topic that was
+        deleted and made again has another id (KIP-516), and the store's position in it would mean something
+        else.
+
+        Raises:
+            ProcessorStateException: the store cannot be deleted, or the id not noted.
+        """
+        note = path.with_name(f"{path.name}.topic")
+        try:
+            known = note.read_text().strip() if note.exists() else ""
+            is_another = bool(known) and known != topic_id
+            if is_another:
+                _log.warning(
+                    "the topic that filled the store in '%s' was deleted and made again; it is restored anew",
+                    path,
+                )
+                if path.exists():
+                    shutil.rmtree(path)
+            if known != topic_id:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(f"{topic_id}\n")
+        except OSError as error:
+            raise self._failure("changed", error) from error
+        return is_another
 
     def tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have a directory here, sorted."""
@@ -205,7 +246,7 @@ class StateDirectory:
         _log.info("deleted the state of task %s in '%s'", task_id, self._path)
 
     def clean_all(self) -> None:
-        """Delete every task's directory; `KafkaStreams.clean_up()`. What is not a task's stays.
+        """Delete every task's directory and the global tables'; `KafkaStreams.clean_up()`. The rest stays.
 
         Raises:
             LockException: another client uses the directory.
@@ -219,9 +260,19 @@ class StateDirectory:
             try:
                 for task_id in self.tasks():
                     self.clean(task_id)
+                self._clean_global()
             finally:
                 if not was_locked:
                     self.close()
+
+    def _clean_global(self) -> None:
+        try:
+            shutil.rmtree(self.global_path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._failure("deleted", error) from error
+        _log.info("deleted the state of the global tables in '%s'", self._path)
 
     # --- messages ----------------------------------------------------------------------------------------
 
@@ -249,6 +300,15 @@ class StateDirectory:
 
     def __repr__(self) -> str:
         return f"<StateDirectory '{self._path}'{', locked' if self.is_locked else ''}>"
+
+
+def _store_name(store: str) -> str:
+    if not _is_name(store):
+        raise TopologyException(
+            f"'{store}' cannot be the name of a state store; use at most 249 letters, digits, '.', '_' "
+            f"and '-', as for a topic"
+        )
+    return store
 
 
 def _is_name(text: str) -> bool:

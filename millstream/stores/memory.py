@@ -102,6 +102,7 @@ class MemoryStore:
         self._task_id = task_id
         self._map: _SortedMap | None = _SortedMap([])  # None: closed
         self._position: int | None = None
+        self._epoch = 0
         self._writing = threading.Lock()
         self._gate = ReaderGate(name)
         self._iterators = OpenIterators(name, max_iterators)
@@ -124,8 +125,16 @@ class MemoryStore:
         self._current()
         return self._position
 
-    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
-        """Put and delete, and save `next_offset`, in one atomic write."""
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of the records that were applied; 0: none had one."""
+        self._current()
+        return self._epoch
+
+    def apply(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+    ) -> None:
+        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write."""
         changes = {
             key: None if value is None else pack_timestamp(timestamp) + value
             for key, value, timestamp in entries
@@ -134,6 +143,7 @@ class MemoryStore:
             current = self._current()
             self._map = current.with_changes(changes) if changes else current
             self._position = next_offset
+            self._epoch = max(self._epoch, epoch)
 
     def get(self, key: bytes) -> bytes | None:
         """Timestamp and value of a key."""
@@ -169,11 +179,12 @@ class MemoryStore:
             self._iterators.end_all()
 
     def wipe(self) -> None:
-        """Delete all entries and the position; the store stays open."""
+        """Delete all entries, the position and the epoch; the store stays open."""
         with self._writing:
             self._current()
             self._map = _SortedMap([])
             self._position = None
+            self._epoch = 0
 
     def _current(self) -> _SortedMap:
         current = self._map

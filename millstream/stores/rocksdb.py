@@ -1,7 +1,7 @@
 """A key-value store on disk. The only file that imports the RocksDB binding.
 
-Layout: entries in the default column family; position and format in the column family `millstream`.
-`apply` writes both in one batch, with RocksDB's write-ahead log on and not synced, and the two families are
+Layout: entries in the default column family; position, epoch and format in the column family `millstream`.
+`apply` writes all in one batch, with RocksDB's write-ahead log on and not synced, and the two families are
 flushed together. So after `kill -9` nothing is lost that `apply` returned from; after a power failure the
 newest batches may be missing, but always with their positions, and the changelog has them.
 
@@ -59,10 +59,36 @@ _log = logging.getLogger(__name__)
 
 _META = "millstream"
 _POSITION = b"position"
+_EPOCH = b"epoch"
 _FORMAT = b"format"
 _FORMAT_VERSION = b"1"
 _DAMAGED = "DAMAGED"
 """A file of this name in a store's directory says that a read met damage; the next open starts afresh."""
+
+_PROPERTIES = (
+    "num-immutable-mem-table",
+    "cur-size-active-mem-table",
+    "cur-size-all-mem-tables",
+    "size-all-mem-tables",
+    "num-entries-active-mem-table",
+    "num-entries-imm-mem-tables",
+    "num-deletes-active-mem-table",
+    "num-deletes-imm-mem-tables",
+    "mem-table-flush-pending",
+    "num-running-flushes",
+    "compaction-pending",
+    "num-running-compactions",
+    "estimate-pending-compaction-bytes",
+    "total-sst-files-size",
+    "live-sst-files-size",
+    "num-live-versions",
+    "block-cache-capacity",
+    "block-cache-usage",
+    "block-cache-pinned-usage",
+    "estimate-num-keys",
+    "estimate-table-readers-mem",
+    "background-errors",
+)
 
 _CLOSE_TIMEOUT_S = 30.0
 _STALL_TIMEOUT_S = 120.0
@@ -96,6 +122,7 @@ class RocksDBStore:
         self._gate = ReaderGate(name)
         self._iterators = OpenIterators(name, max_iterators)
         self._position: int | None = None
+        self._epoch = 0
         # Any: the binding's own annotations are those of its pickling mode, in which keys may be numbers.
         self._db: Any = self._open()
         self._get: Any = self._db.get
@@ -125,6 +152,13 @@ class RocksDBStore:
         if not self._is_open:
             raise ClosedStoreError(self._name)
         return self._position
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+        if not self._is_open:
+            raise ClosedStoreError(self._name)
+        return self._epoch
 
     # --- reads -------------------------------------------------------------------------------------------
 
@@ -180,10 +214,21 @@ class RocksDBStore:
         with self._gate:
             return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
 
+    def properties(self) -> dict[str, int]:
+        """RocksDB's own figures, by name without `rocksdb.`; KIP-607 says what each means.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+        """
+        with self._gate:
+            return {name: int(self._db.property_int_value(f"rocksdb.{name}") or 0) for name in _PROPERTIES}
+
     # --- writes ------------------------------------------------------------------------------------------
 
-    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
-        """Put and delete, and save `next_offset`, in one atomic write.
+    def apply(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+    ) -> None:
+        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
 
         Raises:
             ClosedStoreError: the store is closed.
@@ -202,6 +247,8 @@ class RocksDBStore:
                     else:
                         put(key, pack(timestamp) + value)
                 put(_POSITION, next_offset.to_bytes(8, "big"), self._meta)
+                if epoch > self._epoch:
+                    put(_EPOCH, epoch.to_bytes(8, "big"), self._meta)
                 try:
                     self._db.write(batch, self._write_options)
                 except Exception as error:
@@ -211,10 +258,11 @@ class RocksDBStore:
                     waited_s += _STALL_PAUSE_S
                 else:
                     self._position = next_offset
+                    self._epoch = max(self._epoch, epoch)
                     return
 
     def wipe(self) -> None:
-        """Delete all entries and the position; the store stays open. Open iterators keep their snapshot."""
+        """Delete entries, position and epoch; the store stays open. Open iterators keep their snapshot."""
         with self._writing:
             if not self._is_open:
                 raise ClosedStoreError(self._name)
@@ -223,6 +271,7 @@ class RocksDBStore:
             except Exception as error:
                 raise self._translated(error, "wiped") from error
             self._position = None
+            self._epoch = 0
 
     def _wipe(self) -> None:
         ends = self._db.iter()
@@ -236,6 +285,7 @@ class RocksDBStore:
         if first is not None and last is not None:
             batch.delete_range(first, last + b"\0")
         batch.delete(_POSITION, self._meta)
+        batch.delete(_EPOCH, self._meta)
         self._db.write(batch)
         if first is not None:
             self._db.compact_range(None, None)  # else every scan would step over what was deleted
@@ -299,9 +349,14 @@ class RocksDBStore:
         db = Rdict(str(self._path), _options(), column_families={_META: _options()})
         try:
             meta = db.get_column_family(_META)
-            saved_format, position = meta.get(_FORMAT), meta.get(_POSITION)
-            if saved_format not in (None, _FORMAT_VERSION) or (position is not None and len(position) != 8):
-                raise _DamageError(f"format {saved_format!r} or position {position!r} is not of this version")
+            saved_format, position, epoch = meta.get(_FORMAT), meta.get(_POSITION), meta.get(_EPOCH)
+            if saved_format not in (None, _FORMAT_VERSION) or any(
+                number is not None and len(number) != 8 for number in (position, epoch)
+            ):
+                raise _DamageError(
+                    f"format {saved_format!r}, position {position!r} or epoch {epoch!r} is not of this "
+                    "version"
+                )
             if saved_format is None:
                 meta.put(_FORMAT, _FORMAT_VERSION)
         except BaseException:
@@ -309,6 +364,7 @@ class RocksDBStore:
             db.close()
             raise
         self._position = None if position is None else int.from_bytes(position, "big")
+        self._epoch = 0 if epoch is None else int.from_bytes(epoch, "big")
         return db
 
     def _translated(self, error: Exception, what: str) -> Exception:

@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _IDLE_S = 60.0
 _LAG_REFRESH_S = 1.0
+_TELL_DROPPED_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,9 @@ class _Follower:
     total_restored: int = 0
     started: bool = False
     restored: bool = False
+    dropped: int = 0
+    """Records of an older epoch that were left out and not yet told of."""
+    told_at: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -337,7 +341,10 @@ class StoreUpdater:
             ends = self._consumer.end_offsets(fresh)
             for partition, follower in fresh.items():
                 self._begin(partition, follower, beginnings[partition], ends[partition])
-        self._consumer.assign({partition: follower.position for partition, follower in served.items()})
+        self._consumer.assign(
+            {partition: follower.position for partition, follower in served.items()},
+            {partition: follower.store.epoch for partition, follower in served.items()},
+        )
 
     def _begin(self, partition: TopicPartition, follower: _Follower, beginning: int, end: int) -> None:
         store = follower.store
@@ -385,7 +392,9 @@ class StoreUpdater:
                 return  # removed since the poll
         if batch.next_offset <= follower.position:
             return
-        follower.store.apply(batch.entries, batch.next_offset)
+        follower.store.apply(batch.entries, batch.next_offset, batch.epoch)
+        if batch.dropped:
+            self._tell_dropped(batch, follower)
         self._records_applied += len(batch.entries)
         follower.position = batch.next_offset
         follower.end = max(follower.end, batch.next_offset)
@@ -397,6 +406,26 @@ class StoreUpdater:
             name, end, count = follower.store.name, batch.next_offset, len(batch.entries)
             self._tell(lambda: listener.on_batch_restored(batch.partition, name, end, count))
         self._check_restored(batch.partition, follower)
+
+    def _tell_dropped(self, batch: ChangelogBatch, follower: _Follower) -> None:
+        """Log what was left out; at once, and then not more often than every ten seconds."""
+        follower.dropped += batch.dropped
+        now = self._clock.now()
+        if now - follower.told_at < _TELL_DROPPED_S:
+            return
+        _log.warning(
+            "changelog '%s': left out %d records of epoch %d up to offset %d, as epoch %d came before them: "
+            "a client that had lost the pipeline wrote them after another took it over; store '%s' of task "
+            "%s does not have them",
+            batch.partition,
+            follower.dropped,
+            batch.dropped_epoch,
+            batch.next_offset,
+            batch.epoch,
+            follower.store.name,
+            follower.store.task_id,
+        )
+        follower.dropped, follower.told_at = 0, now
 
     def _check_restored(self, partition: TopicPartition, follower: _Follower) -> None:
         if follower.position < follower.restore_until:

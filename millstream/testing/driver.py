@@ -22,12 +22,15 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
+from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import IllegalStateException
 from millstream.model import TIMESTAMP_HEADER, KeyValue, Record, TaskId
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
+from millstream.runtime.global_tables import global_parts, global_serdes
+from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.stores.memory import MemoryStore
 from millstream.topology.internal_topics import plan_internal_topics
@@ -112,19 +115,27 @@ class TopologyTestDriver:
         for name, place in self._plan.stores.items():
             if place.topic is not None:
                 self._fills.setdefault(place.topic, []).append(name)
+        for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
+            self._stores[part.store.name] = MemoryStore(part.store.name, part.task_id)
+            self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
+        defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
+        self._global_serdes = global_serdes(topology, *defaults)
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline] = []
         try:
-            engine = MemoryEngine(spark, {k: str(v) for k, v in config.items() if k.startswith("spark.")})
+            if topology.pipelines:  # global tables alone need no Spark
+                settings = {k: str(v) for k, v in config.items() if k.startswith("spark.")}
+                engine = MemoryEngine(spark, settings)
             for pipeline in writers_first(topology.pipelines):
                 self._pipelines.append(
                     engine.pipeline(
                         pipeline,
                         application_id=self._application_id,
                         partitions=partitions,
-                        default_key_serde=_serde(config.get("default.key.serde")),
-                        default_value_serde=_serde(config.get("default.value.serde")),
+                        default_key_serde=defaults[0],
+                        default_value_serde=defaults[1],
                         checkpoint=f"{self._directory}/{pipeline.name}",
+                        handlers=_handlers(config),
                     )
                 )
         except BaseException:
@@ -148,10 +159,11 @@ class TopologyTestDriver:
         Raises:
             ValueError: the topology does not read this topic.
         """
-        if not any(
+        if topic not in self._topology.global_topics and not any(
             _reads(node, topic, self._application_id) for p in self._pipelines for node in p.pipeline.inputs
         ):
-            known = ", ".join(f"'{name}'" for name in self._topology.source_topics) or "patterns only"
+            names = sorted((*self._topology.source_topics, *self._topology.global_topics))
+            known = ", ".join(f"'{name}'" for name in names) or "patterns only"
             raise ValueError(f"the topology does not read the topic '{topic}'; it reads {known}")
         start = self._now if start_timestamp is None else round(start_timestamp.timestamp() * 1000)
         return TestInputTopic(self, topic, Serdes.of(key_serde), Serdes.of(value_serde), start, auto_advance)
@@ -166,6 +178,11 @@ class TopologyTestDriver:
     def produced_topic_names(self) -> frozenset[str]:
         """The topics that were written to so far, internal ones included."""
         return frozenset(self._outputs)
+
+    @property
+    def dropped_records(self) -> int:
+        """How many records were dropped so far, because a record-level handler says 'continue'."""
+        return sum(running.drops.total for running in self._pipelines)
 
     # --- stores ----------------------------------------------------------------------------------------
 
@@ -184,7 +201,7 @@ class TopologyTestDriver:
         return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
 
     def _declared(self) -> StoreSnapshot:
-        serdes: dict[str, tuple[Any, Any]] = {}
+        serdes: dict[str, tuple[Any, Any]] = dict(self._global_serdes)
         for running in self._pipelines:
             serdes.update(running.store_serdes)
         declared = {
@@ -414,6 +431,15 @@ def _restamped(record: Record) -> Record:
         return record
     kept = tuple(header for header in record.headers if header[0] != TIMESTAMP_HEADER)
     return replace(record, timestamp=int.from_bytes(stamp, "big"), headers=kept)
+
+
+def _handlers(config: Mapping[str, Any]) -> RecordHandlers:
+    """What the configuration says of records that fail; the rest of it need not be a client's."""
+    names = ("exception.handler", "errors.", "producer.max.request.size")
+    given = {name: value for name, value in config.items() if any(part in name for part in names)}
+    return RecordHandlers.of(
+        StreamsConfig({"application.id": "test", "bootstrap.servers": "localhost:9092", **given})
+    )
 
 
 def _serde(given: Any) -> Serde | None:

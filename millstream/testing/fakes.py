@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from millstream.errors import PipelineException, StreamsException
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import (
     ChangelogBatch,
+    CheckpointClaim,
     CompiledPipeline,
     InternalTopic,
     OffsetOutOfRange,
@@ -20,6 +22,7 @@ from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "FakeChangelogConsumer",
+    "FakeCheckpointFiles",
     "FakeEngine",
     "FakeLog",
     "FakePipeline",
@@ -39,10 +42,16 @@ class FakeLog:
         self.changed = threading.Condition()
         self._first: dict[TopicPartition, int] = {}
         self._records: dict[TopicPartition, list[tuple[bytes, bytes | None, int] | None]] = {}
+        self._epochs: dict[tuple[TopicPartition, int], int] = {}
 
-    def append(self, partition: TopicPartition, *entries: tuple[bytes, bytes | None, int]) -> int:
-        """Write records; the offset after the last one."""
+    def append(
+        self, partition: TopicPartition, *entries: tuple[bytes, bytes | None, int], epoch: int | None = None
+    ) -> int:
+        """Write records, with the epoch of their writer or without one; the offset after the last one."""
         with self.changed:
+            start = self.end(partition)
+            if epoch is not None:
+                self._epochs |= {(partition, start + index): epoch for index in range(len(entries))}
             self._records.setdefault(partition, []).extend(entries)
             self.changed.notify_all()
             return self.end(partition)
@@ -65,6 +74,7 @@ class FakeLog:
         with self.changed:
             self._records[partition] = []
             self._first[partition] = 0
+            self._epochs = {at: epoch for at, epoch in self._epochs.items() if at[0] != partition}
             self.changed.notify_all()
 
     def first(self, partition: TopicPartition) -> int:
@@ -91,6 +101,11 @@ class FakeLog:
             start = offset - self.first(partition)
             return self._records.get(partition, [])[start : start + count]
 
+    def epoch(self, partition: TopicPartition, offset: int) -> int | None:
+        """The epoch of the record at `offset`; None: it has none."""
+        with self.changed:
+            return self._epochs.get((partition, offset))
+
 
 class FakeChangelogConsumer:
     """`ports.ChangelogConsumer` on a `FakeLog`. Holds its user to one thread.
@@ -102,6 +117,7 @@ class FakeChangelogConsumer:
         self.log = log
         self.closed = False
         self.assignments: list[dict[TopicPartition, int | None]] = []
+        self._epochs: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._failure: BaseException | None = None
         self._held = False
@@ -124,9 +140,14 @@ class FakeChangelogConsumer:
             self._held = False
             self.log.changed.notify_all()
 
-    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+    def assign(
+        self,
+        positions: Mapping[TopicPartition, int | None],
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         """Read exactly these partitions, each from its offset; None: from the beginning."""
         self._check()
+        self._epochs = dict(epochs or {})
         self.assignments.append(dict(positions))
         self._positions = {
             partition: self.log.first(partition) if offset is None else offset
@@ -148,9 +169,27 @@ class FakeChangelogConsumer:
                 records = self.log.read(partition, offset, max_records)
                 if records:
                     self._positions[partition] = offset + len(records)
-                    entries = [record for record in records if record is not None]
-                    batches.append(ChangelogBatch(partition, entries, offset + len(records)))
+                    batches.append(self._batch(partition, offset, records))
             return batches
+
+    def _batch(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        records: Sequence[tuple[bytes, bytes | None, int] | None],
+    ) -> ChangelogBatch:
+        entries, dropped, highest = [], [], self._epochs.get(partition, 0)
+        for at, record in enumerate(records, offset):
+            epoch = self.log.epoch(partition, at)
+            if epoch is not None and epoch < highest:
+                dropped.append(epoch)
+            elif record is not None:
+                highest = max(highest, epoch or 0)
+                entries.append(record)
+        self._epochs[partition] = highest
+        return ChangelogBatch(
+            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0)
+        )
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
@@ -229,10 +268,30 @@ class FakeTopics:
         """Delete a topic."""
         del self._topics[name]
 
+    def recreate(self, name: str) -> None:
+        """Delete a topic and create it again: as it was, with another id."""
+        old = self._topics[name]
+        self.add(name, old.partitions, old.configs)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Add partitions to a topic, up to so many.
+
+        Raises:
+            ValueError: it has as many already; Kafka refuses that too.
+        """
+        old = self._topics[name]
+        if partitions <= old.partitions:
+            raise ValueError(f"topic '{name}' has {old.partitions} partitions; it can only get more")
+        self._topics[name] = replace(old, partitions=partitions)
+
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""
         self._check()
         return {name: self._topics[name] for name in names if name in self._topics}
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `describe`, without the configs."""
+        return {name: replace(found, configs={}) for name, found in self.describe(names).items()}
 
     def names(self) -> set[str]:
         """All topics' names."""
@@ -268,6 +327,8 @@ class FakeEngine:
 
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
+        claims: what they were started with, in that order.
+        files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to hold Spark up.
         stop_gate: `stop` of a pipeline waits for it; clear it to hold closing up.
@@ -277,15 +338,35 @@ class FakeEngine:
         self.compiled: list[str] = []
         self.started: list[str] = []
         self.stopped: list[str] = []
+        self.claims: list[CheckpointClaim] = []
+        self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
         self.closed = False
+        self.dead = False
+        self.warmed_up = False
         self.gate = threading.Event()
         self.gate.set()
         self.stop_gate = threading.Event()
         self.stop_gate.set()
         self._running: dict[str, FakePipeline] = {}
         self._changed = threading.Condition()
+
+    def warm_up(self, topic: str | None) -> None:
+        """Nothing is cold here."""
+        assert not self.closed, "the engine is closed"
+        self.warmed_up = True
+
+    @property
+    def is_alive(self) -> bool:
+        """Until `die` or `close`."""
+        return not (self.closed or self.dead)
+
+    def die(self) -> None:
+        """The JVM is gone: what runs ends with an error, and nothing can be started any more."""
+        self.dead = True
+        for name in self.running:
+            self._end(name, PipelineException("Spark's Java process is gone", pipeline=name))
 
     @property
     def running(self) -> set[str]:
@@ -303,20 +384,35 @@ class FakeEngine:
         serdes = {store.name: (store.key_serde, store.value_serde) for store in pipeline.stores}
         return CompiledPipeline(pipeline, serdes)
 
-    def start(self, compiled: CompiledPipeline, on_end: Callable[[PipelineEnd], None]) -> FakePipeline:
+    def start(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+    ) -> FakePipeline:
         """Run it until `stop` or `end`."""
         assert self.gate.wait(30), "nobody opened the gate"
         assert not self.closed, "the engine is closed"
         if self.start_error is not None:
             raise self.start_error
         name = compiled.pipeline.name
+        assert claim.pipeline == name, f"pipeline {name} was started with a claim of {claim.pipeline}"
         running = FakePipeline(name, self, on_end)
         with self._changed:
             assert name not in self._running, f"pipeline {name} runs already"
             self._running[name] = running
             self.started.append(name)
+            self.claims.append(claim)
             self._changed.notify_all()
         return running
+
+    def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
+        """The same ones for the same root."""
+        with self._changed:
+            return self.files.setdefault(root, FakeCheckpointFiles())
+
+    def progress(self, name: str, position: Mapping[TopicPartition, int], batch_id: int = 0) -> None:
+        """Let a running pipeline have finished a micro-batch that ends before these offsets."""
+        with self._changed:
+            running = self._running[name]
+            running.position, running.batch_id = {**running.position, **position}, batch_id
 
     def end(self, name: str, error: BaseException | None = None, timeout_s: float = 10.0) -> None:
         """End a pipeline as Spark would, with an error; waits until it was started."""
@@ -346,6 +442,8 @@ class FakePipeline:
     def __init__(self, name: str, engine: FakeEngine, on_end: Callable[[PipelineEnd], None]) -> None:
         self.name = name
         self.on_end = on_end
+        self.position: dict[TopicPartition, int] = {}
+        self.batch_id = -1
         self._engine = engine
 
     def stop(self) -> None:
@@ -354,5 +452,90 @@ class FakePipeline:
         self._engine._end(self.name, None)
 
     def metadata(self) -> PipelineMetadata:
-        """Whether it runs."""
-        return PipelineMetadata(self.name, running=self.name in self._engine.running)
+        """Whether it runs, and what `progress` gave it."""
+        return PipelineMetadata(
+            self.name,
+            running=self.name in self._engine.running,
+            batch_id=self.batch_id,
+            position=dict(self.position),
+        )
+
+
+class FakeCheckpointFiles:
+    """`ports.CheckpointFiles` over a dict: a path to its bytes, or to None for a directory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[str, bytes | None] = {"": None}
+
+    def list(self, path: str = "") -> dict[str, bool]:
+        """The names in a directory, and whether each is a directory itself; empty if there is none."""
+        with self._lock:
+            prefix = f"{path}/" if path else ""
+            return {
+                name.removeprefix(prefix): content is None
+                for name, content in self._files.items()
+                if name and name.startswith(prefix) and "/" not in name.removeprefix(prefix)
+            }
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        with self._lock:
+            return path in self._files
+
+    def make_directories(self, path: str) -> None:
+        """With all that it is in."""
+        with self._lock:
+            self._make(path)
+
+    def rename(self, old: str, new: str) -> bool:
+        """With all that is in it. False: `old` is not there."""
+        with self._lock:
+            if old not in self._files:
+                return False
+            if new in self._files:
+                raise StreamsException(f"'{new}' is there already")
+            self._make(new.rpartition("/")[0])
+            moved = {
+                name: content
+                for name, content in self._files.items()
+                if name == old or name.startswith(f"{old}/")
+            }
+            for name, content in moved.items():
+                del self._files[name]
+                self._files[new + name.removeprefix(old)] = content
+            return True
+
+    def create_file(self, path: str) -> bool:
+        """Make an empty file. False: something of that name is there already."""
+        with self._lock:
+            if path in self._files:
+                return False
+            self._make(path.rpartition("/")[0])
+            self._files[path] = b""
+            return True
+
+    def delete(self, path: str) -> None:
+        """With all that is in it."""
+        with self._lock:
+            for name in [name for name in self._files if name == path or name.startswith(f"{path}/")]:
+                del self._files[name]
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None: there is no such file."""
+        with self._lock:
+            return self._files.get(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        """A file's new content."""
+        with self._lock:
+            self._make(path.rpartition("/")[0])
+            self._files[path] = content
+
+    def _make(self, path: str) -> None:
+        parts = path.split("/") if path else []
+        for end in range(1, len(parts) + 1):
+            at = "/".join(parts[:end])
+            if self._files.get(at) is not None:
+                raise StreamsException(f"'{at}' is a file, and not a directory")
+            self._files[at] = None

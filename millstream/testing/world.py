@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
 from millstream.model import TaskId
-from millstream.ports import ChangelogBatch, KeyValueBytesStore
+from millstream.ports import (
+    ChangelogBatch,
+    CheckpointClaim,
+    CompiledPipeline,
+    GroupMember,
+    KeyValueBytesStore,
+    PipelineEnd,
+    Topics,
+)
 from millstream.runtime.wiring import Parts
 from millstream.stores.memory import MemoryStore
-from millstream.testing.fakes import FakeChangelogConsumer, FakeEngine, FakeLog, FakeTopics
+from millstream.testing.fakes import FakeChangelogConsumer, FakeEngine, FakeLog, FakePipeline, FakeTopics
+from millstream.testing.group import FakeGroup, FakeMembership
 from millstream.topology.nodes import Store
 
-__all__ = ["FakeBroker", "FakeWorld"]
+__all__ = ["FakeBroker", "FakeConnection", "FakeWorld", "Overlap"]
 
 
 class FakeBroker:
@@ -40,29 +51,128 @@ class _QuickConsumer(FakeChangelogConsumer):
         return super().poll(min(timeout_s, 0.005), max_records)
 
 
+class FakeConnection:
+    """`ports.Topics` of one client: a way of its own to the cluster, which all clients share."""
+
+    def __init__(self, cluster: FakeTopics, world: FakeWorld) -> None:
+        self.closed = False
+        self._cluster = cluster
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        assert not self.closed, "the topics port is closed"
+        return getattr(self._cluster, name)
+
+    def close(self) -> None:
+        """Idempotent."""
+        assert self._world.stop_gate.wait(30), "nobody opened the stop gate"
+        self.closed = True
+        if self._world.disconnect_error is not None:
+            raise self._world.disconnect_error
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A client started a pipeline that another one still ran. That need not be wrong: the other one may be a
+    zombie, whose claim of the checkpoint is worth nothing any more.
+    """
+
+    pipeline: str
+    runner: str
+    newcomer: str
+
+
+class _WorldsEngine(FakeEngine):
+    """One of a world's engines, which share the gates and know of each other."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        super().__init__()
+        self.gate, self.stop_gate = world.gate, world.stop_gate
+        self.client_id = ""
+        self._world = world
+
+    def start(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+    ) -> FakePipeline:
+        running = super().start(compiled, claim, on_end)
+        self._world.started(compiled.pipeline.name, self)
+        return running
+
+
 class FakeWorld:
-    """Makes `Parts` of fakes, and remembers what a client took of them.
+    """Makes `Parts` of fakes, and remembers what clients took of them. Several clients may share it: they are
+    in one group then, and one cluster.
 
     Attributes:
-        topics: the cluster; a client's `close()` closes it.
+        topics: the cluster; connections: its clients' ways to it, in the order in which they were opened.
         log: the changelogs, in memory.
-        engine: what Spark is here, the present client's; engines counts how often one was asked for.
+        engine: what Spark is here, of the client that asked for one last; engines counts how often that was.
+        gate, stop_gate: of all engines, see FakeEngine. A connection waits for stop_gate too when it
+        closes, so
+            that a client in which nothing runs any more can be held up while it closes.
+        engine_made: set when a client has got an engine.
+        overlaps: what ran in two engines at once.
         engine_error, broker_error: raised instead of making one.
+        disconnect_error: raised by closing a connection.
         stores: every store that was opened.
+        group: the group that its clients join; memberships: their places in it, in the order of joining.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, clock: Clock | None = None) -> None:
         self.topics = FakeTopics(topics)
         self.log = FakeLog()
-        self.engine = FakeEngine()
+        self.gate, self.stop_gate = threading.Event(), threading.Event()
+        self.gate.set()
+        self.stop_gate.set()
+        self.engine_made = threading.Event()
+        self.engine = _WorldsEngine(self)
         self.engines = 0
+        self.overlaps: list[Overlap] = []
+        self._making = threading.Lock()
+        self._made: list[_WorldsEngine] = []
+        self.connections: list[FakeConnection] = []
         self.engine_error: BaseException | None = None
         self.broker: FakeBroker | None = None
         self.broker_error: BaseException | None = None
+        self.disconnect_error: BaseException | None = None
         self.consumers: list[FakeChangelogConsumer] = []
         self.stores: list[MemoryStore] = []
         self.configs: list[StreamsConfig] = []
+        self.group = FakeGroup()
+        self.memberships: list[FakeMembership] = []
+        self._places: dict[str, FakeMembership] = {}
         self._clock = clock or SystemClock()
+
+    def close(self) -> None:
+        """End the group's thread, after all clients have closed."""
+        self.group.close()
+
+    # --- several clients -----------------------------------------------------------------------------------
+
+    def membership_of(self, client_id: str) -> FakeMembership:
+        """A client's latest place in the group.
+
+        Raises:
+            KeyError: it has not joined.
+        """
+        return self._places[client_id]
+
+    def engine_of(self, client_id: str) -> FakeEngine | None:
+        """The latest engine of a client that has a `client.id`; None: it has not asked for one."""
+        return next((each for each in reversed(self._made) if each.client_id == client_id), None)
+
+    def runners(self, pipeline: str) -> list[str]:
+        """The `client.id`s of those whose engines run a pipeline."""
+        return [each.client_id for each in list(self._made) if pipeline in each.running]
+
+    def started(self, pipeline: str, engine: FakeEngine) -> None:
+        """An engine has started a pipeline; called by it."""
+        for other in list(self._made):
+            if other is not engine and pipeline in other.running:
+                newcomer = getattr(engine, "client_id", "")
+                self.overlaps.append(Overlap(pipeline, other.client_id, newcomer))
+
+    # --- what it is asked for ------------------------------------------------------------------------------
 
     def parts(self) -> Parts:
         """For `KafkaStreams(topology, config, parts=world.parts())`."""
@@ -72,6 +182,7 @@ class FakeWorld:
             changelog=self._make_consumer,
             store=self._make_store,
             broker=self._make_broker,
+            membership=self._make_membership,
             clock=self._clock,
         )
 
@@ -81,23 +192,29 @@ class FakeWorld:
         return (
             all(consumer.closed for consumer in self.consumers)
             and not any(store.is_open for store in self.stores)
-            and (self.topics.closed or not self.configs)
-            and (self.engine.closed or not self.engines)
+            and all(connection.closed for connection in self.connections)
+            and all(engine.closed for engine in self._made)
             and (self.broker is None or self.broker.closed)
         )
 
-    def _make_topics(self, config: StreamsConfig) -> FakeTopics:
+    def _make_topics(self, config: StreamsConfig) -> Topics:
         self.configs.append(config)
-        self.topics.closed = False  # another connection to the same cluster
-        return self.topics
+        connection = FakeConnection(self.topics, self)
+        self.connections.append(connection)
+        return cast(Topics, connection)
 
-    def _make_engine(self, config: StreamsConfig, checkpoint_root: str, spark: Any) -> FakeEngine:
+    def _make_engine(self, config: StreamsConfig, closing: threading.Event, spark: Any) -> FakeEngine:
         self.engines += 1
         if self.engine_error is not None:
             raise self.engine_error
-        if self.engine.closed:
-            self.engine = FakeEngine()
-        return self.engine
+        with self._making:
+            engine = self.engine
+            if engine in self._made:
+                engine = self.engine = _WorldsEngine(self)
+            engine.client_id = config.client_id or ""
+            self._made.append(engine)
+        self.engine_made.set()
+        return engine
 
     def _make_consumer(self, config: StreamsConfig) -> FakeChangelogConsumer:
         consumer = _QuickConsumer(self.log)
@@ -116,3 +233,17 @@ class FakeWorld:
             raise self.broker_error
         self.broker = FakeBroker(data_dir)
         return self.broker
+
+    def _make_membership(
+        self,
+        config: StreamsConfig,
+        member: GroupMember,
+        topics: Sequence[str],
+        client_id: str,
+        process_id: str,
+        thread_name: str,
+    ) -> FakeMembership:
+        membership = self.group.join(member)
+        self.memberships.append(membership)
+        self._places[client_id] = membership
+        return membership

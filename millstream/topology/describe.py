@@ -1,6 +1,7 @@
 """`Topology.describe()`: the subtopologies as data, and as text that is Kafka Streams' to the byte.
 
-Source: InternalTopologyBuilder.describe, describeSubtopology, NodeComparator, updateSize.
+Source: InternalTopologyBuilder.describe, describeSubtopology, describeGlobalStore, NodeComparator,
+    updateSize.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from dataclasses import dataclass
 from millstream.topology.javaorder import TreeSet, hash_order
 from millstream.topology.subtopology import Kind, Processor, Subtopology
 
-__all__ = ["NodeDescription", "SubtopologyDescription", "TopologyDescription", "describe"]
+__all__ = [
+    "GlobalStoreDescription",
+    "NodeDescription",
+    "SubtopologyDescription",
+    "TopologyDescription",
+    "describe",
+]
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,25 @@ class SubtopologyDescription:
 
 
 @dataclass(frozen=True)
+class GlobalStoreDescription:
+    """A global table: the source of its topic, and the processor that fills its store.
+
+    Source: org.apache.kafka.streams.TopologyDescription.GlobalStore.
+    """
+
+    id: int
+    source: NodeDescription
+    processor: NodeDescription
+
+    def __str__(self) -> str:
+        # No empty line behind it, unlike behind a subtopology: so it is upstream.
+        return (
+            f"Sub-topology: {self.id} for global store (will not generate tasks)\n"
+            f"    {self.source}\n    {self.processor}\n"
+        )
+
+
+@dataclass(frozen=True)
 class TopologyDescription:
     """A topology as Kafka Streams tells it; `str()` is its text.
 
@@ -70,16 +96,27 @@ class TopologyDescription:
     """
 
     subtopologies: tuple[SubtopologyDescription, ...]
+    global_stores: tuple[GlobalStoreDescription, ...] = ()
 
     def __str__(self) -> str:
-        return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in self.subtopologies)
+        parts: dict[int, SubtopologyDescription | GlobalStoreDescription] = {}
+        parts.update((each.id, each) for each in self.subtopologies)
+        parts.update((each.id, each) for each in self.global_stores)
+        return "Topologies:\n " + "".join(f"  {parts[number]}" for number in sorted(parts))
 
 
 def describe(subtopologies: Iterable[Subtopology]) -> TopologyDescription:
-    """What `Topology.describe()` returns."""
-    return TopologyDescription(
-        tuple(SubtopologyDescription(each.id, _describe(each.processors)) for each in subtopologies)
-    )
+    """What `Topology.describe()` returns; `subtopologies` with the global ones."""
+    ordinary: list[SubtopologyDescription] = []
+    global_stores: list[GlobalStoreDescription] = []
+    for each in subtopologies:
+        nodes = _describe(each.processors)
+        if each.is_global:
+            source, processor = nodes
+            global_stores.append(GlobalStoreDescription(each.id, source, processor))
+        else:
+            ordinary.append(SubtopologyDescription(each.id, nodes))
+    return TopologyDescription(tuple(ordinary), tuple(global_stores))
 
 
 class _Vertex:

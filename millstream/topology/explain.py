@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Repartition, Sink, Source, Store, TableSource
+from millstream.topology.nodes import GlobalTable, Repartition, Sink, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["explain"]
@@ -13,9 +13,17 @@ __all__ = ["explain"]
 _APPLICATION = "<application.id>"
 
 
-def explain(pipelines: Sequence[Pipeline]) -> str:
-    """One paragraph per pipeline. Internal topics are shown with `<application.id>` for the id."""
-    return "Pipelines:\n" + "".join(_paragraph(pipeline) for pipeline in pipelines)
+def explain(pipelines: Sequence[Pipeline], global_tables: Sequence[GlobalTable] = ()) -> str:
+    """One paragraph per pipeline, and one per global table, if there are any.
+
+    Internal topics are shown with `<application.id>` for the id.
+    """
+    text = ""
+    if pipelines or not global_tables:
+        text += "Pipelines:\n" + "".join(_paragraph(pipeline) for pipeline in pipelines)
+    if global_tables:
+        text += "Global tables:\n" + "".join(_global_table(table) for table in global_tables)
+    return text
 
 
 def _paragraph(pipeline: Pipeline) -> str:
@@ -28,6 +36,13 @@ def _paragraph(pipeline: Pipeline) -> str:
     lines += _section("keeps", (_store(store) for store in pipeline.stores))
     lines += _section("writes", (_output(node) for node in pipeline.outputs))
     lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
+    return "\n".join(lines) + "\n\n"
+
+
+def _global_table(table: GlobalTable) -> str:
+    lines = [f"  Global table: {table.name} (each client reads all of it, without Spark)"]
+    lines += _section("reads", [f"{table.topic} ({table.source_name})"])
+    lines += _section("keeps", [_store(table.stored)])
     return "\n".join(lines) + "\n\n"
 
 

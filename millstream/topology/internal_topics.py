@@ -81,7 +81,7 @@ class InternalTopics:
 def plan_internal_topics(
     topology: Topology, application_id: str, source_partitions: Mapping[str, int]
 ) -> InternalTopics:
-    """The plan for this topology, with sources of so many partitions.
+    """The plan for this topology, with sources of so many partitions. Global tables add nothing to it.
 
     `source_partitions` has every source topic, and those that match the topology's patterns; others in it
     are ignored.

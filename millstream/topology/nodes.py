@@ -27,6 +27,7 @@ __all__ = [
     "FlatMapValues",
     "Fold",
     "Function",
+    "GlobalTable",
     "Map",
     "MapValues",
     "Merge",
@@ -69,7 +70,8 @@ class Store:
         persistent: RocksDB, else memory.
         logged: whether it has a changelog. A store is a view of its changelog, so one without
             cannot be queried.
-        source_topic: for a table read from a topic: that topic is the changelog, there is no copy.
+        source_topic: for a table, or a global table, read from a topic: that topic is the changelog, there
+            is no copy.
         topic_config: configs of the changelog topic, on top of the defaults.
     """
 
@@ -121,6 +123,25 @@ class TableSource(Node):
     value_serde: Any = None
     offset_reset: OffsetReset | None = None
     stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalTable(Node):
+    """A topic that every client keeps whole, all its partitions, in a store; nothing comes after it.
+
+    No task and no query runs it: a thread of the client reads the topic into the store as it is, so only
+    who queries it needs the serdes. `source_name` as with a `TableSource`.
+    """
+
+    topic: str = ""
+    source_name: str = ""
+    key_serde: Any = None
+    value_serde: Any = None
+    stored: Store = field(default_factory=lambda: Store(""))
 
     @property
     def store(self) -> Store | None:

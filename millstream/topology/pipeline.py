@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from millstream.errors import TopologyException
 from millstream.topology.nodes import (
     Aggregate,
+    GlobalTable,
     Node,
     Repartition,
     Sink,
@@ -66,11 +67,12 @@ class Pipeline:
 def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) -> tuple[Pipeline, ...]:
     """The pipelines of a topology: the subtopologies that shuffles join.
 
-    `nodes` have parents before children.
+    `nodes` have parents before children. Global tables are left out: no query runs them.
 
     Raises:
         TopologyException: two stateful steps follow each other, with nothing between them to cut at.
     """
+    nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
     cuts = _cuts(nodes)
     home = {processor.name: each.id for each in subtopologies for processor in each.processors}
     groups = DisjointSets(each.id for each in subtopologies)

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Node, Repartition, Sink, Source, Store, TableSource
+from millstream.topology.nodes import GlobalTable, Node, Repartition, Sink, Source, Store, TableSource
 
 __all__ = ["DisjointSets", "Kind", "Processor", "Subtopology", "split_subtopologies", "write_out"]
 
@@ -56,16 +56,21 @@ class Processor:
 
 @dataclass(frozen=True)
 class Subtopology:
-    """What one task runs: processors with no topic between them.
+    """What one task runs: processors with no topic between them. Or a global table, which no task runs.
 
     Attributes:
-        id: Kafka Streams' number; a task's name begins with it.
+        id: Kafka Streams' number; a task's name begins with it. Global tables are counted too.
         stores: those its processors fill, in node order.
     """
 
     id: int
     processors: tuple[Processor, ...]
     stores: tuple[Store, ...]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is a global table: it has a number, and no tasks."""
+        return isinstance(self.processors[0].node, GlobalTable)
 
     @property
     def source_topics(self) -> tuple[str, ...]:
@@ -97,7 +102,7 @@ def _write_out(node: Node) -> list[Processor]:
     stores = (node.store.name,) if node.store is not None else ()
     if isinstance(node, Source):
         return [Processor(Kind.SOURCE, node.name, (), node, topics=node.topics, pattern=node.pattern)]
-    if isinstance(node, TableSource):
+    if isinstance(node, TableSource | GlobalTable):
         source = Processor(Kind.SOURCE, node.source_name, (), node, topics=(node.topic,))
         return [source, Processor(Kind.PROCESSOR, node.name, (source.name,), node, stores=stores)]
     if isinstance(node, Repartition):
@@ -116,7 +121,7 @@ def _write_out(node: Node) -> list[Processor]:
 
 
 def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, ...]:
-    """The subtopologies, numbered by the order of their first processor."""
+    """The subtopologies, global tables among them, numbered by the order of their first processor."""
     processors = tuple(processors)
     groups = DisjointSets(processor.name for processor in processors)
     user_of: dict[str, str] = {}

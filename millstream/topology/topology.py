@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from millstream.topology.describe import TopologyDescription, describe
 from millstream.topology.explain import explain
-from millstream.topology.nodes import Node, Source, Store, TableSource
+from millstream.topology.nodes import GlobalTable, Node, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline, plan_pipelines
 from millstream.topology.subtopology import Subtopology, split_subtopologies, write_out
 
@@ -30,24 +30,50 @@ class Topology:
     nodes: tuple[Node, ...]
 
     @cached_property
-    def subtopologies(self) -> tuple[Subtopology, ...]:
-        """The logical cut: Kafka Streams' subtopologies, ascending by number."""
+    def _all_subtopologies(self) -> tuple[Subtopology, ...]:
         return split_subtopologies(write_out(self.nodes))
 
     @cached_property
+    def subtopologies(self) -> tuple[Subtopology, ...]:
+        """The logical cut: Kafka Streams' subtopologies, ascending by number.
+
+        Global tables have numbers of the same count and are not here, so there can be gaps.
+        """
+        return tuple(each for each in self._all_subtopologies if not each.is_global)
+
+    @cached_property
+    def global_subtopologies(self) -> tuple[Subtopology, ...]:
+        """The global tables with their numbers, ascending: one table and one store each, and no tasks."""
+        return tuple(each for each in self._all_subtopologies if each.is_global)
+
+    @cached_property
     def pipelines(self) -> tuple[Pipeline, ...]:
-        """The physical cut: the Spark queries that run it."""
+        """The physical cut: the Spark queries that run it. None if there are only global tables."""
         return plan_pipelines(self.nodes, self.subtopologies)
 
     @cached_property
     def stores(self) -> Mapping[str, Store]:
-        """The state stores by name, in node order."""
-        stores = (node.store for node in self.nodes)
+        """The state stores of its tasks by name, in node order; global tables have `global_stores`."""
+        stores = (node.store for node in self.nodes if not isinstance(node, GlobalTable))
         return MappingProxyType({store.name: store for store in stores if store is not None})
 
     @cached_property
+    def global_stores(self) -> Mapping[str, Store]:
+        """The stores of its global tables by name, in node order; `source_topic` is the topic of each."""
+        tables = (node for node in self.nodes if isinstance(node, GlobalTable))
+        return MappingProxyType({table.stored.name: table.stored for table in tables})
+
+    @cached_property
+    def global_topics(self) -> tuple[str, ...]:
+        """The topics of its global tables, sorted. They have to be there before it starts."""
+        return tuple(sorted(node.topic for node in self.nodes if isinstance(node, GlobalTable)))
+
+    @cached_property
     def source_topics(self) -> tuple[str, ...]:
-        """The topics that have to be there before it starts, sorted. Those of patterns are not known here."""
+        """The topics that have to be there before it starts, sorted; not those of global tables.
+
+        Those of patterns are not known here.
+        """
         topics: set[str] = set()
         for node in self.nodes:
             if isinstance(node, Source):
@@ -65,11 +91,15 @@ class Topology:
 
     def describe(self) -> TopologyDescription:
         """The subtopologies as data; `str()` of it is Kafka Streams' text, to the byte."""
-        return describe(self.subtopologies)
+        return describe(self._all_subtopologies)
 
     def explain(self) -> str:
-        """Text on how Spark runs it: the pipelines, what each reads, writes and keeps, and why it is cut."""
-        return explain(self.pipelines)
+        """Text on how Spark runs it: the pipelines, what each reads, writes and keeps, and why it is cut.
+
+        Then the global tables, which no query runs.
+        """
+        return explain(self.pipelines, [node for node in self.nodes if isinstance(node, GlobalTable)])
 
     def __repr__(self) -> str:
-        return f"Topology({len(self.nodes)} nodes, {len(self.subtopologies)} subtopologies)"
+        tables = f", {len(self.global_topics)} global tables" if self.global_topics else ""
+        return f"Topology({len(self.nodes)} nodes, {len(self.subtopologies)} subtopologies{tables})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ def world() -> Iterator[FakeWorld]:
     """Topics `lines` (3 partitions) and `out`."""
     world = FakeWorld({"lines": 3, "out": 1})
     yield world
-    world.engine.gate.set()
-    world.engine.stop_gate.set()
+    world.gate.set()
+    world.stop_gate.set()
+    world.close()
 
 
 @pytest.fixture
@@ -41,8 +43,24 @@ def make(world: FakeWorld, tmp_path: Path) -> Iterator[Make]:
         return client
 
     yield make
-    world.engine.gate.set()
-    world.engine.stop_gate.set()
+    world.gate.set()
+    world.stop_gate.set()
     for client in made:
-        client.close(SOON)
+        client.close(timedelta(0))
+    for client in made:
         assert client.state is State.CREATED or client._closed.wait(SOON.total_seconds())
+        client.check()
+
+
+@pytest.fixture
+def member(make: Make, tmp_path: Path) -> Make:
+    """Makes clients of one application, each as on a machine of its own: `member("A")`.
+
+    Their checkpoints are at the same place.
+    """
+
+    def member(name: str, topology: Topology | None = None, **options: Any) -> KafkaStreams:
+        own = {"client__id": name, "state__dir": str(tmp_path / name)}
+        return make(topology, **{"checkpoint__location": str(tmp_path / "checkpoints"), **own, **options})
+
+    return member

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from scenes import SOON, Make, put_into, two_pipelines
+from waiting import wait_until
 
 from millstream.errors import (
+    ConfigException,
     IllegalStateException,
     InternalTopicException,
     InvalidStateStoreException,
@@ -29,6 +31,7 @@ from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.states import State
+from millstream.runtime.supervision import StreamThreadExceptionResponse
 from millstream.stores.directory import StateDirectory
 from millstream.testing.world import FakeWorld
 
@@ -292,13 +295,15 @@ def test_all_pipelines_are_compiled_before_one_starts(make: Make, world: FakeWor
 
 
 def test_missing_source_topics_are_named_with_a_suggestion(make: Make, world: FakeWorld) -> None:
-    """KIP-662: raised by start(), and the client has ended in ERROR with everything closed."""
+    """KIP-662: on the stream thread; by default the client ends in ERROR with everything closed."""
     world.topics.remove("lines")
     world.topics.add("line", 1)
     client = make()
     told = listened(client)
+    client.start()
     with pytest.raises(MissingSourceTopicException) as raised:
-        client.start()
+        client.wait(SOON)
+    assert client._closed.wait(SOON.total_seconds())
     assert raised.value.topics == ("lines",)
     assert "source topic 'lines' (did you mean 'line'?) does not exist on 'fake:9092'; create it" in str(
         raised.value
@@ -334,10 +339,18 @@ def test_internal_topics_are_made_with_their_configs(make: Make, world: FakeWorl
     assert created.configs["segment.bytes"] == "1000"
 
 
+def test_a_changelog_keeps_the_partitions_it_has(make: Make, world: FakeWorld) -> None:
+    """A source topic may get more; the tasks are those of the changelog."""
+    world.topics.add("app-counts-changelog", 5, {"cleanup.policy": "compact"})
+    client = make()
+    put_into(State.RUNNING, client, world)
+    (thread,) = client.metadata_for_local_threads()
+    assert [str(task.task_id) for task in thread.active_tasks] == ["0_0", "0_1", "0_2", "0_3", "0_4"]
+
+
 @pytest.mark.parametrize(
     ("partitions", "configs", "told"),
     [
-        (5, {"cleanup.policy": "compact"}, "has 5 partitions; this topology needs 3"),
         (3, {"cleanup.policy": "delete"}, "has cleanup.policy 'delete'; it needs 'compact'"),
     ],
 )
@@ -425,9 +438,9 @@ def test_topics_are_not_made_on_a_broker_that_is_not_ours(
 def test_a_checkpoint_of_another_program_is_refused(make: Make, world: FakeWorld, tmp_path: Path) -> None:
     """TopologyException says what changed; nothing was created before."""
     first = make()
-    first.start()
+    put_into(State.RUNNING, first, world)
     first.close(SOON)
-    (tmp_path / "app" / "checkpoints" / "p0").mkdir()  # as Spark would have made it
+    (tmp_path / "app" / "checkpoints" / "p0.1").mkdir()  # as Spark would have made it
     for name in "abcd":
         world.topics.add(name, 1)
     second = make(two_pipelines())
@@ -513,7 +526,7 @@ def test_a_thread_that_ends_without_a_decision_takes_the_client_with_it(make: Ma
     """Never a client that is RUNNING with nobody in it (upstream: a zombie)."""
     client = make()
     put_into(State.RUNNING, client, world)
-    client._threads[0].stop()
+    client._crew.threads[0].stop()
     with pytest.raises(StreamsException, match="nobody decided that"):
         client.wait(SOON)
     assert client.state is State.ERROR
@@ -589,11 +602,7 @@ def test_what_does_not_close_keeps_nothing_else_open(
 ) -> None:
     """It is logged, and the client ends."""
 
-    def broken() -> None:
-        world.topics.closed = True
-        raise OSError("will not close")
-
-    world.topics.close = broken  # type: ignore[method-assign]
+    world.disconnect_error = OSError("will not close")
     client = make()
     put_into(State.RUNNING, client, world)
     assert client.close(SOON)
@@ -694,3 +703,42 @@ def test_restoring_is_told_to_the_users_listener(make: Make, world: FakeWorld) -
         ("batch", str(partition), 5),
         ("end", str(partition), 5),
     ]
+
+
+DROP = {"deserialization__exception__handler": "continue"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [("dead", "there is no such topic on 'fake:9092'"), ("lines", "which a source of the topology reads")],
+)
+def test_dead_letters_need_a_topic_of_their_own(topic: str, told: str, make: Make, world: FakeWorld) -> None:
+    """Told by start(), before the first record that fails would end its pipeline."""
+    client = make(**DROP, errors__dead__letter__queue__topic__name=topic)
+    with pytest.raises(ConfigException, match=told):
+        client.start()
+    assert client.state is State.ERROR
+
+
+def test_dead_letters_that_nobody_writes_need_no_topic(make: Make, world: FakeWorld) -> None:
+    """The handlers end the pipeline, so there are none; and one that exists will do."""
+    put_into(State.RUNNING, make(errors__dead__letter__queue__topic__name="dead"), world)
+
+
+def test_a_topic_for_dead_letters_will_do(make: Make, world: FakeWorld) -> None:
+    """It exists, and no source reads it."""
+    world.topics.add("dead", 1)
+    put_into(State.RUNNING, make(**DROP, errors__dead__letter__queue__topic__name="dead"), world)
+
+
+def test_a_jvm_that_is_gone_is_replaced_with_the_thread(make: Make, world: FakeWorld) -> None:
+    """REPLACE_THREAD starts Spark anew: another engine, on which everything is compiled again."""
+    client = make()
+    client.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)
+    put_into(State.RUNNING, client, world)
+    lost = world.engine
+    lost.die()
+    wait_until(lambda: world.engines == 2 and world.engine.running == {"p0"}, "another engine", 20.0)
+    client.wait_until_running(SOON)
+    assert lost.closed
+    assert world.engine is not lost

@@ -1,4 +1,4 @@
-"""The runtime's pure decisions: assignment, supervision, fingerprints, topic checks."""
+"""The runtime's pure decisions: assignment, fingerprints, topic checks."""
 
 from __future__ import annotations
 
@@ -6,88 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scenes import two_pipelines, word_count
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
 from millstream.errors import StreamsException, TopologyException
-from millstream.model import TaskId, TopicPartition
-from millstream.runtime.assignment import StorePart, distribute
 from millstream.runtime.checkpoints import Checkpoints, Fingerprint, fingerprint
-from millstream.runtime.preparation import matched_topics, missing_sources, sink_topics, source_topics
-from millstream.runtime.states import State
-from millstream.runtime.supervision import CloseToError, Failure, LogFailure, Response, View, decide
-from millstream.topology.nodes import Store
+from millstream.runtime.preparation import missing_sources, sink_topics, source_topics
 from millstream.topology.topology import Topology
-
-# --- assignment --------------------------------------------------------------------------------------------
-
-
-def part(subtopology: int, partition: int, store: str = "s") -> StorePart:
-    return StorePart(
-        TaskId(subtopology, partition), Store(store), TopicPartition(f"{store}-changelog", partition)
-    )
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    pipelines=st.integers(0, 6),
-    tasks=st.sets(st.tuples(st.integers(0, 3), st.integers(0, 7)), max_size=20),
-    stores=st.integers(1, 3),
-    threads=st.integers(1, 5),
-)
-def test_everything_is_given_once_and_evenly(
-    pipelines: int, tasks: set[tuple[int, int]], stores: int, threads: int
-) -> None:
-    """Each pipeline and task has one owner, a task stays whole, and loads differ by one at most."""
-    names = [f"p{number}" for number in range(pipelines)]
-    parts = [part(*task, store=f"s{number}") for task in tasks for number in range(stores)]
-    shares = distribute(names, parts, [f"t{number}" for number in range(threads)])
-    assert sorted(name for share in shares.values() for name in share.pipelines) == names
-    owned = [task for share in shares.values() for task in share.tasks]
-    assert sorted(owned) == sorted({each.task_id for each in parts})
-    assert sum(len(share.parts) for share in shares.values()) == len(parts)
-    loads = [len(share.pipelines) + len(share.tasks) for share in shares.values()]
-    assert max(loads) - min(loads) <= 1
-
-
-def test_the_order_in_which_parts_are_given_does_not_matter() -> None:
-    """The same client always makes the same assignment."""
-    parts = [part(0, number) for number in range(5)]
-    assert distribute(["p0"], parts, ["a", "b"]) == distribute(["p0"], parts[::-1], ["a", "b"])
-
-
-def test_no_threads_get_nothing() -> None:
-    """There is nobody to give it to."""
-    assert distribute(["p0"], [part(0, 0)], []) == {}
-
-
-# --- supervision -------------------------------------------------------------------------------------------
-
-FAILURE = Failure("t1", StreamsException("poison"))
-
-
-@pytest.mark.parametrize("state", [State.RUNNING, State.REBALANCING])
-def test_shutdown_client_logs_and_closes_to_error(state: State) -> None:
-    """KIP-671's default, in upstream's words."""
-    log, close = decide(Response.SHUTDOWN_CLIENT, FAILURE, View(state, 1))
-    assert log == LogFailure(
-        "Encountered the following exception during processing and the registered exception handler opted to "
-        "SHUTDOWN_CLIENT. The streams client is going to shut down now."
-    )
-    assert close == CloseToError()
-
-
-@pytest.mark.parametrize("state", [state for state in State if not state.is_running_or_rebalancing])
-def test_a_failure_while_closing_is_only_logged(state: State) -> None:
-    """The client ends anyway, and as what it was going to."""
-    (log,) = decide(Response.SHUTDOWN_CLIENT, FAILURE, View(state, 1))
-    assert isinstance(log, LogFailure)
-    assert f"while the client is {state}" in log.message
-
 
 # --- fingerprints and checkpoints --------------------------------------------------------------------------
 
@@ -218,7 +145,6 @@ def test_the_topics_of_a_program_are_found_in_its_pipelines() -> None:
     pipelines = builder.build().pipelines
     assert source_topics(pipelines) == ("a", "b", "t")
     assert sink_topics(pipelines) == ("out",)
-    assert matched_topics(pipelines, ["logs-1", "logs-x", "my-logs-1", "logs-22"]) == ("logs-1", "logs-22")
 
 
 def test_missing_topics_are_all_named() -> None:
@@ -227,5 +153,5 @@ def test_missing_topics_are_all_named() -> None:
     assert error.topics == ("orders", "users")
     assert str(error) == (
         "source topics 'orders' (did you mean 'order'?), 'users' do not exist on 'h:1'; create them, "
-        "or correct the topology, then start a new client"
+        "or correct the topology. A handler that answers REPLACE_THREAD has the client look again"
     )

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 PROGRAM = """
 import logging, os, signal, sys, threading
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from scenes import SOON, word_count
 from millstream.runtime.client import KafkaStreams
 from millstream.testing.world import FakeWorld
@@ -30,7 +30,7 @@ streams.wait_until_running(SOON)
 
 def run(tmp_path: Path, rest: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM + rest, str(tmp_path), str(HERE)],
+        [sys.executable, "-c", PROGRAM + rest, str(tmp_path), str(HERE), str(HERE.parent)],
         capture_output=True,
         text=True,
         timeout=60,

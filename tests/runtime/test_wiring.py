@@ -40,6 +40,13 @@ def test_sparks_consumers_get_what_is_for_them() -> None:
     assert wiring._spark_client(config, "producer.") == {**common, "linger.ms": "4"}
 
 
+def test_what_is_about_the_group_is_not_for_sparks_consumers() -> None:
+    """Java's refuses a session timeout that is not above its own default of the heartbeat (3 s)."""
+    group = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 200, "max.poll.interval.ms": 4000}
+    config = StreamsConfig({**BASE, **{f"consumer.{name}": value for name, value in group.items()}})
+    assert wiring._spark_client(config, "consumer.", "main.consumer.") == {}
+
+
 def test_sources_start_at_the_beginning_unless_told_otherwise() -> None:
     """Kafka Streams' default differs from the consumer's."""
     assert wiring._offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
@@ -49,10 +56,10 @@ def test_sources_start_at_the_beginning_unless_told_otherwise() -> None:
 
 def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:
     """Or given."""
-    assert wiring._serde("long").name == "long"
-    assert wiring._serde(None) is None
+    assert wiring.serde_of("long").name == "long"
+    assert wiring.serde_of(None) is None
     serde = Serdes.string()
-    assert wiring._serde(serde) is serde
+    assert wiring.serde_of(serde) is serde
 
 
 def test_stores_are_in_rocksdb_or_in_memory(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from millstream.spark.memory import MemoryEngine
 from millstream.spark.session import SQL_DEFAULTS, SharedSession
@@ -38,3 +39,20 @@ def test_a_clients_settings_are_its_own() -> None:
     assert engine.spark.conf.get("spark.sql.shuffle.partitions") == "7"
     assert engine.spark.conf.get("spark.sql.warehouse.dir") != "/elsewhere"
     assert MemoryEngine().spark.conf.get("spark.sql.shuffle.partitions") == "1"
+
+
+def test_a_python_worker_has_imported_what_it_needs_before_it_begins(spark: SparkSession) -> None:
+    """It was forked from our daemon: a function that fails costs no second set of imports."""
+
+    @F.udf("string")
+    def imported(value: int) -> str:
+        import sys
+
+        import psutil
+
+        parent = psutil.Process().parent()
+        return f"{'pyarrow' in sys.modules} {' '.join(parent.cmdline()) if parent else ''}"
+
+    (row,) = spark.range(1).select(imported("id").alias("told")).collect()
+    assert row.told.startswith("True ")
+    assert "millstream.spark.daemon" in row.told

@@ -46,6 +46,30 @@ def test_names_that_leave_the_directory_are_refused(tmp_path: Path, name: str) -
         StateDirectory(tmp_path, "app").store_path(TaskId(0, 0), name)
 
 
+def test_a_global_store_has_a_directory_for_each_partition(tmp_path: Path) -> None:
+    """Beside the tasks, and none of them; a name that cannot be a topic's is refused as for tasks."""
+    directory = StateDirectory(tmp_path, "app")
+    path = directory.global_store_path("users", 3)
+    assert path == tmp_path / "app" / "global" / "rocksdb" / "users" / "3"
+    path.mkdir(parents=True)
+    assert directory.tasks() == ()
+    with pytest.raises(TopologyException, match="cannot be the name of a state store"):
+        directory.global_store_path("../users", 0)
+
+
+def test_clean_all_deletes_the_global_tables_too(tmp_path: Path) -> None:
+    """As KafkaStreams.cleanUp() does; cleaning tasks does not."""
+    directory = StateDirectory(tmp_path, "app")
+    (directory.global_store_path("users", 0)).mkdir(parents=True)
+    make_state(directory)
+    for task in directory.tasks():
+        directory.clean(task)
+    assert directory.global_store_path("users", 0).is_dir()
+    directory.clean_all()
+    assert not directory.global_path.exists()
+    assert (directory.path / "checkpoints").is_dir()
+
+
 def test_two_clients_cannot_use_one_directory(tmp_path: Path) -> None:
     """The second one is told where, by whom, and what to do; after the first has closed it may."""
     first, second = StateDirectory(tmp_path, "app"), StateDirectory(tmp_path, "app")
@@ -160,3 +184,17 @@ def test_a_state_directory_that_cannot_be_made_is_told_with_its_cause(tmp_path: 
         directory.lock()
     assert isinstance(caught.value.__cause__, OSError)
     assert not directory.is_locked
+
+
+def test_a_store_of_a_topic_that_was_made_again_is_deleted(tmp_path: Path) -> None:
+    """Its position would mean another record; one of the same topic stays."""
+    directory = StateDirectory(tmp_path, "app")
+    path = directory.store_path(TaskId(0, 1), "counts")
+    assert not directory.forget_if_of_another(path, "first")
+    path.mkdir()
+    (path / "CURRENT").write_text("x")
+    assert not directory.forget_if_of_another(path, "first")
+    assert (path / "CURRENT").exists()
+    assert directory.forget_if_of_another(path, "second")
+    assert not path.exists()
+    assert not directory.forget_if_of_another(path, "second")

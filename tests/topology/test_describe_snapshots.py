@@ -353,6 +353,30 @@ def diamonds(b):
     stream.group_by(same).count(Materialized.as_("counts")).to_stream().to("out")
 
 
+@program
+def global_tables(b):
+    consumed = Consumed.with_(Serdes.string(), Serdes.string())
+    b.stream("first").to("out-first")
+    b.global_table("users", consumed)
+    b.stream("in").group_by(same).count(Materialized.as_("counts"))
+    b.global_table("cities", Materialized.as_("cities"))
+    b.global_table("named", consumed.with_name("people"), Materialized.as_("people"))
+    b.table("rest").to_stream().to("out")
+
+
+@program
+def global_table_first(b):
+    b.global_table("users", Materialized.as_("users"))
+    b.stream("in").to("out")
+    b.global_table("cities")
+
+
+@program
+def global_tables_only(b):
+    b.global_table("users", Materialized.as_("users"))
+    b.global_table("cities", Consumed.with_(Serdes.string(), Serdes.string()))
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_describe_is_kafka_streams_text(name):
     """The text is the one that Kafka Streams wrote for the same program."""

@@ -333,6 +333,26 @@ public class DescribeAll {
             stream.groupBy((k, v) -> v).count(longs("counts")).toStream().to("out");
         });
 
+        all.put("global_tables", b -> {
+            b.stream("first").to("out-first");
+            b.globalTable("users", Consumed.with(Serdes.String(), Serdes.String()));
+            b.<String, String>stream("in").groupBy((k, v) -> v).count(longs("counts"));
+            b.globalTable("cities", store("cities"));
+            b.globalTable("named", Consumed.with(Serdes.String(), Serdes.String()).withName("people"), store("people"));
+            b.table("rest").toStream().to("out");
+        });
+
+        all.put("global_table_first", b -> {
+            b.globalTable("users", store("users"));
+            b.stream("in").to("out");
+            b.globalTable("cities");
+        });
+
+        all.put("global_tables_only", b -> {
+            b.globalTable("users", store("users"));
+            b.globalTable("cities", Consumed.with(Serdes.String(), Serdes.String()));
+        });
+
         return all;
     }
 

@@ -1,0 +1,80 @@
+"""Gathers what a client's health is judged by (health.py judges). Quick, and from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from millstream.clock import Clock
+from millstream.errors import MissingSourceTopicException
+from millstream.model import LagInfo
+from millstream.query.provider import Role
+from millstream.runtime.crew import Crew
+from millstream.runtime.health import HealthView, Waiting
+from millstream.runtime.participation import Participation
+from millstream.runtime.roster import Roster
+from millstream.runtime.states import State
+from millstream.runtime.supervisor import Supervisor
+from millstream.runtime.view import ClientView
+from millstream.topology.topology import Topology
+
+__all__ = ["health_view"]
+
+
+def health_view(
+    topology: Topology,
+    state: State,
+    failure: BaseException | None,
+    *,
+    wanted_threads: int,
+    crew: Crew,
+    roster: Roster,
+    participation: Participation,
+    supervisor: Supervisor,
+    view: ClientView,
+    lags: Mapping[str, Mapping[int, LagInfo]],
+    clock: Clock,
+) -> HealthView:
+    """How things are at this moment."""
+    threads, records = crew.threads, supervisor.history.records()
+    now, time_of_day = clock.now(), supervisor.now()
+    waiting: dict[str, Waiting] = {}
+    for thread in threads:
+        for what, due in thread.waiting.items():
+            of = next((record for record in reversed(records) if (record.pipeline or "") == what), None)
+            waiting[thread.name] = Waiting(
+                what or None,
+                time_of_day + timedelta(seconds=due - now),
+                of.attempt if of is not None else 1,
+                of.most if of is not None else None,
+            )
+    restoring: dict[str, int | None] = {
+        name: sum(lag.offset_lag for lag in lags[name].values()) if name in lags else None
+        for name, parts in view.snapshot().local.items()
+        if any(part.role is Role.RESTORING for part in parts)
+    }
+    every = [pipeline.name for pipeline in topology.pipelines]
+    agreed = participation.agreed
+    taken = {name for names, _ in agreed.members.values() for name in names} if agreed is not None else set()
+    missing = participation.missing_topics()
+    if participation.plan is None and records:
+        last = records[-1].exception
+        missing = last.topics if isinstance(last, MissingSourceTopicException) else missing
+    return HealthView(
+        client_state=state,
+        threads={thread.name: thread.state.name for thread in threads},
+        wanted_threads=wanted_threads if every else 0,
+        waiting=waiting,
+        pipelines_total=len(every),
+        pipelines_owned=len(roster.work.pipelines),
+        pipelines_running=sum(
+            pipeline.running for thread in crew.metadata() for pipeline in thread.pipelines
+        ),
+        unowned=tuple(name for name in every if agreed is not None and name not in taken),
+        last_failure=records[-1] if records else None,
+        restoring=restoring,
+        member=participation.lost_reason is None,
+        lost=participation.lost_reason,
+        missing_topics=missing,
+        failure=failure,
+    )

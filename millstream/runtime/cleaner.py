@@ -1,0 +1,154 @@
+"""Deletes the state of tasks that this client no longer has.
+
+A task that moves to another client leaves its stores behind: worth keeping for a while, because it may come
+back and then has little to restore; after that they only fill the disk. What is deleted is decided by one
+pure function; the thread looks, decides and deletes.
+
+Source: org.apache.kafka.streams.processor.internals.StateDirectory.cleanRemovedTasks, and the thread
+`<client id>-CleanupThread` of org.apache.kafka.streams.KafkaStreams.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from millstream.clock import Clock, SystemClock
+from millstream.errors import ProcessorStateException
+from millstream.model import TaskId
+from millstream.stores.directory import StateDirectory
+
+__all__ = ["StateCleaner", "last_touched_ms", "obsolete"]
+
+log = logging.getLogger(__name__)
+
+
+def obsolete(
+    touched_ms: Mapping[TaskId, int], owned: Collection[TaskId], now_ms: int, delay_ms: int
+) -> tuple[TaskId, ...]:
+    """The tasks whose state is to be deleted, sorted: not owned, and untouched for longer than `delay_ms`.
+
+    `touched_ms` says when something in each task's directory last changed. A time in the future (a clock that
+    was set back) counts as now.
+    """
+    return tuple(
+        sorted(
+            task for task, touched in touched_ms.items() if task not in owned and now_ms - touched > delay_ms
+        )
+    )
+
+
+def last_touched_ms(directory: Path) -> int | None:
+    """When anything in a directory last changed, in ms since the epoch; None: it is not there."""
+    newest: float | None = None
+    pending = [directory]
+    while pending:
+        path = pending.pop()
+        try:
+            newest = max(newest or 0.0, path.stat().st_mtime)
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(Path(entry.path))
+                    else:
+                        newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # RocksDB deletes files as it goes
+    return None if newest is None else int(newest * 1000)
+
+
+class StateCleaner:
+    """Cleans every `every_s`, on a thread called `<client id>-CleanupThread`.
+
+    A task is never deleted while it is owned. For that, whoever takes a task over does three things in this
+    order: makes `owned` give it, calls `wait_until_idle`, opens its stores.
+
+    Differs: upstream looks at the time of the task's directory alone, which changes only when a store is
+    added; here any file of the task counts.
+
+    Args:
+        owned: the tasks that this client has or is getting, asked anew before each deletion.
+        delay_s: `state.cleanup.delay.ms`.
+        every_s: how often to look; by default the delay, as upstream.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        directory: StateDirectory,
+        owned: Callable[[], Collection[TaskId]],
+        *,
+        delay_s: float,
+        every_s: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._directory = directory
+        self._owned = owned
+        self._delay_ms = round(delay_s * 1000)
+        self._every_s = delay_s if every_s is None else every_s
+        self._clock = clock or SystemClock()
+        self._stopping = threading.Event()
+        self._deleting = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"{client_id}-CleanupThread", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first look is after `every_s`."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> bool:
+        """End the thread at once, but for a deletion under way; whether it has ended. Idempotent."""
+        self._stopping.set()
+        if self._thread.ident is None:
+            return True
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def wait_until_idle(self, timeout_s: float = 10.0) -> bool:
+        """Wait until no deletion is under way that began before this call; whether there is none."""
+        if not self._deleting.acquire(timeout=timeout_s):
+            return False
+        self._deleting.release()
+        return True
+
+    def clean(self) -> tuple[TaskId, ...]:
+        """Look and delete once; what was deleted. Any thread."""
+        now_ms = self._clock.epoch_ms()
+        touched = {
+            task: time
+            for task in self._directory.tasks()
+            if (time := last_touched_ms(self._directory.task_path(task))) is not None
+        }
+        deleted = []
+        for task in obsolete(touched, frozenset(self._owned()), now_ms, self._delay_ms):
+            if self._stopping.is_set():
+                break
+            with self._deleting:
+                if task in self._owned():
+                    continue  # it came back since
+                log.info(
+                    "deleting obsolete state directory '%s' of task %s: untouched for %d ms "
+                    "(state.cleanup.delay.ms is %d)",
+                    self._directory.task_path(task),
+                    task,
+                    now_ms - touched[task],
+                    self._delay_ms,
+                )
+                try:
+                    self._directory.clean(task)
+                except ProcessorStateException as error:
+                    log.warning("the state of task %s stays for now: %s", task, error)
+                else:
+                    deleted.append(task)
+        return tuple(deleted)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            try:
+                self.clean()
+            except Exception:
+                # Old state on the disk is a nuisance; a client that ends because of it would be worse.
+                log.exception("cleaning '%s' failed; it is tried again", self._directory.path)

@@ -1,0 +1,105 @@
+"""What a client has to know of its global tables before their thread starts: their parts and their serdes.
+
+A global store has one part for each partition of its topic, as if each were a task of the table's own
+subtopology. That makes no tasks; but its number is nobody else's, so the parts have ids to be told apart by.
+
+Source: org.apache.kafka.streams.processor.internals.GlobalStateManagerImpl (topicPartitionsForStore).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.errors import MissingSourceTopicException, TopologyException
+from millstream.model import TaskId, TopicPartition
+from millstream.ports import InternalTopic, Topics
+from millstream.runtime.assignment import StorePart
+from millstream.topology.nodes import GlobalTable
+from millstream.topology.topology import Topology
+
+__all__ = ["find_global_parts", "global_parts", "global_serdes"]
+
+log = logging.getLogger(__name__)
+
+
+def global_parts(
+    topology: Topology, partitions: Mapping[str, int], servers: str = ""
+) -> tuple[StorePart, ...]:
+    """The parts of all global stores, by store and partition; `partitions` counts them by topic.
+
+    Raises:
+        MissingSourceTopicException: a topic is not in `partitions`, or has none; it names all such topics.
+
+    Differs: Kafka Streams throws a plain StreamsException, for the first such topic.
+    """
+    parts: list[StorePart] = []
+    missing: dict[str, str] = {}
+    for subtopology in topology.global_subtopologies:
+        (store,), (topic,) = subtopology.stores, subtopology.source_topics
+        count = partitions.get(topic, 0)
+        if not count:
+            missing[topic] = store.name
+        parts += (
+            StorePart(TaskId(subtopology.id, number), store, TopicPartition(topic, number))
+            for number in range(count)
+        )
+    if missing:
+        facts = "; ".join(
+            f"There are no partitions available for topic {topic} when initializing global store {store}"
+            for topic, store in missing.items()
+        )
+        where = f" on '{servers}'" if servers else ""
+        raise MissingSourceTopicException(
+            f"{facts}; create {'it' if len(missing) == 1 else 'them'}{where}, or correct the topology, then "
+            "start a new client",
+            tuple(sorted(missing)),
+        )
+    return tuple(parts)
+
+
+def find_global_parts(
+    topics: Topics, topology: Topology, servers: str, *, create_missing: bool
+) -> tuple[StorePart, ...]:
+    """The same, with the partitions that the cluster has now.
+
+    With `create_missing`, topics that do not exist are created with the broker's default number of
+    partitions: an embedded broker has none of them yet.
+
+    Raises:
+        MissingSourceTopicException: a topic does not exist.
+        StreamsException: the cluster cannot be reached.
+    """
+    if not topology.global_topics:
+        return ()
+    found = topics.describe(topology.global_topics)
+    absent = [name for name in topology.global_topics if name not in found]
+    if create_missing and absent:
+        log.info("creating topics %s for global tables on the embedded broker", ", ".join(absent))
+        topics.create([InternalTopic(name, -1, {}) for name in absent], -1)
+        found = topics.describe(topology.global_topics)
+    return global_parts(topology, {name: topic.partitions for name, topic in found.items()}, servers)
+
+
+def global_serdes(
+    topology: Topology, default_key_serde: Any = None, default_value_serde: Any = None
+) -> dict[str, tuple[Any, Any]]:
+    """The (key serde, value serde) that each global store is queried with: as declared, else the default.
+
+    Raises:
+        TopologyException: there is neither. Nothing can be inferred: no query of Spark's reads the table.
+    """
+    serdes: dict[str, tuple[Any, Any]] = {}
+    for table in topology.nodes:
+        if isinstance(table, GlobalTable):
+            key, value = table.key_serde or default_key_serde, table.value_serde or default_value_serde
+            for side, serde in (("key", key), ("value", value)):
+                if serde is None:
+                    raise TopologyException(
+                        f"{table.name}: no {side} serde for the global table of topic '{table.topic}'; give "
+                        f"it one, builder.global_table('{table.topic}', Consumed.with_(Serdes.string(), "
+                        f"Serdes.string())), or set the configuration default.{side}.serde"
+                    )
+            serdes[table.stored.name] = (key, value)
+    return serdes

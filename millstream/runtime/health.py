@@ -1,0 +1,318 @@
+"""Whether a client is well, as an orchestrator and a person want to know it. Pure: a view in, health out.
+
+The client's state alone does not say it: RUNNING can mean that a failed pipeline waits for its next try, or
+that no thread is left. The rules are one table; the first row that holds speaks.
+
+Differs: upstream has no such thing; its users count threads and guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from millstream.runtime.history import FailureRecord
+from millstream.runtime.states import State
+from millstream.runtime.supervision import in_short
+
+__all__ = ["Health", "HealthView", "Waiting", "assess"]
+
+
+@dataclass(frozen=True)
+class Health:
+    """How a client is.
+
+    Attributes:
+        live: whether it is worth keeping. False: it will not work again by itself, so start a new one.
+            Rebalancing, restoring and waiting for another try are no reason to end a client.
+        ready: whether it does its work and its stores answer: it may be sent queries.
+        status: one word: created, running, degraded, restoring, rebalancing, waiting, missing,
+            lost, empty, closing, closed or failed.
+        reason: why, in a sentence.
+        next_try: when something is tried again, in UTC; None: nothing waits.
+        details: the facts, ready for JSON.
+    """
+
+    live: bool
+    ready: bool
+    status: str
+    reason: str
+    next_try: datetime | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for `json.dumps`."""
+        return {
+            "live": self.live,
+            "ready": self.ready,
+            "status": self.status,
+            "reason": self.reason,
+            "next_try": _iso(self.next_try),
+            "details": dict(self.details),
+        }
+
+
+class Waiting(NamedTuple):
+    """A thread that waits before it takes over what a failed one owned.
+
+    Attributes:
+        pipeline: the one that failed; None where it was not a pipeline.
+        attempt: the replacement that is coming, numbered as the failure that it answers
+            (`FailureRecord.attempt`); `most`: how many the budget allows.
+    """
+
+    pipeline: str | None
+    next_try: datetime
+    attempt: int
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class HealthView:
+    """What health is judged by; the client fills it in.
+
+    Attributes:
+        threads: the state of each stream thread by its name; DEAD ones may be left out.
+        wanted_threads: how many there should be.
+        waiting: the threads that wait for another try, by name; they may be among `threads` or not.
+        pipelines_total: how many the topology has; `pipelines_owned`: how many this client has to run;
+            `pipelines_running`: how many of these have a query that runs.
+        unowned: pipelines that no client and no thread has, as far as this client knows.
+        restoring: the stores that cannot be read yet, each with its lag in records; None: not known yet.
+        member: whether it is a member of its group; True for a client that needs none.
+        lost: why it is not.
+        missing_topics: source topics that do not exist.
+        failure: what the client ended, or is ending, with.
+    """
+
+    client_state: State
+    threads: Mapping[str, str] = field(default_factory=dict)
+    wanted_threads: int = 1
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    pipelines_total: int = 0
+    pipelines_owned: int = 0
+    pipelines_running: int = 0
+    unowned: tuple[str, ...] = ()
+    last_failure: FailureRecord | None = None
+    restoring: Mapping[str, int | None] = field(default_factory=dict)
+    member: bool = True
+    lost: str | None = None
+    missing_topics: tuple[str, ...] = ()
+    failure: BaseException | None = None
+
+    @property
+    def live_threads(self) -> tuple[str, ...]:
+        """The names of the threads that neither stop nor have ended."""
+        return tuple(name for name, state in self.threads.items() if state not in _ENDING)
+
+
+_ENDING = ("PENDING_SHUTDOWN", "DEAD")
+
+
+class _Row(NamedTuple):
+    """Where `holds` does, the client is what the other columns say."""
+
+    status: str
+    live: bool
+    ready: bool
+    holds: Callable[[HealthView], bool]
+    says: Callable[[HealthView], str]
+
+
+def assess(view: HealthView) -> Health:
+    """The health of the client that `view` shows."""
+    row = next(row for row in _ROWS if row.holds(view))
+    waits = row.status == "waiting"
+    return Health(
+        live=row.live,
+        ready=row.ready,
+        status=row.status,
+        reason=row.says(view),
+        next_try=_first_to_wait(view)[1].next_try if waits else None,
+        details=_details(view),
+    )
+
+
+def _in(*states: State) -> Callable[[HealthView], bool]:
+    return lambda view: view.client_state in states
+
+
+def _running_and(holds: Callable[[HealthView], bool]) -> Callable[[HealthView], bool]:
+    return lambda view: view.client_state is State.RUNNING and holds(view)
+
+
+# --- the sentences -----------------------------------------------------------------------------------------
+
+
+def _failed(view: HealthView) -> str:
+    ended = "the client ended in ERROR" + _because(view.failure, " with")
+    return f"{ended}; see its log, correct the cause, then start a new client"
+
+
+def _closing_after_failure(view: HealthView) -> str:
+    return "the client closes because of a failure" + _because(view.failure, ",")
+
+
+def _because(error: BaseException | None, word: str) -> str:
+    return "" if error is None else f"{word} {in_short(error)}"
+
+
+def _empty(view: HealthView) -> str:
+    return (
+        f"the client is {view.client_state} and has no threads, so nothing runs here: add_stream_thread() "
+        "starts one" + _after(view.last_failure)
+    )
+
+
+def _first_to_wait(view: HealthView) -> tuple[str, Waiting]:
+    return min(
+        ((name, Waiting(*waiting)) for name, waiting in view.waiting.items()),
+        key=lambda each: (each[1].next_try, each[0]),
+    )
+
+
+def _waiting(view: HealthView) -> str:
+    thread, first = _first_to_wait(view)
+    what = "what it owns" if first.pipeline is None else f"pipeline {first.pipeline}"
+    attempt = f"attempt {first.attempt}" + ("" if first.most is None else f" of {first.most}")
+    others = len(view.waiting) - 1
+    more = "" if not others else f"; {others} more thread{_s(others)} wait{'' if others > 1 else 's'} too"
+    return (
+        f"thread {thread} waits to restart {what} ({attempt}) until {first.next_try:%H:%M:%S %Z}".rstrip()
+        + _after(view.last_failure)
+        + more
+    )
+
+
+def _after(record: FailureRecord | None) -> str:
+    return "" if record is None else f", after {in_short(record.exception)}"
+
+
+def _missing(view: HealthView) -> str:
+    names = ", ".join(sorted(view.missing_topics))
+    several = len(view.missing_topics) > 1
+    return f"source topic{_s(len(view.missing_topics))} {names} {'do' if several else 'does'} not exist"
+
+
+def _lost(view: HealthView) -> str:
+    why = f": {view.lost}" if view.lost else ""
+    return f"the client is not a member of its group now, so it runs nothing; it joins again by itself{why}"
+
+
+def _restoring(view: HealthView) -> str:
+    stores = sorted(view.restoring.items())
+    told = ", ".join(
+        name if lag is None else f"{name} ({lag} record{_s(lag)} to go)" for name, lag in stores[:5]
+    )
+    more = f" and {len(stores) - 5} more" if len(stores) > 5 else ""
+    return f"restoring {told}{more}"
+
+
+def _starting(view: HealthView) -> str:
+    ready = sum(state == "RUNNING" for state in view.threads.values())
+    return f"work is being handed out and started: {ready} of {view.wanted_threads} threads run"
+
+
+def _not_all_run(view: HealthView) -> str:
+    return (
+        f"{view.pipelines_running} of the {view.pipelines_owned} pipeline{_s(view.pipelines_owned)} of this "
+        "client run" + _after(view.last_failure)
+    )
+
+
+def _unowned(view: HealthView) -> str:
+    names = ", ".join(sorted(view.unowned))
+    return f"nobody runs pipeline{_s(len(view.unowned))} {names}" + _after(view.last_failure)
+
+
+def _too_few(view: HealthView) -> str:
+    return f"everything runs, on {len(view.live_threads)} of {view.wanted_threads} threads" + _after(
+        view.last_failure
+    )
+
+
+def _running(view: HealthView) -> str:
+    threads = f"{len(view.live_threads)} thread{_s(len(view.live_threads))}"
+    if view.pipelines_owned:
+        return f"{view.pipelines_owned} pipeline{_s(view.pipelines_owned)} run here, on {threads}"
+    where = "; the pipelines are on other clients" if view.pipelines_total else ""
+    return f"every store is up to date, on {threads}{where}"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+_ROWS: tuple[_Row, ...] = (
+    # status, live, ready
+    _Row("failed", False, False, _in(State.ERROR), _failed),
+    _Row("closed", False, False, _in(State.NOT_RUNNING), lambda view: "the client was closed"),
+    _Row("closing", True, False, _in(State.PENDING_ERROR), _closing_after_failure),
+    _Row("closing", True, False, _in(State.PENDING_SHUTDOWN), lambda view: "the client closes"),
+    _Row("created", True, False, _in(State.CREATED), lambda view: "the client was not started: call start()"),
+    # From here on it is REBALANCING or RUNNING. A thread that waits is worth keeping the client for; a client
+    # that is RUNNING and has none is not.
+    _Row("waiting", True, False, lambda view: bool(view.waiting), _waiting),
+    _Row("empty", False, False, _running_and(lambda view: not view.live_threads), _empty),
+    _Row("missing", True, False, lambda view: bool(view.missing_topics), _missing),
+    _Row("lost", True, False, lambda view: not view.member, _lost),
+    _Row("restoring", True, False, lambda view: bool(view.restoring), _restoring),
+    _Row("rebalancing", True, False, _in(State.REBALANCING), _starting),
+    _Row("degraded", True, False, lambda view: view.pipelines_running < view.pipelines_owned, _not_all_run),
+    _Row("degraded", True, False, lambda view: bool(view.unowned), _unowned),
+    _Row("degraded", True, True, lambda view: len(view.live_threads) < view.wanted_threads, _too_few),
+    _Row("running", True, True, lambda view: True, _running),
+)
+
+
+# --- the facts ---------------------------------------------------------------------------------------------
+
+
+def _details(view: HealthView) -> dict[str, Any]:
+    return {
+        "client_state": view.client_state.name,
+        "threads": dict(view.threads),
+        "wanted_threads": view.wanted_threads,
+        "waiting": {name: _waiting_as_dict(Waiting(*each)) for name, each in view.waiting.items()},
+        "pipelines": {
+            "total": view.pipelines_total,
+            "owned": view.pipelines_owned,
+            "running": view.pipelines_running,
+            "unowned": sorted(view.unowned),
+        },
+        "restoring": dict(view.restoring),
+        "member": view.member,
+        "lost": view.lost,
+        "missing_topics": sorted(view.missing_topics),
+        "failure": None if view.failure is None else in_short(view.failure),
+        "last_failure": None if view.last_failure is None else _record_as_dict(view.last_failure),
+    }
+
+
+def _waiting_as_dict(waiting: Waiting) -> dict[str, Any]:
+    return {**waiting._asdict(), "next_try": _iso(waiting.next_try)}
+
+
+def _record_as_dict(record: FailureRecord) -> dict[str, Any]:
+    return {
+        "at": _iso(record.at),
+        "thread": record.thread,
+        "pipeline": record.pipeline,
+        "task_id": None if record.task_id is None else str(record.task_id),
+        "exception": in_short(record.exception),
+        "offsets": {str(partition): list(span) for partition, span in record.offsets.items()},
+        "batch_id": record.batch_id,
+        "response": record.response.name,
+        "attempt": record.attempt,
+        "most": record.most,
+        "next_try": _iso(record.next_try),
+        "is_global": record.is_global,
+    }
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()

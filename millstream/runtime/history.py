@@ -1,0 +1,208 @@
+"""What failed before, and what follows from it: whether there is another try, and when.
+
+The history is the only thing here that changes; how to count and how long to pause are functions of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from millstream.model import TaskId, TopicPartition
+from millstream.runtime.policies import MOST_FAILURES, Budget
+from millstream.runtime.supervision import (
+    Exhausted,
+    Failure,
+    Retry,
+    StreamThreadExceptionResponse,
+)
+
+__all__ = ["Exhausted", "FailureHistory", "FailureRecord", "Retry", "in_a_row", "plan_retry"]
+
+_MOST_SUBJECTS = 1000
+"""Of how many pipelines, tasks and kinds of failure something is kept."""
+
+
+@dataclass(frozen=True)
+class FailureRecord:
+    """One failure of a thread, and what was done about it.
+
+    Attributes:
+        at: when, in UTC.
+        thread: the thread that ended.
+        pipeline: whose query it was; None where it was not a query's.
+        task_id: the task it happened in, where that is known.
+        exception: the exception, as the handler got it.
+        offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
+        batch_id: the failing micro-batch, where it is known.
+        response: what was done: the handler's answer, or what took its place.
+        attempt: how many failures in a row this was the last of; 1: the first.
+        most: how many of them the budget answers with REPLACE_THREAD; None: there was no budget.
+        next_try: when it is tried again, in UTC; None: it is not.
+        is_global: whether it was the global thread.
+        line: which line of threads, each the replacement of the one before, it belongs to.
+    """
+
+    at: datetime
+    thread: str
+    pipeline: str | None
+    task_id: TaskId | None
+    exception: BaseException
+    response: StreamThreadExceptionResponse
+    attempt: int = 1
+    next_try: datetime | None = None
+    offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    batch_id: int | None = None
+    is_global: bool = False
+    line: int = 0
+    most: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        failure: Failure,
+        at: datetime,
+        response: StreamThreadExceptionResponse,
+        *,
+        attempt: int = 1,
+        next_try: datetime | None = None,
+        most: int | None = None,
+    ) -> FailureRecord:
+        """What there is to remember of `failure`."""
+        return cls(
+            at=at,
+            thread=failure.thread,
+            pipeline=failure.pipeline,
+            task_id=failure.task_id,
+            exception=failure.error,
+            response=response,
+            attempt=attempt,
+            next_try=next_try,
+            offsets=failure.offsets,
+            batch_id=failure.batch_id,
+            is_global=failure.is_global,
+            line=failure.line,
+            most=most,
+        )
+
+
+class FailureHistory:
+    """The last failures of a client. Any thread may use it at any time.
+
+    Args:
+        maxlen: how many are kept of each pipeline; of each task for what is not a pipeline's; and of each
+            class of exception for the rest. A pipeline that fails often so does not push out the others.
+    """
+
+    def __init__(self, maxlen: int = MOST_FAILURES) -> None:
+        if maxlen < 1:
+            raise ValueError(f"maxlen is 1 or more; got {maxlen}")
+        self._maxlen = maxlen
+        self._lock = threading.Lock()
+        self._kept: dict[Hashable, deque[tuple[int, FailureRecord]]] = {}
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How many failures there ever were, those included that are not kept any more."""
+        with self._lock:
+            return self._count
+
+    def add(self, record: FailureRecord) -> None:
+        """Remember one."""
+        with self._lock:
+            self._count += 1
+            # What failed last is last in the dict too; so what has been quiet for longest goes first.
+            kept = self._kept.pop(_subject(record), None) or deque(maxlen=self._maxlen)
+            kept.append((self._count, record))
+            self._kept[_subject(record)] = kept
+            if len(self._kept) > _MOST_SUBJECTS:
+                del self._kept[next(iter(self._kept))]
+
+    def records(self) -> tuple[FailureRecord, ...]:
+        """Those that are kept, oldest first."""
+        with self._lock:
+            numbered = [each for kept in self._kept.values() for each in kept]
+        return tuple(record for _, record in sorted(numbered, key=lambda each: each[0]))
+
+    def last(self) -> FailureRecord | None:
+        """The newest one."""
+        with self._lock:
+            return next(reversed(self._kept.values()))[-1][1] if self._kept else None
+
+
+def plan_retry(
+    previous: Sequence[FailureRecord],
+    failure: Failure,
+    budget: Budget,
+    now: datetime,
+    draw: Callable[[], float],
+) -> Retry | Exhausted:
+    """Whether there is another try after `failure`, and when.
+
+    Args:
+        previous: the failures before this one, oldest first; those of other pipelines do not count.
+        draw: a random number from 0 up to, and without, 1, such as `random.random`.
+
+    Differs: upstream replaces a thread without limit and without a pause.
+    """
+    before = len(in_a_row(previous, failure, budget.window, now))
+    if before >= budget.max_failures:
+        return Exhausted(before + 1, budget.window, budget.then)
+    attempt = before + 1
+    return Retry(attempt, _delay_s(attempt, budget, draw), budget.max_failures)
+
+
+def in_a_row(
+    previous: Sequence[FailureRecord], failure: Failure, window: timedelta, now: datetime
+) -> tuple[FailureRecord, ...]:
+    """The failures before this one that count with it, oldest first.
+
+    They are those of the same pipeline within the window, back to where it last made progress: to a failure
+    whose records a later one has got past. That a query started, or ran for a while, is no progress.
+    """
+    counted: list[FailureRecord] = []
+    later: list[Mapping[TopicPartition, tuple[int, int]]] = [failure.offsets]
+    for record in reversed(previous):
+        if _subject(record) != _subject(failure):
+            continue
+        if now - record.at >= window or any(_got_past(record.offsets, offsets) for offsets in later):
+            break
+        counted.append(record)
+        later.append(record.offsets)
+    return tuple(reversed(counted))
+
+
+def _got_past(
+    failed: Mapping[TopicPartition, tuple[int, int]], now: Mapping[TopicPartition, tuple[int, int]]
+) -> bool:
+    """Whether a batch that begins as `now` does comes after one that read `failed`.
+
+    Not where either is unknown in part, and not where there was nothing to read: then both begin at the
+    same place without anything having been done.
+    """
+    reads_something = any(begin < end for begin, end in failed.values())
+    return reads_something and all(
+        partition in now and now[partition][0] >= end for partition, (_, end) in failed.items()
+    )
+
+
+def _delay_s(attempt: int, budget: Budget, draw: Callable[[], float]) -> float:
+    if attempt == 1:
+        return budget.first_delay.total_seconds()
+    # In floats: a timedelta of 100 doublings overflows.
+    longest = min(budget.backoff_max.total_seconds(), budget.backoff.total_seconds() * 2.0 ** (attempt - 2))
+    return draw() * longest
+
+
+def _subject(failed: Failure | FailureRecord) -> Hashable:
+    """What a failure counts for: its pipeline; without one its task; without that, its kind, in its line."""
+    if failed.pipeline is not None:
+        return "pipeline", failed.pipeline
+    if failed.task_id is not None:
+        return "task", failed.task_id
+    error = failed.error if isinstance(failed, Failure) else failed.exception
+    return "kind", type(error), failed.is_global, failed.line

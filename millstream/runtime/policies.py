@@ -1,0 +1,300 @@
+"""Ready-made handlers: replace with a budget, always the same, or by the class of the exception.
+
+A policy is a value: it knows nothing of the client, and keeps no count. What failed before is in history.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NoReturn
+
+from millstream.config import StreamsConfig
+from millstream.errors import ConfigException
+from millstream.runtime.supervision import Response, StreamThreadExceptionResponse
+
+__all__ = ["MOST_FAILURES", "Budget", "UncaughtExceptionPolicy", "causes", "default_budget", "most_specific"]
+
+MOST_FAILURES = 100
+"""The largest budget: as many failures of one pipeline as the history keeps."""
+
+_WINDOW = timedelta(minutes=10)
+_BACKOFF = timedelta(milliseconds=100)
+_BACKOFF_MAX = timedelta(seconds=60)
+_ZERO = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How often REPLACE_THREAD may be tried in a row, and with which pauses.
+
+    Attributes:
+        max_failures: how many failures within `window` are answered with a new thread; the next one is
+            answered with `then`. Failures count for one pipeline each, and only until it gets past the
+            records it failed on.
+        first_delay: the pause before the first replacement.
+        backoff: the longest pause before the second one. It doubles each time, up to `backoff_max`; the pause
+            taken is a random part of it (full jitter), so that clients do not all come back at once.
+
+    Raises:
+        ValueError: a number does not fit, or `then` is REPLACE_THREAD.
+    """
+
+    max_failures: int = 5
+    window: timedelta = _WINDOW
+    then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+    first_delay: timedelta = _ZERO
+    backoff: timedelta = _BACKOFF
+    backoff_max: timedelta = _BACKOFF_MAX
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_failures, bool) or not isinstance(self.max_failures, int):
+            raise TypeError(f"max_failures is a whole number; got {self.max_failures!r}")
+        if not 1 <= self.max_failures <= MOST_FAILURES:
+            raise ValueError(
+                f"max_failures is from 1 to {MOST_FAILURES}, which is what the history keeps of each "
+                f"pipeline; got {self.max_failures}"
+            )
+        for name in ("window", "first_delay", "backoff", "backoff_max"):
+            value = getattr(self, name)
+            if not isinstance(value, timedelta):
+                raise TypeError(f"{name} is a timedelta, such as timedelta(minutes=10); got {value!r}")
+            if value < _ZERO or (name == "window" and value == _ZERO):
+                raise ValueError(
+                    f"{name} can't be {'zero or ' if name == 'window' else ''}negative; got {value}"
+                )
+        if self.backoff_max < self.backoff:
+            raise ValueError(
+                "backoff_max is the longest pause, so it can't be shorter than backoff; got "
+                f"{self.backoff_max} and {self.backoff}"
+            )
+        if not isinstance(self.then, StreamThreadExceptionResponse):
+            raise TypeError(_not_a_response("then", self.then))
+        if self.then is Response.REPLACE_THREAD:
+            raise ValueError(
+                "then is what happens when replacing has not helped, so it can't be REPLACE_THREAD; take "
+                "SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION or SHUTDOWN_THREAD"
+            )
+
+
+class UncaughtExceptionPolicy:
+    """Handlers that one need not write. Make one with `replace`, `always` or `by_exception`.
+
+        streams.set_uncaught_exception_handler(UncaughtExceptionPolicy.replace(max_failures=5))
+
+    A policy is frozen, compares by value, and can be called with an exception as any handler can; it can also
+    be what a handler returns.
+
+    Differs: upstream has no policies; its users write them in their handlers.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "make a policy with UncaughtExceptionPolicy.replace(), .always(response) or .by_exception({...})"
+        )
+
+    @classmethod
+    def replace(
+        cls,
+        max_failures: int = 5,
+        window: timedelta = _WINDOW,
+        then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT,
+        *,
+        first_delay: timedelta = _ZERO,
+        backoff: timedelta = _BACKOFF,
+        backoff_max: timedelta = _BACKOFF_MAX,
+    ) -> UncaughtExceptionPolicy:
+        """REPLACE_THREAD, up to `max_failures` times within `window`; then `then`.
+
+        The first replacement comes after `first_delay`, those that follow after a random pause of up to
+        `backoff`, 2 `backoff`, 4 `backoff` … and `backoff_max` at most. Each pipeline has its own count,
+        which begins anew once the pipeline gets past the records it failed on.
+
+        Raises:
+            ValueError: a number does not fit, or `then` is REPLACE_THREAD.
+        """
+        return _Always(
+            Response.REPLACE_THREAD, Budget(max_failures, window, then, first_delay, backoff, backoff_max)
+        )
+
+    @classmethod
+    def always(cls, response: StreamThreadExceptionResponse) -> UncaughtExceptionPolicy:
+        """The same response to every exception. REPLACE_THREAD has the budget that the configuration says.
+
+        Raises:
+            TypeError: it is no response.
+        """
+        return _Always(_checked("response", response))
+
+    @classmethod
+    def by_exception(
+        cls,
+        responses: Mapping[type[BaseException], StreamThreadExceptionResponse | UncaughtExceptionPolicy],
+        otherwise: StreamThreadExceptionResponse
+        | UncaughtExceptionPolicy = StreamThreadExceptionResponse.SHUTDOWN_CLIENT,
+    ) -> UncaughtExceptionPolicy:
+        """By the class of the exception, or of anything in its chain of `__cause__`.
+
+        Of several classes that fit, a subclass goes before its parents; of unrelated ones, the one nearest to
+        the root of the chain, which is what really happened. The order of the dict does not matter.
+
+        Args:
+            responses: a response, or another policy, for each class.
+            otherwise: for all the rest.
+
+        Raises:
+            TypeError: a key is no class of exceptions, or a value neither a response nor a policy.
+        """
+        if not isinstance(responses, Mapping):
+            raise TypeError(
+                f"by_exception takes a dict from exception classes to responses; got {responses!r}"
+            )
+        for kind in responses:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise TypeError(f"by_exception takes classes of exceptions as keys; got {kind!r}")
+        rules = tuple(
+            (kind, _policy(f"the value of {kind.__name__}", value)) for kind, value in responses.items()
+        )
+        return _ByException(rules, _policy("otherwise", otherwise))
+
+    def choose(self, error: BaseException) -> tuple[StreamThreadExceptionResponse, Budget | None]:
+        """The response to `error`, and the budget for REPLACE_THREAD; None: the configuration's."""
+        raise NotImplementedError
+
+    def __call__(self, exception: BaseException) -> StreamThreadExceptionResponse:
+        """The response alone, as a handler gives it. Return the policy itself to keep its budget."""
+        return self.choose(exception)[0]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class _Always(UncaughtExceptionPolicy):
+    response: StreamThreadExceptionResponse
+    budget: Budget | None
+
+    def __init__(self, response: StreamThreadExceptionResponse, budget: Budget | None = None) -> None:
+        object.__setattr__(self, "response", response)
+        object.__setattr__(self, "budget", budget)
+
+    def choose(self, error: BaseException) -> tuple[StreamThreadExceptionResponse, Budget | None]:
+        return self.response, self.budget
+
+    def __repr__(self) -> str:
+        if self.budget is None:
+            return f"UncaughtExceptionPolicy.always({self.response})"
+        told = ", ".join(f"{name}={value}" for name, value in vars(self.budget).items())
+        return f"UncaughtExceptionPolicy.replace({told})"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class _ByException(UncaughtExceptionPolicy):
+    rules: tuple[tuple[type[BaseException], UncaughtExceptionPolicy], ...]
+    otherwise: UncaughtExceptionPolicy
+
+    def __init__(
+        self,
+        rules: tuple[tuple[type[BaseException], UncaughtExceptionPolicy], ...],
+        otherwise: UncaughtExceptionPolicy,
+    ) -> None:
+        object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "otherwise", otherwise)
+
+    def choose(self, error: BaseException) -> tuple[StreamThreadExceptionResponse, Budget | None]:
+        kind = most_specific([kind for kind, _ in self.rules], error)
+        policy = self.otherwise if kind is None else dict(self.rules)[kind]
+        return policy.choose(error)
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{kind.__name__}: {_short(policy)}" for kind, policy in self.rules)
+        return f"UncaughtExceptionPolicy.by_exception({{{told}}}, otherwise={_short(self.otherwise)})"
+
+
+def most_specific(kinds: list[type[BaseException]], error: BaseException) -> type[BaseException] | None:
+    """Which of `kinds` says most about `error` and its causes; None: none does.
+
+    A class gives way to its subclasses, wherever in the chain they fit; of those that remain, the one that
+    fits nearest to the root wins, and there the one that comes first among the exception's own parents.
+    """
+    chain = list(causes(error))
+    fitting = [kind for kind in kinds if any(isinstance(link, kind) for link in chain)]
+    candidates = [
+        kind
+        for kind in fitting
+        if not any(other is not kind and issubclass(other, kind) for other in fitting)
+    ]
+    for link in reversed(chain):
+        here = [kind for kind in candidates if isinstance(link, kind)]
+        if here:
+            parents = type(link).__mro__
+            return min(
+                here,
+                key=lambda kind: (
+                    parents.index(kind) if kind in parents else len(parents),
+                    f"{kind.__module__}.{kind.__qualname__}",
+                ),
+            )
+    return None
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception, its `__cause__`, the cause of that, and so on; each once."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__
+
+
+def _policy(what: str, value: object) -> UncaughtExceptionPolicy:
+    return value if isinstance(value, UncaughtExceptionPolicy) else _Always(_checked(what, value))
+
+
+def _checked(what: str, value: object) -> StreamThreadExceptionResponse:
+    if isinstance(value, StreamThreadExceptionResponse):
+        return value
+    return _refuse(what, value)
+
+
+def _refuse(what: str, value: object) -> NoReturn:
+    raise TypeError(_not_a_response(what, value))
+
+
+def _not_a_response(what: str, value: object) -> str:
+    hint = ""
+    if isinstance(value, str) and value in StreamThreadExceptionResponse.__members__:
+        hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a text"
+    return f"{what} is a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
+
+
+def _short(policy: UncaughtExceptionPolicy) -> str:
+    """Inside another policy's text."""
+    if isinstance(policy, _Always) and policy.budget is None:
+        return policy.response.name
+    return repr(policy).removeprefix("UncaughtExceptionPolicy.")
+
+
+def default_budget(config: StreamsConfig) -> Budget:
+    """The budget of a plain answer of REPLACE_THREAD: the keys `replace.thread.*`.
+
+    Raises:
+        ConfigException: two of them do not fit each other, or one is too large.
+    """
+
+    def milliseconds(name: str) -> timedelta:
+        return timedelta(milliseconds=config[name])
+
+    try:
+        return Budget(
+            max_failures=config["replace.thread.max.failures"],
+            window=milliseconds("replace.thread.window.ms"),
+            then=StreamThreadExceptionResponse[config["replace.thread.then"]],
+            backoff=milliseconds("replace.thread.backoff.ms"),
+            backoff_max=milliseconds("replace.thread.backoff.max.ms"),
+        )
+    except (ValueError, OverflowError) as error:
+        raise ConfigException(
+            f"the keys 'replace.thread.…' give no budget for replacing threads: {error}"
+        ) from error

@@ -1,0 +1,163 @@
+"""The files of checkpoints through Hadoop's FileSystem, as Spark reaches them: s3a://, hdfs://, or a path.
+
+A checkpoint is claimed (design D5) wherever Spark keeps it, with the credentials and the settings that Spark
+has for it; so this asks the session's JVM and knows no file system of its own. Each call is a few calls of
+py4j, a millisecond each on a local disk.
+
+What a claim needs of the file system: `create_file` has to be atomic, and `rename` of a directory too. Local
+disks and HDFS hold both. Object stores do not rename atomically, which Spark's own checkpoints need as well.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from millstream.errors import StreamsException
+from millstream.spark.failures import first_line
+
+__all__ = ["HadoopCheckpointFiles"]
+
+_EXISTS = ("FileAlreadyExistsException", "ParentNotDirectoryException")
+
+
+class HadoopCheckpointFiles:
+    """`ports.CheckpointFiles` on the file system that a root's URI names."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        """Look up the file system.
+
+        Raises:
+            StreamsException: Hadoop knows none for the root's scheme, or refuses.
+        """
+        jvm: Any = spark._jvm
+        self._root = root.rstrip("/") or "/"
+        self._jvm = jvm
+        self._path: Any = jvm.org.apache.hadoop.fs.Path
+        try:
+            conf = spark._jsparkSession.sessionState().newHadoopConf()
+            self._fs: Any = self._path(self._root).getFileSystem(conf)
+        except Py4JJavaError as error:
+            raise self._failed("opened", "", error) from error
+
+    def list(self, path: str = "") -> dict[str, bool]:
+        """The names in a directory, and whether each is a directory itself; empty if there is none."""
+        try:
+            found = self._fs.listStatus(self._at(path))
+            return {status.getPath().getName(): bool(status.isDirectory()) for status in found}
+        except Py4JJavaError as error:
+            if _is(error, "FileNotFoundException"):
+                return {}
+            raise self._failed("listed", path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        try:
+            return bool(self._fs.exists(self._at(path)))
+        except Py4JJavaError as error:
+            raise self._failed("looked for", path, error) from error
+
+    def make_directories(self, path: str) -> None:
+        """With all that it is in. One that is there is left as it is."""
+        try:
+            made = self._fs.mkdirs(self._at(path))
+        except Py4JJavaError as error:
+            raise self._failed("made", path, error) from error
+        if not made:
+            raise StreamsException(f"checkpoint directory '{self._name(path)}' could not be made")
+
+    def rename(self, old: str, new: str) -> bool:
+        """Rename a file or a directory; the directory that `new` is in is made. False: `old` is not there."""
+        try:
+            # Hadoop would move a directory into one that is there, under its old name.
+            if self._fs.exists(self._at(new)):
+                raise StreamsException(
+                    f"checkpoint '{self._name(old)}' could not be renamed: '{self._name(new)}' is there "
+                    "already"
+                )
+            if not self._fs.exists(self._at(old)):
+                return False
+            if "/" in new:
+                self.make_directories(new.rpartition("/")[0])
+            if self._fs.rename(self._at(old), self._at(new)):
+                return True
+            if not self._fs.exists(self._at(old)):
+                return False  # another client was quicker
+        except Py4JJavaError as error:
+            if _is(error, "FileNotFoundException"):
+                return False
+            raise self._failed("renamed", old, error) from error
+        raise StreamsException(
+            f"checkpoint '{self._name(old)}' could not be renamed to '{self._name(new)}': the file system "
+            "refused and gave no reason; check that this client may write there"
+        )
+
+    def create_file(self, path: str) -> bool:
+        """Make an empty file, and the directory it is in. False: something of that name is there already."""
+        try:
+            self._fs.create(self._at(path), False).close()
+        except Py4JJavaError as error:
+            if _is(error, *_EXISTS) or self.exists(path):
+                return False
+            raise self._failed("made", path, error) from error
+        return True
+
+    def delete(self, path: str) -> None:
+        """With all that is in it. Nothing there: nothing happens."""
+        try:
+            self._fs.delete(self._at(path), True)
+        except Py4JJavaError as error:
+            raise self._failed("deleted", path, error) from error
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None: there is no such file."""
+        try:
+            stream = self._fs.open(self._at(path))
+        except Py4JJavaError as error:
+            if _is(error, "FileNotFoundException"):
+                return None
+            raise self._failed("read", path, error) from error
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        except Py4JJavaError as error:
+            raise self._failed("read", path, error) from error
+        finally:
+            stream.close()
+
+    def write(self, path: str, content: bytes) -> None:
+        """A file's new content, as a whole; the directory it is in is made."""
+        draft = f"{path}.{uuid.uuid4().hex}.tmp"
+        try:
+            stream = self._fs.create(self._at(draft), True)
+            try:
+                stream.write(bytearray(content))
+            finally:
+                stream.close()
+            target = self._at(path)
+            if not self._fs.rename(self._at(draft), target):
+                # Some file systems do not rename onto a file that is there.
+                self._fs.delete(target, False)
+                if not self._fs.rename(self._at(draft), target):
+                    raise StreamsException(f"checkpoint file '{self._name(path)}' could not be replaced")
+        except Py4JJavaError as error:
+            raise self._failed("written", path, error) from error
+
+    def _at(self, path: str) -> Any:
+        return self._path(self._name(path))
+
+    def _name(self, path: str) -> str:
+        return f"{self._root.rstrip('/')}/{path}" if path else self._root
+
+    def _failed(self, what: str, path: str, error: Py4JJavaError) -> StreamsException:
+        return StreamsException(
+            f"checkpoint file '{self._name(path)}' could not be {what}: "
+            f"{first_line(str(error.java_exception.toString()))}; check checkpoint.location, and that this "
+            "client may write there"
+        )
+
+
+def _is(error: Py4JJavaError, *classes: str) -> bool:
+    return str(error.java_exception.getClass().getSimpleName()) in classes

@@ -1,0 +1,247 @@
+"""Records that a record-level handler drops: counted by Spark, read from progress reports, judged per batch.
+
+The plan counts them with `DataFrame.observe` (flow.py), one number for each place that drops; the numbers
+come with the progress report of each micro-batch. Nothing here sees a record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.errors import PipelineException
+from millstream.spark.ending import wait_for_end
+
+__all__ = [
+    "METRICS",
+    "BatchDrops",
+    "DropWatch",
+    "exceeds",
+    "metric",
+    "new_reports",
+    "read_drops",
+    "wait_and_watch",
+]
+
+log = logging.getLogger(__name__)
+
+METRICS = "millstream.dropped."
+"""How the names of our observed metrics begin."""
+
+_WINDOW_BATCHES = 20
+_LEAST_RECORDS = 100
+"""Fewer records than this say nothing about a share: one bad record of one is not a hundred percent."""
+_LOG_SECONDS = 10.0
+_PARTITIONS_SHOWN = 10
+_LOOK_SECONDS = 0.5
+_IN = "in"
+
+
+def metric(number: int, kind: str, node: str, *, where: bool = False) -> str:
+    """The name of one observed number: how many records this node dropped; `where`: of which partitions."""
+    return f"{number}:{kind}:{node}" + (f":{_IN}" if where else "")
+
+
+@dataclass(frozen=True)
+class BatchDrops:
+    """What one micro-batch dropped.
+
+    Attributes:
+        records: how many it read.
+        drops: how many were dropped, by kind of handler and node.
+        partitions: which source partitions they came from.
+    """
+
+    batch_id: int
+    records: int
+    drops: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    partitions: frozenset[str] = frozenset()
+
+    @property
+    def dropped(self) -> int:
+        return sum(self.drops.values())
+
+
+def read_drops(progress: Mapping[str, Any]) -> BatchDrops:
+    """The numbers of one progress report."""
+    drops: Counter[tuple[str, str]] = Counter()
+    partitions: set[str] = set()
+    for name, row in (progress.get("observedMetrics") or {}).items():
+        if not name.startswith(METRICS):
+            continue
+        for label, value in row.items():
+            _, kind, node, *rest = label.split(":", 3)
+            if rest:
+                partitions.update(value or ())
+            elif value:
+                drops[kind, node] += int(value)
+    return BatchDrops(int(progress.get("batchId", -1)), _records(progress), drops, frozenset(partitions))
+
+
+def _records(progress: Mapping[str, Any]) -> int:
+    """By offsets where the source has them: a source that is read for two outputs reports its rows twice."""
+    total = 0
+    for source in progress.get("sources") or ():
+        start, end = _offsets(source, "startOffset"), _offsets(source, "endOffset")
+        if not start or not end:
+            return int(progress.get("numInputRows") or 0)
+        total += sum(offset - start.get(at, 0) for at, offset in end.items())
+    return total
+
+
+def _offsets(source: Mapping[str, Any], name: str) -> dict[tuple[str, str], int]:
+    """Kafka offsets in a report: {"topic": {"0": 12}}, as text or as it is. {} for another kind of source."""
+    offsets = source.get(name)
+    if isinstance(offsets, str):
+        offsets = json.loads(offsets)
+    if not isinstance(offsets, dict):
+        return {}
+    return {(topic, at): int(offset) for topic, ats in offsets.items() for at, offset in ats.items()}
+
+
+def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
+    """Whether a larger share of these batches' records was dropped than may be."""
+    records = sum(batch.records for batch in batches)
+    dropped = sum(batch.dropped for batch in batches)
+    # One record that fails in two branches is dropped twice.
+    return records >= _LEAST_RECORDS and min(dropped, records) > max_ratio * records
+
+
+class DropWatch:
+    """What one running query has dropped. Used by one thread; `total` may be read by any."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        max_ratio: float = 1.0,
+        dead_letter_topic: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total = 0
+        self.seen: tuple[int, str] | None = None
+        """Batch and time of the last report that was taken in."""
+        self._pipeline = pipeline
+        self._max_ratio = max_ratio
+        self._topic = dead_letter_topic
+        self._clock = clock
+        self._recent: deque[BatchDrops] = deque(maxlen=_WINDOW_BATCHES)
+        self._unlogged: list[BatchDrops] = []
+        self._logged_at: float | None = None
+
+    def look(self, reports: Iterable[Mapping[str, Any]]) -> PipelineException | None:
+        """Take in progress reports that are new, oldest first.
+
+        Returns:
+            What the pipeline has to end with, where more was dropped than `errors.continue.max.ratio` allows.
+        """
+        for report in reports:
+            batch = read_drops(report)
+            self.seen = batch.batch_id, str(report.get("timestamp"))
+            if not batch.records and not batch.dropped:
+                continue
+            self._recent.append(batch)
+            if batch.dropped:
+                self.total += batch.dropped
+                self._unlogged.append(batch)
+                if exceeds(self._recent, self._max_ratio):
+                    self.flush()
+                    return self._too_many()
+        if self._logged_at is None or self._clock() - self._logged_at >= _LOG_SECONDS:
+            self.flush()
+        return None
+
+    def flush(self) -> None:
+        """Log what was not logged yet."""
+        if not self._unlogged:
+            return
+        dropped, what, where = _summary(self._unlogged)
+        records = sum(batch.records for batch in self._unlogged)
+        log.warning(
+            "pipeline %s: dropped %d records in %d micro-batches of %d records (%s), from %s; %s",
+            self._pipeline,
+            dropped,
+            len(self._unlogged),
+            records,
+            what,
+            where,
+            self._see(),
+        )
+        self._unlogged.clear()
+        self._logged_at = self._clock()
+
+    def _too_many(self) -> PipelineException:
+        dropped, what, where = _summary(self._recent)
+        records = sum(batch.records for batch in self._recent)
+        return PipelineException(
+            f"pipeline {self._pipeline}: {dropped} of the last {records} records were dropped ({what}), from "
+            f"{where}. That is more than errors.continue.max.ratio={self._max_ratio:g} allows, so the "
+            f"pipeline ends although its handlers say 'continue'; {self._see()}",
+            pipeline=self._pipeline,
+            error_class="TOO_MANY_RECORDS_DROPPED",
+            batch_id=self._recent[-1].batch_id,
+        )
+
+    def _see(self) -> str:
+        if self._topic is not None:
+            return f"they are in the dead letter queue '{self._topic}'"
+        return "with errors.dead.letter.queue.topic.name set they would be in a topic"
+
+
+def wait_and_watch(query: StreamingQuery, watch: DropWatch) -> PipelineException | None:
+    """Wait until a query has ended, and look at what it drops meanwhile.
+
+    Returns:
+        None, or, when too much was dropped, why it was stopped.
+
+    Raises:
+        Exception: what `wait_for_end` raises.
+    """
+    try:
+        while not wait_for_end(query, _LOOK_SECONDS):
+            error = watch.look(new_reports(query, watch.seen))
+            if error is not None:
+                query.stop()
+                return error
+        return None
+    finally:
+        try:
+            watch.look(new_reports(query, watch.seen))
+        except Exception:  # the JVM may be gone, and with it the last numbers
+            log.debug("the last numbers of a query", exc_info=True)
+        watch.flush()
+
+
+def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
+    """The query's progress reports after one, by its batch and time; oldest first. Spark keeps a hundred.
+
+    A batch can have several: one that waits for data reports now and then, and then has its own.
+    """
+    recent = query._jsq.recentProgress()
+    new = []
+    for index in reversed(range(len(recent))):
+        if (recent[index].batchId(), recent[index].timestamp()) == seen:
+            break
+        # The raw JSON: PySpark's own parsing of it has raised KeyError on a query's first moments.
+        new.append(json.loads(recent[index].json()))
+    return new[::-1]
+
+
+def _summary(batches: Iterable[BatchDrops]) -> tuple[int, str, str]:
+    """How many, of which handlers and nodes, and from where, in words."""
+    drops: Counter[tuple[str, str]] = Counter()
+    partitions: set[str] = set()
+    for batch in batches:
+        drops.update(batch.drops)
+        partitions |= batch.partitions
+    what = ", ".join(f"{kind} in {node}: {count}" for (kind, node), count in sorted(drops.items()))
+    shown = sorted(partitions)
+    more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
+    where = ", ".join(shown[:_PARTITIONS_SHOWN]) + more if shown else "the results of an aggregation"
+    return drops.total(), what, where

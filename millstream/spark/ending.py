@@ -1,0 +1,54 @@
+"""The end of a streaming query: waiting for it, and what it ended with."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["raise_failure", "wait_for_end"]
+
+log = logging.getLogger(__name__)
+
+
+def wait_for_end(query: StreamingQuery, timeout_s: float | None = None) -> bool:
+    """Wait until a query has ended, well or not; whether it has.
+
+    Differs: `awaitTermination` raises what the query failed with, and PySpark asks the JVM some hundred times
+    to make that exception and those behind it: 0.15 s in which nothing is done about the failure.
+
+    Raises:
+        Exception: the JVM is gone; or where only `awaitTermination` is left, what that raises.
+    """
+    try:
+        thread = query._jsq.streamingQuery().queryExecutionThread()
+    except Py4JNetworkError:
+        raise
+    except Py4JError:  # a Spark that keeps it elsewhere
+        log.debug("waiting with awaitTermination", exc_info=True)
+        return query.awaitTermination(timeout_s) is not False  # type: ignore[arg-type]  # takes a float
+    if timeout_s is None:
+        thread.join()
+        return True
+    thread.join(max(1, int(timeout_s * 1000)))
+    return not thread.isAlive()
+
+
+def raise_failure(query: StreamingQuery) -> None:
+    """Raise what a query ended with, if it failed.
+
+    Raises:
+        StreamingQueryException: PySpark's, with the JVM's message and stack.
+    """
+    found: Any = query._jsq.exception()
+    if not found.isDefined():
+        return
+    java = found.get()
+    utils: Any = getattr(SparkContext._jvm, "org.apache.spark.util.Utils")
+    error = StreamingQueryException(desc=java.getMessage(), stackTrace=utils.exceptionString(java))
+    error._origin = java  # for its condition and its parameters
+    raise error

@@ -1,0 +1,175 @@
+"""The global thread on a real broker and RocksDB: over a restart, and over re-creation of its topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+from millstream.clock import SystemClock
+from millstream.config import StreamsConfig
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Materialized
+from millstream.errors import MissingSourceTopicException, StreamsException
+from millstream.kafka.consumer import KafkaChangelogConsumer
+from millstream.kafka.topics import KafkaTopics
+from millstream.model import TopicPartition
+from millstream.ports import KeyValueBytesStore
+from millstream.runtime.assignment import StorePart
+from millstream.runtime.global_tables import find_global_parts
+from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
+from millstream.runtime.states import GlobalThreadState
+from millstream.runtime.thread import Updater
+from millstream.stores.api import value_of
+from millstream.stores.directory import StateDirectory
+from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.updater import StoreUpdater
+
+pytestmark = pytest.mark.kafka
+
+SOON = 30.0
+
+
+class Client:
+    """As much of a client as a global thread needs: real topics, consumer, directory and stores."""
+
+    def __init__(self, kafka: EmbeddedKafka, topic: str, path: Path) -> None:
+        builder = StreamsBuilder()
+        builder.global_table(topic, Materialized.as_("users"))
+        self._topology = builder.build()
+        self._config = StreamsConfig(
+            {"application.id": "global-test", "bootstrap.servers": kafka.bootstrap_servers}
+        )
+        self._topics = KafkaTopics(self._config)
+        self._directory = StateDirectory(path, "global-test")
+        self.failures: list[StreamsException] = []
+        self.stores: list[KeyValueBytesStore] = []
+        self.restored: list[TopicPartition] = []
+        self.restoring: list[TopicPartition] = []
+        self.updater: StoreUpdater | None = None
+        self.thread = GlobalStreamThread(
+            global_thread_name("client"),
+            self,
+            clock=SystemClock(),
+            on_failure=lambda thread, error: self.failures.append(error),
+        )
+
+    def global_parts(self) -> Sequence[StorePart]:
+        return find_global_parts(self._topics, self._topology, "the broker", create_missing=False)
+
+    def open_global_store(self, part: StorePart) -> KeyValueBytesStore:
+        path = self._directory.global_store_path(part.store.name, part.task_id.partition)
+        store = RocksDBStore(part.store.name, part.task_id, path)
+        self.stores.append(store)
+        return store
+
+    def make_updater(
+        self,
+        name: str,
+        on_failure: Callable[[BaseException], None],
+        on_restored: Callable[[TopicPartition], None],
+        on_restoring: Callable[[TopicPartition], None],
+    ) -> Updater:
+        self.updater = StoreUpdater(
+            name,
+            KafkaChangelogConsumer(self._config),
+            on_failure=on_failure,
+            on_restored=on_restored,
+            on_restoring=on_restoring,
+        )
+        return self.updater
+
+    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None: ...
+
+    def store_restored(self, partition: TopicPartition) -> None:
+        self.restored.append(partition)
+
+    def store_restoring(self, partition: TopicPartition) -> None:
+        self.restoring.append(partition)
+
+    def store_closing(self, partition: TopicPartition) -> None: ...
+
+    def table(self) -> dict[bytes, bytes]:
+        return {key: value_of(data) for store in self.stores for key, data in store.range(None, None)}
+
+    def close(self) -> None:
+        self.thread.stop()
+        assert self.thread.join(SOON)
+        self._topics.close()
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka) -> str:
+    name = f"users-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 2)
+    return name
+
+
+def write(kafka: EmbeddedKafka, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for key, value in records:
+        producer.produce(topic, value, key)
+    assert producer.flush(SOON) == 0
+
+
+def test_a_global_table_is_whole_after_the_start_and_goes_on_after_a_restart(
+    kafka: EmbeddedKafka, topic: str, tmp_path: Path
+) -> None:
+    """From all partitions; null keys are skipped, null values delete; a second start reads what is new."""
+    users = [(b"k%d" % number, b"v%d" % number) for number in range(100)]
+    write(kafka, topic, *users, (None, b"x"), (b"k7", None))
+    expected = {key: value for key, value in users if key != b"k7"}
+    first = Client(kafka, topic, tmp_path)
+    assert first.thread.start(SOON) is True
+    assert first.table() == expected
+    assert sum(lag.current_offset_position for lag in first.thread.lags().values()) == 102
+    write(kafka, topic, (b"new", b"1"))
+    wait_until(lambda: first.table().get(b"new") == b"1", "the record written after the start", SOON)
+    first.close()
+    write(kafka, topic, (b"new", b"2"))
+    second = Client(kafka, topic, tmp_path)
+    assert second.thread.start(SOON) is True
+    assert second.table() == {**expected, b"new": b"2"}
+    assert second.updater is not None
+    assert second.updater.records_applied == 1
+    second.close()
+    assert (first.failures, second.failures) == ([], [])
+
+
+def test_a_topic_that_does_not_exist_is_named_by_start(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """And it is not created by asking for it."""
+    client = Client(kafka, "nobody-made-this", tmp_path)
+    with pytest.raises(
+        MissingSourceTopicException, match="no partitions available for topic nobody-made-this"
+    ):
+        client.thread.start(SOON)
+    assert client.thread.state is GlobalThreadState.DEAD
+    again = Client(kafka, "nobody-made-this", tmp_path)
+    with pytest.raises(MissingSourceTopicException):
+        again.thread.start(SOON)
+    client.close()
+    again.close()
+
+
+def test_a_topic_that_is_made_anew_replaces_the_table(
+    kafka: EmbeddedKafka, topic: str, tmp_path: Path
+) -> None:
+    """Nothing of the old one stays, and the thread goes on."""
+    write(kafka, topic, *((b"old%d" % number, b"x") for number in range(50)))
+    client = Client(kafka, topic, tmp_path)
+    client.thread.start(SOON)
+    assert len(client.table()) == 50
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2)
+    write(kafka, topic, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
+    expected = {b"a": b"1", b"b": b"2", b"c": b"3"}
+    wait_until(lambda: client.table() == expected, "the new topic's records", SOON)
+    assert client.restoring
+    assert client.thread.state is GlobalThreadState.RUNNING
+    assert client.failures == []
+    client.close()

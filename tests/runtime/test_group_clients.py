@@ -1,0 +1,544 @@
+"""Several clients of one application, in one fake group: who runs what, who takes over, who is told."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from scenes import (
+    SOON,
+    SOON_S,
+    Handler,
+    Make,
+    at_rest,
+    ended,
+    listened,
+    names_of,
+    poison,
+    running,
+    runs,
+    two_pipelines,
+    wait_for_state,
+    word_count,
+)
+from waiting import wait_until
+
+from millstream.errors import (
+    ApplicationShutdownException,
+    MissingSourceTopicException,
+    StreamsException,
+    TaskAssignmentException,
+    TaskMigratedException,
+)
+from millstream.group.codes import AssignorError
+from millstream.group.userdata import Assignment
+from millstream.model import TopicPartition
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.runtime.client import KafkaStreams
+from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
+from millstream.runtime.states import State
+from millstream.runtime.supervision import Response
+from millstream.testing.world import FakeWorld
+
+COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+PIPELINES = ("p0", "p1")
+
+
+@pytest.fixture
+def wide(world: FakeWorld) -> FakeWorld:
+    """The world with the topics of two pipelines."""
+    for name in "abcd":
+        world.topics.add(name, 1)
+    return world
+
+
+def tasks_of(*clients: KafkaStreams) -> list[str]:
+    return sorted(
+        str(task.task_id)
+        for client in clients
+        for thread in client.metadata_for_local_threads()
+        for task in thread.active_tasks
+    )
+
+
+def all_run_once(world: FakeWorld, pipelines: tuple[str, ...] = PIPELINES) -> bool:
+    return all(len(world.runners(name)) == 1 for name in pipelines)
+
+
+# --- sharing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_clients_share_the_work(count: int, member: Make, wide: FakeWorld) -> None:
+    """Each pipeline runs once, on different clients; one without any is RUNNING too, and starts no engine."""
+    clients = [member(name, two_pipelines()) for name in "ABC"[:count]]
+    running(*clients)
+    at_rest(wide, *clients)
+    assert all_run_once(wide)
+    assert {wide.runners(name)[0] for name in PIPELINES} <= {"A", "B", "C"}
+    assert len({wide.runners(name)[0] for name in PIPELINES}) == 2
+    assert all(client.health.ready for client in clients)
+    assert wide.overlaps == []
+    for client in clients:
+        if client.client_id not in {wide.runners(name)[0] for name in PIPELINES}:
+            assert "the pipelines are on other clients" in client.health.reason
+
+
+def test_tasks_are_shared_too_and_each_client_can_be_asked_for_its_own(
+    member: Make, world: FakeWorld
+) -> None:
+    """Every task has one active place."""
+    first, second = member("A"), member("B")
+    running(first, second)
+    wait_until(lambda: tasks_of(first, second) == ["0_0", "0_1", "0_2"], "all tasks, once", SOON_S)
+    assert tasks_of(first)
+    assert tasks_of(second)
+    for client in (first, second):
+        client.wait_until_running(SOON)
+        assert client.all_local_store_partition_lags().keys() == {"counts"}
+
+
+def test_a_client_that_closes_gives_its_work_to_the_others(member: Make, wide: FakeWorld) -> None:
+    """After it has let go of it, and without a session timeout."""
+    first, second = member("A", two_pipelines()), member("B", two_pipelines())
+    running(first, second)
+    wait_until(lambda: all_run_once(wide), "each runs once", SOON_S)
+    assert first.close(SOON)
+    wait_until(lambda: all(wide.runners(name) == ["B"] for name in PIPELINES), "B has both", SOON_S)
+    second.wait_until_running(SOON)
+    assert second.failures == ()
+    assert wide.overlaps == []
+    assert wide.group.members == [wide.membership_of("B").member_id]
+
+
+def test_a_pipeline_changes_hands_only_when_its_holder_has_let_go(member: Make, wide: FakeWorld) -> None:
+    """The new owner waits, however long stopping takes, and starts then."""
+    first = member("A", two_pipelines())
+    running(first)
+    assert [wide.runners(name) for name in PIPELINES] == [["A"], ["A"]]
+    wide.stop_gate.clear()
+    second = member("B", two_pipelines())
+    second.start()
+    second.wait_until_running(SOON)  # with nothing to run for now
+    assert wide.group.wait_until_quiet()
+    assert [wide.runners(name) for name in PIPELINES] == [["A"], ["A"]]
+    assert wide.engine_of("B") is None
+    wide.stop_gate.set()
+    wait_until(lambda: all_run_once(wide) and wide.engine_of("B") is not None, "B has one", SOON_S)
+    assert sorted(wide.runners(name)[0] for name in PIPELINES) == ["A", "B"]
+    assert wide.overlaps == []
+
+
+def test_the_newer_claim_of_a_checkpoint_is_that_of_the_new_owner(member: Make, world: FakeWorld) -> None:
+    """Epochs grow from hand to hand (D5)."""
+    first = member("A")
+    running(first)
+    first.close(SOON)
+    second = member("B")
+    running(second)
+    one, other = world.engine_of("A"), world.engine_of("B")
+    assert one is not None
+    assert other is not None
+    assert other.claims[-1].epoch > one.claims[-1].epoch
+
+
+def test_finished_offsets_are_committed_by_who_runs_the_pipeline(member: Make, world: FakeWorld) -> None:
+    """So that Kafka's own tools show the lag."""
+    first, second = member("A"), member("B")
+    running(first, second)
+    wait_until(lambda: all_run_once(world, ("p0",)), "it runs", SOON_S)
+    (runner,) = world.runners("p0")
+    engine = world.engine_of(runner)
+    assert engine is not None
+    engine.progress("p0", {TopicPartition("lines", 0): 17})
+    world.membership_of(runner).commit()
+    assert world.group.committed[TopicPartition("lines", 0)] == 17
+
+
+# --- lost --------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_is_lost_stops_its_queries_and_joins_again(
+    member: Make, world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Queries stop before anything else; stores stay open and can be read; the handler is not asked.
+
+    Source: StreamThreadTest.shouldThrowTaskMigratedExceptionHandlingTaskLost (Differs: no exception).
+    """
+    handler = Handler(Response.SHUTDOWN_CLIENT)
+    client = member("A")
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    told = len(world.stores)
+    world.group.hold()
+    world.group.kick(world.membership_of("A"), "its heartbeats had no answer")
+    wait_until(lambda: not world.engine.running, "the query stops", SOON_S)
+    wait_for_state(client, State.REBALANCING)
+    assert client.health.status == "lost"
+    assert "its heartbeats had no answer" in client.health.reason
+    assert sum(store.is_open for store in world.stores) == told
+    world.group.release()
+    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    client.wait_until_running(SOON)
+    assert client.health.ready
+    assert handler.exceptions == []
+    assert "is not in its group any more: its heartbeats had no answer" in caplog.text
+    engine = world.engine_of("A")
+    assert engine is not None
+    assert engine.claims[-1].epoch > engine.claims[0].epoch  # claimed anew: somebody might have had it
+
+
+def test_what_a_lost_client_had_goes_to_another_one_even_if_it_hangs(member: Make, world: FakeWorld) -> None:
+    """A zombie's claim is worth nothing then: its directory is the other one's (D5)."""
+    first, second = member("A"), member("B")
+    running(first)
+    running(second)
+    at_rest(world, first, second)
+    assert world.runners("p0") == ["A"]
+    world.stop_gate.clear()  # A hangs in stopping its query
+    world.group.kick(world.membership_of("A"), again=False)
+    wait_until(lambda: "B" in world.runners("p0"), "B takes over", SOON_S)
+    assert [(each.runner, each.newcomer) for each in world.overlaps] == [("A", "B")]
+    engine = world.engine_of("A")
+    assert engine is not None
+    assert not Path(engine.claims[-1].path).is_dir()  # a fence, or nothing yet: never a checkpoint
+    world.stop_gate.set()
+    wait_until(lambda: world.runners("p0") == ["B"], "A has stopped", SOON_S)
+
+
+# --- shutting down the application (KIP-671) ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("who", ["the leader", "a follower"])
+def test_one_shuts_down_all_and_each_logs_who_and_why(
+    who: str, count: int, member: Make, wide: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Through PENDING_ERROR to ERROR, on each; no other handler is called."""
+    handlers = {name: Handler(Response.SHUTDOWN_APPLICATION) for name in "ABC"[:count]}
+    clients = {name: member(name, two_pipelines()) for name in handlers}
+    told = {name: listened(client) for name, client in clients.items()}
+    for name, client in clients.items():
+        client.set_uncaught_exception_handler(handlers[name])
+        running(client)
+    at_rest(wide, *clients.values())
+    assert all_run_once(wide)
+    leader = next(name for name in clients if wide.membership_of(name).member_id == wide.group.led_by)
+    culprit = leader if who == "the leader" else next(name for name in clients if name != leader)
+    clients[culprit]._crew.threads[0].fail(poison("p0"))  # whoever runs it
+    for name, client in clients.items():
+        assert ended(client) is State.ERROR
+        assert [new for _, new in told[name]][-2:] == [State.PENDING_ERROR, State.ERROR]
+        assert len(handlers[name].exceptions) == (1 if name == culprit else 0)
+        if name != culprit:
+            with pytest.raises(ApplicationShutdownException) as raised:
+                client.wait(SOON)
+            assert raised.value.client == culprit
+            assert f"is requesting to shutdown the application: client '{culprit}'" in str(raised.value)
+            assert "pipeline p0" in str(raised.value)
+            assert "poison pill" not in str(raised.value)  # it may quote a record
+            assert client.health.status == "failed"
+    assert caplog.text.count("is requesting to shutdown the application") >= count - 1
+
+
+def test_the_shutdown_reaches_a_client_that_was_away_when_it_comes_back(
+    member: Make, world: FakeWorld
+) -> None:
+    """As long as the one that asked waits for an answer."""
+    first, second = member("A"), member("B")
+    first.set_uncaught_exception_handler(Handler(Response.SHUTDOWN_APPLICATION))
+    running(first)
+    running(second)
+    at_rest(world, first, second)
+    world.group.hold()
+    engine = world.engine_of("A")
+    assert engine is not None
+    engine.end("p0", poison())
+    wait_for_state(first, State.PENDING_ERROR)
+    assert second.state is State.RUNNING
+    world.group.release()
+    assert ended(first) is State.ERROR
+    assert ended(second) is State.ERROR
+
+
+def test_a_closing_client_is_not_moved_by_a_shutdown(member: Make, world: FakeWorld) -> None:
+    """PENDING_SHUTDOWN ends in NOT_RUNNING."""
+    first, second = member("A"), member("B")
+    first.set_uncaught_exception_handler(Handler(Response.SHUTDOWN_APPLICATION))
+    running(first)
+    running(second)
+    at_rest(world, first, second)
+    world.stop_gate.clear()
+    assert second.close(timedelta(0)) is False
+    engine = world.engine_of("A")
+    assert engine is not None
+    engine.end("p0", poison())
+    wait_for_state(first, State.PENDING_ERROR)
+    world.stop_gate.set()
+    assert ended(second) is State.NOT_RUNNING
+    assert ended(first) is State.ERROR
+
+
+# --- what the leader says (StreamsRebalanceListenerTest) ---------------------------------------------------
+
+
+def send(client: KafkaStreams, world: FakeWorld, assignment: bytes) -> None:
+    world.membership_of(client.client_id).member.assigned(assignment, 99)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (1, MissingSourceTopicException, "One or more source topics were missing during rebalance: 'lines'"),
+        (3, TaskAssignmentException, "Hit an unexpected exception during task assignment phase of rebalance"),
+        (77, TaskAssignmentException, "Hit an unrecognized exception during rebalance: error code 77"),
+        (2**31 - 1, TaskAssignmentException, "Hit an unrecognized exception during rebalance"),
+    ],
+)
+def test_an_error_code_reaches_the_handler_on_each_thread(
+    code: int,
+    kind: type[StreamsException],
+    text: str,
+    threads: int,
+    member: Make,
+    world: FakeWorld,
+) -> None:
+    """Each with an exception of its own.
+
+    Source: StreamsRebalanceListenerTest shouldThrowMissingSourceTopicException,
+        shouldThrowTaskAssignmentException, shouldThrowTaskAssignmentExceptionOnUnrecognizedErrorCode.
+    """
+    handler = Handler(Response.SHUTDOWN_CLIENT)
+    client = member("A", num__stream__threads=threads)
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    world.group.hold()
+    told = Assignment(error_code=code, missing_topics=("lines",) if code == 1 else (), leader="L")
+    send(client, world, told.encode())
+    assert ended(client) is State.ERROR
+    assert 1 <= len(handler.exceptions) <= threads  # one may have been told to stop already
+    for error in handler.exceptions:
+        assert type(error) is kind
+        assert text in str(error)
+    assert len({id(error) for error in handler.exceptions}) == len(handler.exceptions)
+
+
+@pytest.mark.parametrize("code", [1, 3, 77])
+def test_each_thread_is_replaced_after_an_error_code(code: int, member: Make, world: FakeWorld) -> None:
+    """And the client goes on, since its place in the group is the same."""
+    handler = Handler(Response.REPLACE_THREAD)
+    client = member("A", num__stream__threads=2)
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    send(client, world, Assignment(error_code=code, leader="L").encode())
+    wait_until(lambda: len(handler.exceptions) == 2, "both threads are asked", SOON_S)
+    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    client.wait_until_running(SOON)
+    assert len(names_of(client)) == 2
+    assert not {"StreamThread-1", "StreamThread-2"} <= set(names_of(client))
+    assert len(set(handler.threads)) == 2
+
+
+def test_version_probing_is_an_assignment_like_any_other(member: Make, world: FakeWorld) -> None:
+    """Source: StreamsRebalanceListenerTest.shouldHandleAssignedPartitions, code 2."""
+    client = member("A")
+    running(client)
+    world.group.hold()
+    send(client, world, Assignment(error_code=AssignorError.VERSION_PROBING).encode())
+    wait_until(lambda: not world.engine.running, "nothing is left to it", SOON_S)
+    client.wait_until_running(SOON)
+    assert client.failures == ()
+    world.group.release()
+    world.group.rebalance()
+    wait_until(lambda: world.runners("p0") == ["A"], "it has its work again", SOON_S)
+
+
+def test_a_shutdown_that_was_asked_for_does_not_ask_the_handler(member: Make, world: FakeWorld) -> None:
+    """Source: StreamsRebalanceListenerTest.shouldSendShutdown (code 4)."""
+    handler = Handler(Response.REPLACE_THREAD)
+    client = member("A", num__stream__threads=2)
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    told = Assignment(error_code=4, asked_by="B", reason="thread 'B-1', pipeline p0: Bad", leader="L")
+    send(client, world, told.encode())
+    with pytest.raises(ApplicationShutdownException, match="client 'B', because of: thread 'B-1'"):
+        client.wait(SOON)
+    assert ended(client) is State.ERROR
+    assert handler.exceptions == []
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff" * 40, bytes(200)])
+def test_bytes_that_are_no_assignment_are_a_failure_and_no_crash(
+    garbage: bytes, member: Make, world: FakeWorld
+) -> None:
+    """The handler decides; with REPLACE_THREAD the next round of the group puts it right."""
+    handler = Handler(Response.REPLACE_THREAD)
+    client = member("A")
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    send(client, world, garbage)
+    wait_until(lambda: len(handler.exceptions) == 1, "the handler is asked", SOON_S)
+    assert isinstance(handler.exceptions[0], TaskAssignmentException)
+    world.group.rebalance()
+    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    client.wait_until_running(SOON)
+
+
+def test_a_client_that_the_group_refuses_fails(member: Make, world: FakeWorld) -> None:
+    """Another protocol: TaskAssignmentException, no crash loop."""
+    client = member("A")
+    running(client)
+    world.group.refuse(world.membership_of("A"), TaskAssignmentException("another protocol"))
+    with pytest.raises(TaskAssignmentException, match="another protocol"):
+        client.wait(SOON)
+    assert ended(client) is State.ERROR
+
+
+def test_a_client_that_the_group_refused_asks_again_when_it_is_told_to(
+    member: Make, world: FakeWorld
+) -> None:
+    """REPLACE_THREAD: the threads are replaced, run nothing meanwhile, and the first one joins anew."""
+    handler = Handler(Response.REPLACE_THREAD)
+    client = member("A", num__stream__threads=2)
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    world.group.hold()
+    world.group.refuse(world.membership_of("A"), TaskAssignmentException("another protocol"))
+    wait_until(lambda: len(handler.exceptions) == 2, "both threads are asked", SOON_S)
+    wait_until(lambda: len(world.memberships) == 2, "it joins anew", SOON_S)
+    assert world.memberships[0].closed
+    assert world.engine.started == ["p0"]  # not by whoever is in no group
+    assert client.health.status in ("lost", "waiting")
+    world.group.release()
+    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    client.wait_until_running(SOON)
+    assert client.close(SOON)
+    assert world.group.members == []
+
+
+def test_a_client_that_the_group_refused_cannot_tell_others(
+    member: Make, world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SHUTDOWN_APPLICATION is for this client alone then, and the log says so."""
+    client = member("A")
+    client.set_uncaught_exception_handler(Handler(Response.SHUTDOWN_APPLICATION))
+    running(client)
+    world.group.refuse(world.membership_of("A"), TaskAssignmentException("another protocol"))
+    assert ended(client) is State.ERROR
+    assert "SHUTDOWN_APPLICATION reaches this client only" in caplog.text
+    assert [record.response for record in client.failures] == [Response.SHUTDOWN_CLIENT]
+
+
+def test_a_client_with_another_topology_is_told_so_and_the_others_go_on(
+    member: Make, wide: FakeWorld
+) -> None:
+    """TaskAssignmentException that names both; the one that works is left alone."""
+    first, second = member("A"), member("B", two_pipelines(), checkpoint__location=None)
+    running(first)
+    second.start()
+    with pytest.raises(TaskAssignmentException, match=r"'B' run.* another topology .* than client.* 'A'"):
+        second.wait(SOON)
+    assert ended(second) is State.ERROR
+    assert wide.runners("p0") == ["A"]
+    first.wait_until_running(SOON)
+    assert first.failures == ()
+
+
+def test_clients_that_cannot_share_checkpoints_cannot_share_the_work(
+    member: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """They are told which setting is wrong."""
+    first = member("A")
+    second = member("B", checkpoint__location=str(tmp_path / "elsewhere"))
+    running(first)
+    second.start()
+    with pytest.raises(
+        TaskAssignmentException, match=r"Set checkpoint\.location to a place that all clients"
+    ):
+        second.wait(SOON)
+    first.wait_until_running(SOON)
+    assert world.runners("p0") == ["A"]
+
+
+# --- migrated ----------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_that_migrated_is_no_failure_and_comes_back(
+    member: Make, world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler is not asked, the client joins again, and gets the pipeline if the group says so.
+
+    Source: StreamThreadTest.shouldCatchTaskMigratedExceptionOnOnTaskCorruptedExceptionPath.
+    """
+    handler = Handler(Response.SHUTDOWN_CLIENT)
+    client = member("A")
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    generation = world.group.generation
+    with caplog.at_level(logging.WARNING):
+        world.engine.end("p0", TaskMigratedException("claimed by another client"))
+        runs(world, times=2)
+    client.wait_until_running(SOON)
+    assert handler.exceptions == []
+    assert client.failures == ()
+    assert world.group.generation > generation
+    assert "drops pipeline p0: claimed by another client" in caplog.text
+    assert names_of(client) == ["StreamThread-1"]
+
+
+def test_a_checkpoint_that_was_claimed_meanwhile_is_not_used_again(
+    member: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """A thread that starts the pipeline anew finds the claim gone, joins again, and claims it then."""
+    handler = Handler(Response.REPLACE_THREAD)
+    client = member("A")
+    client.set_uncaught_exception_handler(handler)
+    running(client)
+    root = tmp_path / "checkpoints" / "app"
+    stolen = CheckpointClaims(LocalCheckpointFiles(root), str(root)).claim("p0", 0, "a stranger")
+    generation = world.group.generation
+    world.engine.end("p0", poison())
+    runs(world, times=2)
+    client.wait_until_running(SOON)
+    assert len(handler.exceptions) == 1  # the poison; that somebody has claimed it is none
+    assert world.group.generation > generation
+    assert world.engine.claims[-1].epoch > stolen.epoch
+
+
+def test_a_claim_that_is_stolen_during_a_pause_is_noticed(
+    member: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """Resuming starts the query anew, and so looks at the claim."""
+    client = member("A")
+    running(client)
+    client.pause()
+    wait_until(lambda: not world.engine.running, "it stops", SOON_S)
+    root = tmp_path / "checkpoints" / "app"
+    stolen = CheckpointClaims(LocalCheckpointFiles(root), str(root)).claim("p0", 0, "a stranger")
+    client.resume()
+    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    assert world.engine.claims[-1].epoch > stolen.epoch
+    assert client.failures == ()
+
+
+# --- reading stores while clients come and go --------------------------------------------------------------
+
+
+def test_what_a_client_can_be_asked_moves_with_its_tasks(member: Make, world: FakeWorld) -> None:
+    """Source: QueryableStateIntegrationTest.shouldBeAbleToQueryDuringRebalance, in miniature."""
+    for number in range(3):
+        partition = TopicPartition("app-counts-changelog", number)
+        world.log.append(partition, (b"k%d" % number, (number + 1).to_bytes(8, "big"), 1))
+    first, second = member("A", word_count()), member("B", word_count())
+    running(first, second)
+    wait_until(lambda: tasks_of(first, second) == ["0_0", "0_1", "0_2"], "all tasks, once", SOON_S)
+    running(first, second)
+    found = dict(first.store(COUNTS).all()) | dict(second.store(COUNTS).all())
+    assert found == {"k0": 1, "k1": 2, "k2": 3}
+    assert second.close(SOON)
+    wait_until(lambda: tasks_of(first) == ["0_0", "0_1", "0_2"], "A has all", SOON_S)
+    first.wait_until_running(SOON)
+    assert dict(first.store(COUNTS).all()) == {"k0": 1, "k1": 2, "k2": 3}

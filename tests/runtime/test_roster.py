@@ -1,0 +1,288 @@
+"""The roster: one holder at a time, whatever threads do, and in the end everybody has what they should."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from test_assignment import part
+
+from millstream.runtime.assignment import Share, Thing
+from millstream.runtime.roster import Roster, next_index
+from millstream.runtime.states import ThreadState
+
+LOST = Share(("(lost)",))
+
+
+class Worker:
+    """A thread that does what it is given when it is told to."""
+
+    def __init__(self, name: str, roster: Roster) -> None:
+        self.name = name
+        self.state = ThreadState.RUNNING
+        self.roster = roster
+        self.inbox: list[tuple[Share, Mapping[str, float]]] = []
+        self.tickets: list[int] = []
+        self.has = Share()
+
+    def give(self, share: Share, not_before: Mapping[str, float], ticket: int) -> None:
+        self.inbox.append((share, not_before))
+        self.tickets.append(ticket)
+
+    def lose(self, ticket: int) -> None:
+        self.inbox.append((LOST, {}))
+        self.tickets.append(ticket)
+
+    def turn(self) -> None:
+        """Look at one event: let go first, say so, then take."""
+        share, _ = self.inbox.pop(0)
+        if share is LOST:
+            share = Share((), self.has.parts)
+        self.has = self.has.without(self.has.things - share.things)
+        self.roster.settled(self.name, share, self.tickets.pop(0))
+        self.has = self.has.joined(share)
+
+    def work(self) -> None:
+        """Look at all of them."""
+        while self.inbox:
+            self.turn()
+
+
+PARTS = tuple(part(0, number) for number in range(4))
+
+
+def crew(roster: Roster, *names: str) -> list[Worker]:
+    workers = [Worker(name, roster) for name in names]
+    for worker in workers:
+        roster.add(worker)
+    return workers
+
+
+def test_nothing_is_given_before_an_assignment() -> None:
+    """Threads wait for the group."""
+    roster = Roster()
+    (a,) = crew(roster, "a-1")
+    roster.share_out()
+    assert a.inbox == []
+    roster.assign(["p0"], PARTS)
+    assert a.inbox == [(Share(("p0",), PARTS), {})]
+
+
+def test_even_an_empty_share_is_given() -> None:
+    """So that a thread without work is RUNNING."""
+    roster = Roster()
+    a, b = crew(roster, "a-1", "a-2")
+    roster.assign(["p0"], ())
+    assert a.inbox == [(Share(("p0",)), {})]
+    assert b.inbox == [(Share(), {})]
+
+
+def test_what_moves_is_given_when_the_other_has_let_go() -> None:
+    """A store is locked by one thread, a query runs once."""
+    roster = Roster()
+    (a,) = crew(roster, "a-1")
+    roster.assign(["p0"], PARTS)
+    a.work()
+    (b,) = crew(roster, "a-2")
+    roster.share_out()
+    assert b.inbox == [(Share(), {})]
+    b.work()
+    assert len(a.inbox) == 1
+    a.work()
+    b.work()
+    assert a.has.things | b.has.things == Share(("p0",), PARTS).things
+    assert not a.has.things & b.has.things
+    assert len(b.has.things) == 2
+
+
+def test_an_heir_gets_all_that_the_one_before_it_had() -> None:
+    """When that one has let go; and until then nothing, not even an empty share."""
+    roster = Roster()
+    a, b = crew(roster, "a-1", "a-2")
+    roster.assign(["p0", "p1"], PARTS)
+    a.work(), b.work()
+    had = a.has
+    c = Worker("a-3", roster)
+    roster.add(c, instead_of="a-1")
+    roster.retire("a-1")
+    roster.share_out()
+    assert (b.inbox, c.inbox) == ([], [])
+    roster.gone("a-1")
+    c.work()
+    assert c.has == had
+    assert b.inbox == []
+
+
+def test_an_heir_of_an_heir_inherits_too() -> None:
+    """A replacement may fail before it began."""
+    roster = Roster()
+    (a,) = crew(roster, "a-1")
+    roster.assign(["p0"], PARTS)
+    a.work()
+    b, c = Worker("a-2", roster), Worker("a-3", roster)
+    roster.add(b, instead_of="a-1")
+    roster.retire("a-1")
+    roster.add(c, instead_of="a-2")
+    roster.retire("a-2")
+    roster.gone("a-2")
+    assert c.inbox == []
+    roster.gone("a-1")
+    c.work()
+    assert c.has == Share(("p0",), PARTS)
+
+
+def test_a_pipeline_is_held_back() -> None:
+    """Its next holder is told until when, once."""
+    roster = Roster()
+    (a,) = crew(roster, "a-1")
+    roster.assign(["p0", "p1"], ())
+    a.work()
+    roster.hold_back({"p0": 17.0})
+    b = Worker("a-2", roster)
+    roster.add(b, instead_of="a-1")
+    roster.retire("a-1")
+    roster.gone("a-1")
+    assert b.inbox == [(Share(("p0", "p1")), {"p0": 17.0})]
+
+
+def test_after_a_loss_everybody_is_given_a_share_anew() -> None:
+    """Even the same one."""
+    roster = Roster()
+    (a,) = crew(roster, "a-1")
+    roster.assign(["p0"], PARTS)
+    a.work()
+    roster.unassign()
+    a.work()
+    assert a.has == Share((), PARTS)
+    roster.share_out()
+    assert a.inbox == []
+    roster.assign(["p0"], PARTS)
+    assert a.inbox == [(Share(("p0",), PARTS), {})]
+
+
+def test_what_another_client_took_is_given_again_when_it_is_assigned_again() -> None:
+    """A checkpoint that was claimed by somebody else."""
+    told: list[int] = []
+    roster = Roster(lambda: told.append(1))
+    (a,) = crew(roster, "a-1")
+    roster.assign(["p0"], PARTS)
+    a.work()
+    roster.drop("a-1", "p0")
+    assert roster.held.pipelines == ()
+    assert told == [1]
+    roster.assign(["p0"], PARTS)
+    a.work()
+    assert roster.held.pipelines == ("p0",)
+
+
+def test_letting_go_is_told() -> None:
+    """The group may be waiting for it."""
+    told: list[frozenset[Thing]] = []
+    roster = Roster(lambda: told.append(roster.held.things))
+    (a,) = crew(roster, "a-1")
+    roster.assign(["p0"], PARTS)
+    a.work()
+    assert told == []
+    roster.assign([], PARTS[:1])
+    assert roster.held.things == Share(("p0",), PARTS).things
+    a.work()
+    assert told == [Share((), PARTS[:1]).things]
+
+
+@pytest.mark.parametrize(
+    ("names", "index"),
+    [([], 1), (["c-StreamThread-1"], 2), (["c-StreamThread-2"], 1), (["x-2", "x-1", "x-4"], 3)],
+)
+def test_the_lowest_free_number_names_a_thread(names: list[str], index: int) -> None:
+    """As Kafka Streams numbers them."""
+    assert next_index(names) == index
+
+
+class RosterMachine(RuleBasedStateMachine):
+    """Threads come, fail, are removed and work at their own pace, while assignments change."""
+
+    @initialize(count=st.integers(1, 3))
+    def begin(self, count: int) -> None:
+        self.roster = Roster()
+        self.number = 0
+        self.workers: list[Worker] = []
+        self.dying: list[Worker] = []
+        for _ in range(count):
+            self.add()
+
+    def make(self, instead_of: str | None = None) -> None:
+        self.number += 1
+        worker = Worker(f"t-{self.number}", self.roster)
+        self.workers.append(worker)
+        self.roster.add(worker, instead_of=instead_of)
+
+    @rule()
+    def add(self) -> None:
+        if len(self.workers) < 5:
+            self.make()
+            self.roster.share_out()
+
+    @rule(pipelines=st.integers(0, 3), parts=st.integers(0, 4))
+    def assign(self, pipelines: int, parts: int) -> None:
+        self.roster.assign([f"p{number}" for number in range(pipelines)], PARTS[:parts])
+
+    @rule(data=st.data())
+    def work(self, data: st.DataObject) -> None:
+        busy = [worker for worker in self.workers if worker.inbox]
+        if busy:
+            data.draw(st.sampled_from(busy)).turn()
+
+    @rule(data=st.data(), replace=st.booleans())
+    def fail(self, data: st.DataObject, replace: bool) -> None:
+        if not self.workers:
+            return
+        worker = data.draw(st.sampled_from(self.workers))
+        self.workers.remove(worker)
+        self.dying.append(worker)
+        if replace:
+            self.make(instead_of=worker.name)
+        self.roster.retire(worker.name)
+
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        if self.dying:
+            worker = data.draw(st.sampled_from(self.dying))
+            self.dying.remove(worker)
+            worker.has = Share()
+            self.roster.gone(worker.name)
+
+    @rule()
+    def lose(self) -> None:
+        self.roster.unassign()
+
+    @invariant()
+    def one_holder(self) -> None:
+        seen: dict[Thing, str] = {}
+        for worker in [*self.workers, *self.dying] if hasattr(self, "workers") else []:
+            for thing in worker.has.things:
+                assert thing not in seen, f"{thing} is with {seen[thing]} and {worker.name}"
+                seen[thing] = worker.name
+                assert thing in self.roster.held.things
+
+    def teardown(self) -> None:
+        """When everybody has done what they were given, all of the work is held, and nothing else."""
+        if not hasattr(self, "workers"):
+            return
+        while self.dying:
+            worker = self.dying.pop()
+            worker.has = Share()
+            self.roster.gone(worker.name)
+        self.roster.assign(["p0", "p1"], PARTS)
+        for _ in range(20):
+            for worker in self.workers:
+                worker.work()
+        self.roster.check()
+        held = frozenset().union(*(worker.has.things for worker in self.workers))
+        assert held == (Share(("p0", "p1"), PARTS).things if self.workers else frozenset())
+
+
+TestRosterMachine = RosterMachine.TestCase
+TestRosterMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -1,0 +1,375 @@
+"""A stream thread alone: its states, and in which order it lets go (StreamThreadTest)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from waiting import wait_until
+
+from millstream.clock import SystemClock
+from millstream.errors import PipelineException, StreamsException, TaskMigratedException
+from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
+from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
+from millstream.runtime.assignment import Share, StorePart
+from millstream.runtime.states import STREAM_THREAD, ThreadState
+from millstream.runtime.thread import StreamThread, Updater
+from millstream.stores.memory import MemoryStore
+from millstream.topology.nodes import Store
+
+S = ThreadState
+SOON_S = 20.0
+PART = StorePart(TaskId(0, 0), Store("counts"), TopicPartition("app-counts-changelog", 0))
+
+
+class FakePipeline:
+    def __init__(self, name: str, supplies: FakeSupplies, on_end: Callable[[PipelineEnd], None]) -> None:
+        self.name, self.supplies, self.on_end = name, supplies, on_end
+
+    def stop(self) -> None:
+        self.supplies.did.append(f"stop {self.name}")
+        if self.supplies.stop_error is not None:
+            raise self.supplies.stop_error
+        self.on_end(PipelineEnd(self.name, None))
+
+    def metadata(self) -> PipelineMetadata:
+        return PipelineMetadata(self.name, running=True)
+
+
+class FakeUpdater:
+    def __init__(self, supplies: FakeSupplies) -> None:
+        self.supplies = supplies
+
+    def start(self) -> None: ...
+
+    def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None:
+        self.supplies.restored = partial(self.supplies.on_restored, partition)
+
+    def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None:
+        self.supplies.did.append("remove from updater")
+
+    def lags(self) -> dict[TopicPartition, LagInfo]:
+        return {}
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        self.supplies.did.append("close updater")
+
+
+class FakeSupplies:
+    """`thread.Supplies` that remembers what was done, in order."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.settledness: list[tuple[Share, int]] = []
+        self.pipelines: list[FakePipeline] = []
+        self.stores: list[MemoryStore] = []
+        self.take_part_error: BaseException | None = None
+        self.start_error: BaseException | None = None
+        self.stop_error: BaseException | None = None
+        self.migrated: list[str] = []
+        self.restored: Callable[[], None] = lambda: None
+        self.on_restored: Callable[[TopicPartition], None] = lambda partition: None
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+
+    def take_part(self) -> None:
+        if self.take_part_error is not None:
+            raise self.take_part_error
+
+    def settled(self, thread: str, share: Share, ticket: int) -> None:
+        self.settledness.append((share, ticket))
+
+    def open_store(self, part: StorePart) -> KeyValueBytesStore:
+        self.stores.append(MemoryStore(part.store.name, part.task_id))
+        return self.stores[-1]
+
+    def make_updater(
+        self,
+        name: str,
+        on_failure: Callable[[BaseException], None],
+        on_restored: Callable[[TopicPartition], None],
+        on_restoring: Callable[[TopicPartition], None],
+    ) -> Updater:
+        self.on_failure, self.on_restored = on_failure, on_restored
+        return FakeUpdater(self)
+
+    def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+        if self.start_error is not None:
+            raise self.start_error
+        self.did.append(f"start {name}")
+        self.pipelines.append(FakePipeline(name, self, on_end))
+        return self.pipelines[-1]
+
+    def pipeline_migrated(self, thread: str, name: str, error: TaskMigratedException) -> None:
+        self.migrated.append(name)
+
+    def diagnosed(self, error: StreamsException) -> StreamsException:
+        return error
+
+    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
+        self.did.append("show store")
+
+    def store_restored(self, partition: TopicPartition) -> None: ...
+
+    def store_restoring(self, partition: TopicPartition) -> None: ...
+
+    def store_closing(self, partition: TopicPartition) -> None:
+        self.did.append("hide store")
+
+
+class Lone:
+    """A thread, and what it told."""
+
+    def __init__(self) -> None:
+        self.supplies = FakeSupplies()
+        self.states: list[ThreadState] = []
+        self.failures: list[StreamsException] = []
+        self.at_failure: list[tuple[bool, list[str]]] = []
+        self.handler_error: BaseException | None = None
+        self.thread = StreamThread(
+            "app-StreamThread-1",
+            self.supplies,
+            clock=SystemClock(),
+            on_failure=self.failed,
+            on_state=lambda thread, new: self.states.append(new),
+        )
+
+    def failed(self, thread: StreamThread, error: StreamsException) -> None:
+        self.failures.append(error)
+        self.at_failure.append((thread.is_current(), list(self.supplies.did)))
+        if self.handler_error is not None:
+            raise self.handler_error
+
+    def give(self, *pipelines: str, parts: tuple[StorePart, ...] = (), ticket: int = 1) -> None:
+        self.thread.give(Share(pipelines, parts), {}, ticket)
+
+    def until(self, state: ThreadState) -> None:
+        assert self.thread._machine.wait_until({state}, SOON_S), f"{self.thread.state}: {self.states}"
+
+    def ended(self) -> None:
+        assert self.thread.join(SOON_S)
+        assert self.thread.state is S.DEAD
+        assert not any(store.is_open for store in self.supplies.stores)
+        states = [S.CREATED, *self.states]
+        assert all(STREAM_THREAD.allows(old, new) for old, new in zip(states, self.states, strict=False))
+
+
+@pytest.fixture
+def lone() -> Iterator[Lone]:
+    made = Lone()
+    yield made
+    made.thread.stop()
+    made.ended()
+
+
+def test_start_and_stop(lone: Lone) -> None:
+    """Source: StreamThreadTest shouldChangeStateAtStartClose, shouldOnlyShutdownOnce."""
+    lone.thread.start()
+    lone.until(S.STARTING)
+    lone.thread.stop()
+    lone.thread.stop()
+    lone.ended()
+    assert lone.states == [S.STARTING, S.PENDING_SHUTDOWN, S.DEAD]
+    assert lone.failures == []
+
+
+def test_stop_without_a_start(lone: Lone) -> None:
+    """DEAD at once, and a start that comes later does nothing.
+
+    Source: StreamThreadTest.shouldShutdownTaskManagerOnCloseWithoutStart.
+    """
+    lone.thread.stop()
+    assert lone.states == [S.PENDING_SHUTDOWN, S.DEAD]
+    lone.thread.start()
+    assert lone.thread._thread.ident is None
+
+
+def test_the_states_of_a_thread_that_is_given_work(lone: Lone) -> None:
+    """Source: StreamThreadTest.shouldChangeStateInRebalanceListener."""
+    lone.thread.start()
+    lone.give("p0", parts=(PART,), ticket=7)
+    lone.until(S.PARTITIONS_ASSIGNED)
+    wait_until(lambda: lone.supplies.did == ["show store", "start p0"], "all is started", SOON_S)
+    assert lone.thread.state is S.PARTITIONS_ASSIGNED  # the store is not restored yet
+    lone.supplies.restored()
+    lone.until(S.RUNNING)
+    assert lone.states == [S.STARTING, S.PARTITIONS_REVOKED, S.PARTITIONS_ASSIGNED, S.RUNNING]
+    assert lone.supplies.settledness == [(Share(("p0",), (PART,)), 7)]
+
+
+def test_a_thread_with_nothing_to_do_is_running_too(lone: Lone) -> None:
+    """Reference 1.3."""
+    lone.thread.start()
+    lone.give()
+    lone.until(S.RUNNING)
+
+
+def test_what_is_not_in_a_new_share_is_let_go_of_first(lone: Lone) -> None:
+    """Queries before stores, and both before what is new; what stays goes on untouched."""
+    lone.thread.start()
+    lone.give("p0", "p1", parts=(PART,))
+    wait_until(lambda: "start p1" in lone.supplies.did, "started", SOON_S)
+    lone.supplies.restored()
+    lone.until(S.RUNNING)
+    lone.supplies.did.clear()
+    lone.give("p1", "p2", ticket=2)
+    wait_until(lambda: "start p2" in lone.supplies.did, "started", SOON_S)
+    assert lone.supplies.did == ["stop p0", "hide store", "remove from updater", "start p2"]
+    assert not lone.supplies.stores[0].is_open
+
+
+def test_a_failure_is_told_on_the_thread_before_it_lets_go_of_anything(lone: Lone) -> None:
+    """So that the handler sees everything as it was.
+
+    Source: StreamThreadTest.shouldRecordFailedStreamThread.
+    """
+    lone.thread.start()
+    lone.give("p0", "p1", parts=(PART,))
+    wait_until(lambda: "start p1" in lone.supplies.did, "started", SOON_S)
+    error = PipelineException("poison", pipeline="p0")
+    lone.supplies.pipelines[0].on_end(PipelineEnd("p0", error))
+    lone.ended()
+    assert lone.failures == [error]
+    assert lone.at_failure == [(True, ["show store", "start p0", "start p1"])]
+    assert lone.supplies.did[3:] == ["stop p1", "hide store", "close updater", "hide store"]
+
+
+@pytest.mark.parametrize("error", [OSError("no disk"), SystemExit(2), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("where", ["take_part", "start", "updater"])
+def test_whatever_goes_wrong_is_told_as_a_streams_exception(
+    where: str, error: BaseException, lone: Lone
+) -> None:
+    """Nothing ends a thread without a decision."""
+    if where == "take_part":
+        lone.supplies.take_part_error = error
+    if where == "start":
+        lone.supplies.start_error = error
+    lone.thread.start()
+    lone.give("p0", parts=(PART,))
+    if where == "updater":
+        wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
+        lone.supplies.on_failure(error)
+    lone.ended()
+    (told,) = lone.failures
+    assert type(told) is StreamsException
+    assert told.__cause__ is error
+
+
+def test_what_does_not_close_keeps_nothing_else_open(lone: Lone, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged."""
+    lone.supplies.stop_error = OSError("cannot stop")
+    lone.thread.start()
+    lone.give("p0", "p1", parts=(PART,))
+    wait_until(lambda: "start p1" in lone.supplies.did, "started", SOON_S)
+    lone.thread.stop()
+    lone.ended()
+    assert lone.supplies.did[3:5] == ["stop p0", "stop p1"]
+    assert "pipeline p0 did not close cleanly" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_even_a_decision_that_fails_leaves_nothing_open(lone: Lone) -> None:
+    """It would be a bug of ours; the client then closes, because nobody decided that the thread ends."""
+    lone.handler_error = RuntimeError("a bug")
+    lone.thread.start()
+    lone.give("p0", parts=(PART,))
+    wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
+    lone.thread.fail(StreamsException("x"))
+    lone.ended()
+
+
+def test_the_end_of_a_run_that_was_stopped_is_no_news(lone: Lone) -> None:
+    """Spark may tell late of a query that was started anew since."""
+    lone.thread.start()
+    lone.give("p0")
+    lone.until(S.RUNNING)
+    lone.thread.pause(True)
+    wait_until(lambda: "stop p0" in lone.supplies.did, "stopped", SOON_S)
+    lone.thread.pause(False)
+    wait_until(lambda: lone.supplies.did.count("start p0") == 2, "started anew", SOON_S)
+    lone.supplies.pipelines[0].on_end(PipelineEnd("p0", PipelineException("late", pipeline="p0")))
+    lone.give("p0", ticket=2)  # comes after it
+    wait_until(lambda: lone.supplies.settledness[-1][1] == 2, "the next event", SOON_S)
+    assert lone.failures == []
+    assert lone.thread.metadata().pipelines[0].running
+
+
+def test_a_lost_thread_stops_its_queries_and_keeps_its_stores(lone: Lone) -> None:
+    """Stores are views and harm nobody; a query would do another client's work (D5)."""
+    lone.thread.start()
+    lone.give("p0", parts=(PART,))
+    wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
+    lone.supplies.restored()
+    lone.until(S.RUNNING)
+    lone.thread.lose(5)
+    lone.until(S.PARTITIONS_REVOKED)
+    wait_until(lambda: lone.supplies.settledness[-1] == (Share((), (PART,)), 5), "settled", SOON_S)
+    assert lone.supplies.did[-1] == "stop p0"
+    assert lone.supplies.stores[0].is_open
+
+
+def test_a_pipeline_waits_until_its_time_and_the_others_do_not(lone: Lone) -> None:
+    """`waiting` says until when; a thread that waits is not RUNNING."""
+    lone.thread.start()
+    until = SystemClock().now() + 600
+    lone.thread.give(Share(("p0", "p1"), ()), {"p0": until}, 1)
+    wait_until(lambda: lone.supplies.did == ["start p1"], "the other one", SOON_S)
+    assert lone.thread.waiting == {"p0": until}
+    assert lone.thread.state is S.PARTITIONS_ASSIGNED
+    lone.thread.stop()
+    lone.ended()
+
+
+@pytest.mark.parametrize("when", ["at its start", "later"])
+def test_a_pipeline_that_migrated_is_dropped_and_no_failure(when: str, lone: Lone) -> None:
+    """The client is told, and what else the thread has goes on."""
+    lone.thread.start()
+    error = TaskMigratedException("claimed")
+    if when == "at its start":
+        lone.supplies.start_error = error
+    lone.give("p0")
+    if when == "later":
+        lone.until(S.RUNNING)
+        lone.supplies.pipelines[0].on_end(PipelineEnd("p0", error))
+    wait_until(lambda: lone.supplies.migrated == ["p0"], "told", SOON_S)
+    lone.until(S.RUNNING)
+    assert lone.failures == []
+    assert lone.thread.metadata().pipelines == ()
+
+
+def test_a_stop_between_two_starts_leaves_the_second_one_out(lone: Lone) -> None:
+    """A start takes seconds with Spark, and closing does not wait for all of them."""
+    inside, go_on = threading.Event(), threading.Event()
+    start = lone.supplies.start_pipeline
+
+    def slow(name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+        inside.set()
+        assert go_on.wait(SOON_S)
+        return start(name, on_end)
+
+    lone.supplies.start_pipeline = slow  # type: ignore[method-assign]
+    lone.thread.start()
+    lone.give("p0", "p1")
+    assert inside.wait(SOON_S)
+    lone.thread.stop()
+    go_on.set()
+    lone.ended()
+    assert lone.supplies.did == ["start p0", "stop p0"]
+
+
+def test_a_pipeline_that_it_keeps_goes_on(lone: Lone) -> None:
+    """A new share with the same pipeline in it, and other tasks: the query is neither stopped nor started."""
+    lone.thread.start()
+    lone.give("p0", ticket=1)
+    lone.until(S.RUNNING)
+    lone.give("p0", parts=(PART,), ticket=2)
+    wait_until(lambda: "show store" in lone.supplies.did, "the store is open", SOON_S)
+    lone.supplies.restored()
+    lone.until(S.RUNNING)
+    assert lone.supplies.did == ["start p0", "show store"]
+    lone.give("p0", ticket=3)
+    wait_until(lambda: len(lone.supplies.settledness) == 3, "the third share", SOON_S)
+    lone.until(S.RUNNING)
+    assert lone.supplies.did.count("start p0") == 1
+    assert "stop p0" not in lone.supplies.did

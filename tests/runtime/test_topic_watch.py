@@ -1,0 +1,457 @@
+"""The watch over source topics (KIP-662): what counts as news, and who is told what, once."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+from millstream.config import StreamsConfig
+from millstream.dsl.builder import StreamsBuilder
+from millstream.errors import MissingSourceTopicException
+from millstream.kafka.topics import KafkaTopics
+from millstream.ports import TopicDescription
+from millstream.runtime.topic_watch import (
+    TopicNews,
+    TopicWatch,
+    compare,
+    confirmed,
+    matching_topics,
+    missing_error,
+    source_patterns,
+)
+from millstream.testing.fakes import FakeTopics
+
+LOGS = re.compile("logs-.*")
+
+
+def there(**topics: str | tuple[str, int]) -> dict[str, TopicDescription]:
+    """Topics by name, each with its id, or its id and its partitions."""
+    found = {}
+    for key, value in topics.items():
+        name = key.replace("_", "-")
+        topic_id, partitions = (value, 1) if isinstance(value, str) else value
+        found[name] = TopicDescription(name, partitions, topic_id)
+    return found
+
+
+# --- what counts as news -----------------------------------------------------------------------------------
+
+CASES: dict[str, tuple[Any, Any, tuple[str, ...], tuple[re.Pattern[str], ...], TopicNews]] = {
+    "nothing": (there(a="1"), there(a="1"), ("a",), (), TopicNews()),
+    "never there": ({}, {}, ("b", "a"), (), TopicNews(missing=("a", "b"))),
+    "one of two deleted": (
+        there(a="1", b="2"),
+        there(a="1"),
+        ("a", "b"),
+        (),
+        TopicNews(deleted=("b",)),
+    ),
+    "re-created": (there(a="1"), there(a="9"), ("a",), (), TopicNews(recreated={"a": ("1", "9")})),
+    "re-created with more partitions": (
+        there(a="1"),
+        there(a=("9", 5)),
+        ("a",),
+        (),
+        TopicNews(recreated={"a": ("1", "9")}),
+    ),
+    "an id that is not known": (there(a=""), there(a="9"), ("a",), (), TopicNews()),
+    "grown": (there(a="1"), there(a=("1", 4)), ("a",), (), TopicNews(grown={"a": (1, 4)})),
+    "arrived": ({}, there(a="1"), ("a",), (), TopicNews(arrived=("a",))),
+    "a pattern's new topic": (
+        there(logs_1="1"),
+        there(logs_1="1", logs_2=("2", 3)),
+        (),
+        (LOGS,),
+        TopicNews(appeared={"logs-2": 3}),
+    ),
+    "one of a pattern's topics": (
+        there(logs_1="1", logs_2="2"),
+        there(logs_1="1"),
+        (),
+        (LOGS,),
+        TopicNews(deleted=("logs-2",)),
+    ),
+    "a pattern without topics": (
+        there(logs_1="1"),
+        {},
+        (),
+        (LOGS,),
+        TopicNews(deleted=("logs-1",), unmatched=("logs-.*",)),
+    ),
+    "a pattern that never matched": ({}, {}, (), (LOGS,), TopicNews()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_news_is_what_has_changed_since_the_start(case: str) -> None:
+    """Each row of the table."""
+    known, now, names, patterns, expected = CASES[case]
+    assert compare(known, now, names=names, patterns=patterns) == expected
+
+
+TOPICS = st.dictionaries(
+    st.sampled_from(["a", "b", "logs-1", "logs-2"]), st.tuples(st.sampled_from("123"), st.integers(1, 3))
+)
+
+
+@given(TOPICS, TOPICS)
+def test_each_topic_is_in_one_kind_of_news_at_most(
+    before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]
+) -> None:
+    """And nothing is bad exactly when every topic of before, and every named one, is there as it was."""
+    known = {name: TopicDescription(name, count, each) for name, (each, count) in before.items()}
+    now = {name: TopicDescription(name, count, each) for name, (each, count) in after.items()}
+    news = compare(known, now, names=["a", "b"], patterns=[LOGS])
+    kinds = [*news.missing, *news.deleted, *news.recreated, *news.grown, *news.appeared, *news.arrived]
+    assert len(kinds) == len(set(kinds))
+    fine = all(name in now and now[name].topic_id == old.topic_id for name, old in known.items())
+    fine = fine and all(name in now for name in ("a", "b"))
+    assert (missing_error(news, "h:1") is None) == (not news.incident) == fine
+
+
+def test_only_what_two_looks_agree_on_is_bad() -> None:
+    """A broker that has only just learnt of a topic may say once that there is none."""
+    gone = TopicNews(deleted=("a",), recreated={"b": ("1", "2")}, missing=("c",), unmatched=("x",))
+    assert confirmed(gone, gone) == gone
+    assert confirmed(gone, TopicNews()) == TopicNews()
+    assert confirmed(TopicNews(), gone) == TopicNews()
+    assert confirmed(gone, TopicNews(recreated={"b": ("1", "3")})) == TopicNews()
+    assert confirmed(TopicNews(), TopicNews(grown={"a": (1, 2)})) == TopicNews(grown={"a": (1, 2)})
+
+
+def test_the_exception_names_each_topic_and_what_happened_to_it() -> None:
+    """And the servers, both ids, and what to do next."""
+    error = missing_error(
+        TopicNews(("m",), ("d", "e"), {"r": ("id1", "id2")}, ("logs-.*",)), "one:9092,two:9092"
+    )
+    assert error is not None
+    assert (error.topics, error.deleted, error.recreated) == (("d", "e", "m", "r"), ("d", "e"), ("r",))
+    text = str(error)
+    assert text.startswith(
+        "source topics on 'one:9092,two:9092': 'm' does not exist; 'd', 'e' were deleted while the client "
+        "was running; 'r' was deleted and created again (topic id id1 then, id2 now); no topic matches the "
+        "pattern 'logs-.*' any more. Next: create the missing ones"
+    )
+    assert "clean_up(checkpoints=True)" in text
+    assert missing_error(TopicNews(grown={"a": (1, 2)}), "h:1") is None
+
+
+def test_patterns_match_neither_kafkas_topics_nor_the_applications_own() -> None:
+    """Spark does not read those either."""
+    names = [
+        "a",
+        "__consumer_offsets",
+        "app-counts-changelog",
+        "app-x-repartition",
+        "app-x",
+        "other-y-changelog",
+    ]
+    assert matching_topics([re.compile(".*")], names, "app") == ("a", "app-x", "other-y-changelog")
+
+
+def test_the_patterns_of_a_program_are_those_of_its_sources() -> None:
+    """Each once."""
+    builder = StreamsBuilder()
+    builder.stream(LOGS).to("out")
+    builder.stream("a").to("out")
+    assert source_patterns(builder.build().pipelines) == (LOGS,)
+
+
+# --- who is told what --------------------------------------------------------------------------------------
+
+
+class Told:
+    """What a watch has told, in order."""
+
+    def __init__(self) -> None:
+        self.missing: list[MissingSourceTopicException] = []
+        self.grown: list[Mapping[str, tuple[int, int]]] = []
+        self.cleared: list[tuple[str, ...]] = []
+
+
+class Looks(FakeTopics):
+    """Counts looks, and can give a wrong answer once."""
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        super().__init__(topics)
+        self.looks = 0
+        self.lie = False
+
+    def look(self, names: Any) -> dict[str, TopicDescription]:
+        found = super().look(names)
+        self.looks += 1
+        if self.lie:
+            self.lie = False
+            return {}
+        return found
+
+
+Start = Callable[..., tuple[TopicWatch, Told]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts watches that look every few milliseconds, and closes them."""
+    made: list[TopicWatch] = []
+
+    def start(topics: Any, *names: str, patterns: Any = (), **options: Any) -> tuple[TopicWatch, Told]:
+        told = Told()
+        watch = TopicWatch(
+            topics,
+            client_id="app-1",
+            application_id="app",
+            names=names,
+            patterns=patterns,
+            servers="fake:9092",
+            **{
+                "on_missing": told.missing.append,
+                "on_grown": told.grown.append,
+                "on_cleared": told.cleared.append,
+                "interval_s": 0.005,
+                "confirm_s": 0.002,
+                "list_every_s": 0.01,
+                **options,
+            },
+        )
+        made.append(watch)
+        watch.baseline(
+            topics.describe({*names, *matching_topics(patterns, topics.names() if patterns else (), "app")})
+        )
+        watch.start()
+        return watch, told
+
+    yield start
+    for watch in made:
+        assert watch.close()
+
+
+def looked(topics: Looks, times: int = 5) -> None:
+    """Wait for some more looks."""
+    before = topics.looks
+    wait_until(lambda: topics.looks >= before + times, "more looks")
+
+
+def test_a_deleted_topic_is_told_once(start: Start) -> None:
+    """However often it is looked at; and is what `look_now` and `missing_topics` say."""
+    topics = Looks({"a": 1, "b": 1})
+    watch, told = start(topics, "a", "b")
+    assert watch.look_now() is None
+    assert watch.missing_topics() == ()
+    topics.remove("b")
+    wait_until(lambda: told.missing, "told")
+    looked(topics)
+    (error,) = told.missing
+    assert (error.topics, error.deleted) == (("b",), ("b",))
+    assert watch.look_now() is error
+    assert watch.missing_topics() == ("b",)
+
+
+def test_more_of_it_is_told_again_and_less_is_not(start: Start) -> None:
+    """Each time with all topics concerned; a topic that is created again is news, too."""
+    topics = Looks({"a": 1, "b": 1})
+    watch, told = start(topics, "a", "b", "m")
+    wait_until(lambda: len(told.missing) == 1, "m is missing")
+    topics.remove("a")
+    wait_until(lambda: len(told.missing) == 2, "a is deleted")
+    assert told.missing[1].topics == ("a", "m")
+    topics.add("m", 2)
+    wait_until(lambda: told.cleared, "m is there")
+    assert told.cleared == [("m",)]
+    assert watch.missing_topics() == ("a",)
+    topics.add("a", 1)
+    wait_until(lambda: len(told.missing) == 3, "a is another topic")
+    assert told.missing[2].recreated == ("a",)
+    looked(topics)
+    assert (len(told.missing), told.cleared, told.grown) == (3, [("m",)], [])
+
+
+def test_a_topic_that_was_recreated_between_two_looks_is_seen(start: Start) -> None:
+    """By its id."""
+    topics = Looks({"a": 1})
+    _, told = start(topics, "a")
+    topics.recreate("a")
+    wait_until(lambda: told.missing, "told")
+    assert told.missing[0].recreated == ("a",)
+
+
+def test_a_missing_topic_that_comes_and_is_deleted_is_deleted(start: Start) -> None:
+    """From when it was there it is one that is read."""
+    topics = Looks({})
+    _, told = start(topics, "a")
+    wait_until(lambda: told.missing, "missing")
+    topics.add("a", 1)
+    wait_until(lambda: told.cleared, "there")
+    topics.remove("a")
+    wait_until(lambda: len(told.missing) == 2, "deleted")
+    assert [error.deleted for error in told.missing] == [(), ("a",)]
+
+
+def test_one_wrong_answer_is_no_alarm(start: Start) -> None:
+    """The second look has it right."""
+    topics = Looks({"a": 1})
+    watch, told = start(topics, "a")
+    for _ in range(5):
+        topics.lie = True
+        looked(topics, 3)
+    assert told.missing == []
+    assert watch.missing_topics() == ()
+
+
+def test_partitions_that_are_added_are_told_once(start: Start) -> None:
+    """With how many there were; a pattern's new topic had none."""
+    topics = Looks({"a": 1, "logs-1": 2})
+    _, told = start(topics, "a", patterns=(LOGS,))
+    topics.grow("a", 3)
+    wait_until(lambda: told.grown, "grown")
+    topics.add("logs-2", 4)
+    wait_until(lambda: len(told.grown) == 2, "appeared")
+    looked(topics)
+    assert told.grown == [{"a": (1, 3)}, {"logs-2": (0, 4)}]
+    assert told.missing == []
+
+
+def test_a_pattern_that_no_longer_matches_any_topic_is_told(start: Start) -> None:
+    """With the pattern."""
+    topics = Looks({"logs-1": 1})
+    _, told = start(topics, patterns=(LOGS,))
+    topics.remove("logs-1")
+    wait_until(lambda: told.missing, "told")
+    assert told.missing[0].deleted == ("logs-1",)
+    assert "no topic matches the pattern 'logs-.*' any more" in str(told.missing[0])
+
+
+def test_a_cluster_that_is_away_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning, however long; what has happened meanwhile is told when it is back."""
+    topics = Looks({"a": 1})
+    watch, told = start(topics, "a")
+    topics.away = True
+    with caplog.at_level("INFO", "millstream.runtime.topic_watch"):
+        wait_until(lambda: watch._failed_looks >= 3, "several failed looks")
+        assert watch.look_now() is None
+        topics.remove("a")
+        topics.away = False
+        wait_until(lambda: told.missing, "told")
+    assert [record.levelname for record in caplog.records if "looked at" in record.message] == [
+        "WARNING",
+        "INFO",
+    ]
+
+
+def test_looking_now_does_not_wait_for_the_next_look(start: Start) -> None:
+    """And sees what has just happened, before it is told."""
+    topics = Looks({"a": 1})
+    watch, _ = start(topics, "a", interval_s=3600)
+    topics.remove("a")
+    error = watch.look_now(20)
+    assert error is not None
+    assert error.deleted == ("a",)
+
+
+def test_looking_now_ends_at_its_deadline(start: Start) -> None:
+    """With what was confirmed last."""
+    held = threading.Event()
+
+    class Slow(Looks):
+        def look(self, names: Any) -> dict[str, TopicDescription]:
+            held.wait(20)
+            return super().look(names)
+
+    watch, _ = start(Slow({"a": 1}), "a")
+    before = time.monotonic()
+    assert watch.look_now(0.05) is None
+    assert time.monotonic() - before < 5
+    held.set()
+
+
+def test_who_is_told_may_fail_ask_and_close(start: Start) -> None:
+    """The watch goes on after a failure, and nobody waits for himself."""
+    topics = Looks({"a": 1, "b": 1})
+    seen: list[MissingSourceTopicException | None] = []
+
+    def take(error: MissingSourceTopicException) -> None:
+        seen.append(watch.look_now(20))
+        if len(seen) == 2:
+            assert watch.close(20) is False
+        raise RuntimeError("not taken in")
+
+    watch, _ = start(topics, "a", "b", on_missing=take)
+    topics.remove("a")
+    wait_until(lambda: len(seen) == 1, "told of a")
+    topics.remove("b")
+    wait_until(lambda: len(seen) == 2, "told of b")
+    assert [error and error.topics for error in seen] == [("a",), ("a", "b")]
+    assert watch.close()
+
+
+def test_closing_ends_it_in_any_state(start: Start) -> None:
+    """Before the start, twice, and while it waits; nothing is told afterwards."""
+    topics = Looks({"a": 1})
+    watch, told = start(topics, "a", interval_s=3600)
+    before = time.monotonic()
+    assert watch.close()
+    assert watch.close()
+    assert time.monotonic() - before < 5
+    topics.remove("a")
+    assert watch.look_now() is None
+    nothing, _ = start(topics)
+    assert nothing.close()
+    assert told.missing == []
+
+
+def test_a_new_baseline_begins_anew(start: Start) -> None:
+    """What the client now starts with is what counts."""
+    topics = Looks({"a": 1})
+    watch, told = start(topics, "a")
+    topics.recreate("a")
+    wait_until(lambda: told.missing, "told")
+    watch.baseline(topics.describe(["a"]))
+    assert watch.missing_topics() == ()
+    looked(topics)
+    assert len(told.missing) == 1
+    topics.recreate("a")
+    wait_until(lambda: len(told.missing) == 2, "told of the new incident")
+
+
+# --- on a real broker --------------------------------------------------------------------------------------
+
+
+@pytest.mark.kafka
+def test_a_deletion_is_told_within_half_a_second(kafka: EmbeddedKafka, start: Start) -> None:
+    """From when the deletion is asked for; and looking has not brought the topic back."""
+    config = StreamsConfig({"application.id": "watch", "bootstrap.servers": kafka.bootstrap_servers})
+    topics = KafkaTopics(config)
+    took = []
+    try:
+        for number in range(20):
+            name = f"watched-{number}"
+            kafka.create_topic(name, 3)
+            seen = threading.Event()
+            watch, _ = start(
+                topics,
+                name,
+                interval_s=0.1,
+                confirm_s=0.05,
+                on_missing=lambda error, seen=seen: seen.set(),
+            )
+            assert watch.look_now(10) is None
+            before = time.monotonic()
+            kafka.delete_topic(name)
+            assert seen.wait(10)
+            took.append(time.monotonic() - before)
+            assert watch.look_now(10) is not None
+            assert name not in topics.names()
+            assert watch.close()
+    finally:
+        topics.close()
+    took.sort()
+    print(f"deletion to on_missing: p50 {took[10] * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms")
+    assert took[10] < 0.5

@@ -1,0 +1,105 @@
+"""What tests of the real engine do: topics on the broker, a topology compiled for it, queries with claims."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import TopicPartition as NativePartition
+from pyspark.sql import SparkSession
+from waiting import wait_until
+
+from millstream import Topology
+from millstream.broker import EmbeddedKafka
+from millstream.model import TIMESTAMP_HEADER
+from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.spark.engine import SparkEngine, SparkSettings
+from millstream.topology.internal_topics import plan_internal_topics
+from millstream.topology.pipeline import writers_first
+
+_numbers = itertools.count(1)
+
+
+class EngineWorld:
+    """An engine on a given session, and topics of this test's own."""
+
+    def __init__(
+        self, kafka: EmbeddedKafka, directory: Path, spark: SparkSession | None, **settings: Any
+    ) -> None:
+        self.kafka = kafka
+        self.directory = directory
+        self.number = next(_numbers)
+        self.application_id = f"engine-{self.number}"
+        self.ends: queue.Queue[PipelineEnd] = queue.Queue()
+        self.producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+        self.engine = SparkEngine(
+            SparkSettings(
+                application_id=self.application_id,
+                bootstrap_servers=kafka.bootstrap_servers,
+                spark=settings,
+                producer={"max.block.ms": "1000"},
+            ),
+            spark,
+        )
+
+    def topic(self, base: str, partitions: int = 1) -> str:
+        name = f"{base}-{self.number}"
+        self.kafka.create_topic(name, partitions)
+        return name
+
+    def produce(self, topic: str, *values: str | bytes | None, key: str = "k") -> None:
+        for value in values:
+            self.producer.produce(topic, key=key, value=value, partition=0)
+        assert self.producer.flush(20) == 0
+
+    def compiled(self, topology: Topology, sources: Iterable[str] = ()) -> list[CompiledPipeline]:
+        """Its pipelines, with their internal topics made: one partition each."""
+        plan = plan_internal_topics(
+            topology, self.application_id, dict.fromkeys([*topology.source_topics, *sources], 1)
+        )
+        for topic in plan.topics:
+            if topic.name not in self.kafka.topics():
+                self.kafka.create_topic(topic.name, 1)
+        partitions = {name: count or 1 for name, count in plan.partitions.items()}
+        return [self.engine.compile(pipeline, partitions) for pipeline in writers_first(topology.pipelines)]
+
+    def claim(self, name: str = "p0", epoch: int = 1, directory: str = "") -> CheckpointClaim:
+        return CheckpointClaim(name, str(self.directory / (directory or f"{name}.{epoch}")), epoch)
+
+    def start(self, compiled: CompiledPipeline, claim: CheckpointClaim | None = None) -> RunningPipeline:
+        return self.engine.start(compiled, claim or self.claim(compiled.pipeline.name), self.ends.put)
+
+    def wait_for_end(self, timeout_s: float = 60.0) -> BaseException | None:
+        return self.ends.get(timeout=timeout_s).error
+
+    def read(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Message]:
+        """The first records of partition 0 of a topic."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "x", "enable.auto.commit": False}
+        )
+        try:
+            consumer.assign([NativePartition(topic, 0, 0)])
+            found: list[Message] = []
+
+            def enough() -> bool:
+                found.extend(message for message in consumer.consume(100, 0.05) if message.error() is None)
+                return len(found) >= count
+
+            wait_until(enough, f"{count} records in {topic}", timeout_s)
+            return found
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        self.engine.close()
+        del self.producer
+
+
+def stamp(message: Message) -> bytes | None:
+    """The timestamp header of a record."""
+    headers: Mapping[str, bytes] = dict(message.headers() or [])
+    return headers.get(TIMESTAMP_HEADER)

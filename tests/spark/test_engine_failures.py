@@ -1,0 +1,454 @@
+"""How queries end, provoked on the real engine and a real broker: each as the exception a thread sees."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as NativePartition
+from confluent_kafka.admin import AdminClient
+from engine_world import EngineWorld
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from waiting import wait_until
+
+from millstream import (
+    Consumed,
+    Materialized,
+    MissingSourceTopicException,
+    PipelineException,
+    Serdes,
+    StreamsBuilder,
+)
+from millstream.broker import EmbeddedKafka
+from millstream.model import TopicPartition
+from millstream.ports import CompiledPipeline, PipelineEnd
+from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.failures import RemoteException
+from millstream.spark.pipeline import QueryPipeline
+
+pytestmark = pytest.mark.spark
+
+# Workers do not have this module: what it defines travels with the functions.
+register_pickle_by_value(sys.modules[__name__])
+
+STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
+
+
+class Poison(Exception):
+    """Known to this process; the worker prints its full name."""
+
+
+class NeedsMore(Exception):
+    """Cannot be made of a message alone."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.args[0]}"
+
+
+def raise_poison(value: str) -> str:
+    if value == "bad":
+        raise Poison("poison pill\nof two lines")
+    return value
+
+
+def raise_key_error(value: str) -> str:
+    raise KeyError("no such")
+
+
+def raise_needs_more(value: str) -> str:
+    raise NeedsMore(7, "seven")
+
+
+def raise_local(value: str) -> str:
+    class LocalError(Exception):
+        pass
+
+    raise LocalError("of a function")
+
+
+def die(value: str) -> str:
+    os.kill(os.getpid(), 9)
+    return value
+
+
+@pytest.fixture
+def world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Iterator[EngineWorld]:
+    world = EngineWorld(kafka, tmp_path, spark)
+    yield world
+    world.close()
+
+
+def mapping(world: EngineWorld, function: Callable[[Any], Any]) -> tuple[str, str, CompiledPipeline]:
+    """Source, sink and the pipeline that maps the values of one to the other."""
+    source, out = world.topic("in"), world.topic("out")
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).map_values(function).to(out)
+    [compiled] = world.compiled(builder.build())
+    return source, out, compiled
+
+
+def failed(world: EngineWorld) -> PipelineException:
+    error = world.wait_for_end()
+    assert isinstance(error, PipelineException), repr(error)
+    assert error.pipeline == "p0"
+    assert "=== Streaming Query ===" not in str(error)
+    return error
+
+
+def test_what_a_python_function_raised_is_there_again_with_its_class_and_traceback(
+    world: EngineWorld,
+) -> None:
+    """`__cause__` is of the user's own class, and the printed traceback has the user's file and line; offsets
+    and the micro-batch are those that failed."""
+    source, out, compiled = mapping(world, lambda value: F.udf(raise_poison, "string")(value))
+    world.start(compiled)
+    world.produce(source, "a", "b")
+    world.read(out, 2)
+    wait_until(lambda: (Path(world.claim().path) / "commits").exists(), "the first micro-batch is committed")
+    done = sum(1 for _ in (Path(world.claim().path) / "commits").glob("[0-9]*"))
+    world.produce(source, "bad")
+    error = failed(world)
+    cause = error.__cause__
+    assert type(cause) is Poison
+    assert cause.args == ("poison pill\nof two lines",)
+    printed = "".join(traceback.format_exception(error))
+    assert "in raise_poison" in printed
+    assert "test_engine_failures.py" in printed
+    assert str(error).startswith("pipeline p0: its query failed: a Python function raised ")
+    assert "Poison: poison pill" in str(error)
+    assert "test_engine_failures.py" in str(error)
+    assert error.error_class == "PYTHON_EXCEPTION"
+    assert error.offsets == {TopicPartition(source, 0): (2, 3)}
+    assert error.batch_id is not None
+    assert error.batch_id >= done
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "text"),
+    [
+        (raise_key_error, KeyError, "'no such'"),
+        (raise_needs_more, RemoteException, "NeedsMore: 7: 7 seven"),
+        (raise_local, RemoteException, "LocalError: of a function"),
+    ],
+)
+def test_the_first_micro_batch_fails_too_and_classes_that_are_not_known_have_a_stand_in(
+    world: EngineWorld, function: Any, kind: type[BaseException], text: str
+) -> None:
+    """The offsets then begin where the query did: here at 1, because the record before is deleted."""
+    source, _, compiled = mapping(world, lambda value: F.udf(function, "string")(value))
+    world.produce(source, "gone", "x")
+    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap_servers})
+    for future in admin.delete_records([NativePartition(source, 0, 1)]).values():
+        future.result(20)
+    world.start(compiled)
+    error = failed(world)
+    assert type(error.__cause__) is kind
+    assert str(error.__cause__).endswith(text)
+    assert any(function.__name__ in note for note in error.__cause__.__notes__)
+    assert error.offsets == {TopicPartition(source, 0): (1, 2)}
+    assert error.batch_id == 0
+
+
+def test_a_fold_function_raises_through_our_own_code_and_the_place_named_is_the_users(
+    world: EngineWorld,
+) -> None:
+    """The worker's innermost frame of the user's program, not of the fold that calls it."""
+    source = world.topic("in")
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).group_by_key().aggregate(
+        lambda: 0,
+        lambda key, value, total: total + int(value),
+        Materialized.as_("sums").with_value_serde(Serdes.long()),
+    )
+    [compiled] = world.compiled(builder.build())
+    world.start(compiled)
+    world.produce(source, "many")
+    error = failed(world)
+    assert type(error.__cause__) is ValueError
+    assert str(error.__cause__) == "invalid literal for int() with base 10: 'many'"
+    assert "test_engine_failures.py" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value", "error_class"),
+    [
+        (lambda value: value.cast("int").cast("string"), "abc", "CAST_INVALID_INPUT"),
+        (lambda value: (F.lit(1) / F.length(value)).cast("string"), "", "DIVIDE_BY_ZERO"),
+        (lambda value: F.raise_error(value).cast("string"), "OutOfMemoryError", "USER_RAISED_EXCEPTION"),
+    ],
+)
+def test_a_column_expression_fails_with_sparks_error_class_and_nothing_is_read_into_a_records_content(
+    world: EngineWorld, expression: Any, value: str, error_class: str
+) -> None:
+    """What a record contains is no sign of a cause."""
+    source, _, compiled = mapping(world, expression)
+    world.start(compiled)
+    world.produce(source, value)
+    error = failed(world)
+    assert error.error_class == error_class
+    assert str(error).startswith("pipeline p0: its query failed\n")
+    assert error.offsets == {TopicPartition(source, 0): (0, 1)}
+
+
+def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
+    """And is not taken for a missing source topic."""
+    source = world.topic("in")
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).to(f"nowhere-{world.number}")
+    [compiled] = world.compiled(builder.build())
+    world.start(compiled)
+    world.produce(source, "a")
+    error = failed(world)
+    assert f"topic 'nowhere-{world.number}', which the pipeline writes to, does not exist" in str(error)
+
+
+def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
+    """With the size and the limit, which Kafka says."""
+    source, _, compiled = mapping(world, lambda value: F.repeat(value, 2_000_000))
+    world.start(compiled)
+    world.produce(source, "x")
+    error = failed(world)
+    assert "a record is larger than the topic or the producer takes" in str(error)
+    assert "1048576" in str(error)
+
+
+def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apart(
+    world: EngineWorld,
+) -> None:
+    """Both while the query runs."""
+    source, out, compiled = mapping(world, lambda value: value)
+    world.start(compiled)
+    world.produce(source, "a", "b")
+    world.read(out, 2)
+    world.kafka.delete_topic(source)
+    error = world.wait_for_end()
+    assert isinstance(error, MissingSourceTopicException)
+    assert (error.topics, error.deleted, error.recreated) == ((source,), (source,), ())
+    assert f"source topic '{source}' is gone" in str(error)
+    world.kafka.create_topic(source, 1)
+    world.produce(source, "c")
+    world.start(compiled)
+    error = world.wait_for_end()
+    assert isinstance(error, MissingSourceTopicException)
+    assert (error.topics, error.deleted, error.recreated) == ((source,), (), (source,))
+    assert "the end of partition 0 went back from 2 to 1" in str(error)
+
+
+def test_records_that_were_deleted_before_they_were_read_are_an_error(world: EngineWorld) -> None:
+    """Never skipped silently; the topic is not said to be missing."""
+    source, out, compiled = mapping(world, lambda value: value)
+    running = world.start(compiled)
+    world.produce(source, "a", "b")
+    world.read(out, 2)
+    wait_until(lambda: (Path(world.claim().path) / "commits" / "0").exists(), "committed")
+    running.stop()
+    assert world.wait_for_end() is None
+    world.produce(source, "c", "d", "e")
+    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap_servers})
+    for future in admin.delete_records([NativePartition(source, 0, 4)]).values():
+        future.result(20)
+    world.start(compiled)
+    error = failed(world)
+    assert "records were deleted from a source topic before they were read" in str(error)
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "offsets"])
+def test_a_checkpoint_whose_files_are_missing_or_damaged_is_said_to_be(
+    world: EngineWorld, damage: str
+) -> None:
+    """And is not taken for one that another client has claimed."""
+    source = world.topic("in")
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).group_by_key().count(Materialized.as_("counts"))
+    [compiled] = world.compiled(builder.build())
+    running = world.start(compiled)
+    world.produce(source, "a")
+    path = Path(world.claim().path)
+    wait_until(lambda: (path / "commits" / "0").exists(), "committed")
+    running.stop()
+    assert world.wait_for_end() is None
+    for file in path.glob("offsets/[0-9]*" if damage == "offsets" else "state/0/[0-9]/[0-9]*.*"):
+        file.unlink() if damage == "missing" else file.write_bytes(b"garbage")
+    world.produce(source, "b")
+    world.start(compiled)
+    error = failed(world)
+    assert "files of its checkpoint are missing or damaged" in str(error)
+
+
+def test_a_python_worker_that_was_killed_is_said_to_be(world: EngineWorld) -> None:
+    """What the system does to one that takes too much memory."""
+    source, _, compiled = mapping(world, lambda value: F.udf(die, "string")(value))
+    world.start(compiled)
+    world.produce(source, "x")
+    assert "a Python worker was killed or crashed" in str(failed(world))
+
+
+def test_from_a_failure_to_the_first_output_after_a_restart(world: EngineWorld) -> None:
+    """The same checkpoint and the next epoch, in the same session: no compilation, no group, no JVM."""
+    source, out, compiled = mapping(world, lambda value: F.udf(raise_poison, "string")(value))
+    world.start(compiled)
+    world.produce(source, "a")
+    world.read(out, 1)
+    world.produce(source, "bad")
+    failed(world)
+    begun = time.monotonic()
+    # The bad record is still there, so another program goes on from the checkpoint: one without the function.
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).to(out)
+    [good] = world.compiled(builder.build())
+    running = world.start(good, world.claim(epoch=2, directory="p0.1"))
+    world.read(out, 2)
+    assert time.monotonic() - begun < 10
+    running.stop()
+
+
+def test_stopping_is_bounded_when_the_jvm_does_not_answer() -> None:
+    """The end is reported once, without an error; what the JVM says afterwards is dropped."""
+
+    class Hanging:
+        """A query of a JVM that is stopped."""
+
+        def __init__(self) -> None:
+            self.answer = threading.Event()
+
+            self._jsq = self
+
+        def streamingQuery(self) -> Any:
+            self.answer.wait(30)
+            return self
+
+        def queryExecutionThread(self) -> Any:
+            return self
+
+        def join(self) -> None:
+            raise RuntimeError("the JVM was gone")
+
+        def stop(self) -> None:
+            self.answer.wait(30)
+
+    query: Any = Hanging()
+    ends: queue.Queue[PipelineEnd] = queue.Queue()
+    claim: Any = None
+    running = QueryPipeline("p0", (), query, ends.put, claim, lambda: claim)
+    running._stop_seconds = 0.1
+    begun = time.monotonic()
+    running.stop()
+    assert time.monotonic() - begun < 5
+    assert ends.get(timeout=5) == PipelineEnd("p0", None)
+    query.answer.set()
+    running._waiter.join(5)
+    assert ends.empty()
+
+
+def test_a_jvm_that_is_killed_ends_the_pipeline_and_a_new_one_can_be_started(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """In a process of its own: the tests' JVM is shared. Stopping and closing are quick all the same."""
+    program = textwrap.dedent(
+        """
+        import os, sys, time
+        from pathlib import Path
+        from engine_world import EngineWorld
+        from pyspark import SparkContext
+        from millstream import Consumed, PipelineException, Serdes, StreamsBuilder
+
+        class Kafka:
+            bootstrap_servers = sys.argv[1]
+            def create_topic(self, *_): pass
+            def topics(self): return ()
+
+        def run(kill):
+            world = EngineWorld(Kafka(), Path(sys.argv[2]), None)
+            builder = StreamsBuilder()
+            strings = Consumed.with_(Serdes.string(), Serdes.string())
+            builder.stream("jvm-in", strings).to("jvm-out")
+            [compiled] = world.compiled(builder.build())
+            running = world.start(compiled, world.claim(directory="checkpoint"))
+            world.produce("jvm-in", "a")
+            world.read("jvm-out", 1 if kill else 2)
+            assert world.engine.is_alive
+            if kill:
+                begun = time.monotonic()
+                os.kill(SparkContext._gateway.proc.pid, 9)
+                error = world.wait_for_end()
+                assert isinstance(error, PipelineException), error
+                assert "Java process is gone" in str(error), error
+                assert not world.engine.is_alive
+                running.stop()
+                world.close()
+                taken = time.monotonic() - begun
+                assert taken < 5, taken
+            else:
+                world.close()
+
+        run(True)
+        run(False)
+        print("both ran")
+        """
+    )
+    kafka.create_topic("jvm-in", 1)
+    kafka.create_topic("jvm-out", 1)
+    tests = Path(__file__).resolve().parent
+    result = subprocess.run(
+        [sys.executable, "-c", program, kafka.bootstrap_servers, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent), str(tests.parent.parent)]),
+        },
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "both ran" in result.stdout
+
+
+def test_checkpoint_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+    """On a `file:` URI, and all that a claim does there."""
+    files = HadoopCheckpointFiles(spark, tmp_path.as_uri() + "/with space/")
+    assert files.list() == {}
+    assert files.read("p0/epoch") is None
+    files.make_directories("p0/1")
+    files.make_directories("p0/1")
+    files.write("p0/epoch", b"\0\xff1")
+    files.write("p0/epoch", b"\0\xff2")
+    assert files.read("p0/epoch") == b"\0\xff2"
+    assert files.list("p0") == {"1": True, "epoch": False}
+    assert files.exists("p0/1")
+    assert not files.exists("p0/2")
+    assert files.rename("p0/1", "p0/taken/2")
+    assert not files.rename("p0/1", "p0/3")
+    assert files.create_file("p0/1")
+    assert not files.create_file("p0/1")
+    assert not files.create_file("p0/taken")
+    assert files.list("p0") == {"1": False, "epoch": False, "taken": True}
+    with pytest.raises(Exception, match=r"'.*p0/epoch' could not be renamed: '.*p0/taken' is there already"):
+        files.rename("p0/epoch", "p0/taken")
+    with pytest.raises(Exception, match=r"could not be written: .*(not a directory|Not a directory)"):
+        files.write("p0/1/below", b"")
+    files.delete("p0")
+    files.delete("p0")
+    assert files.list() == {}
+    assert (tmp_path / "with space").is_dir()
+
+
+def test_a_root_without_a_file_system_is_refused(spark: SparkSession) -> None:
+    """With the root, and what Hadoop says."""
+    with pytest.raises(Exception, match=r"checkpoint file 'nonesuch://x/y' could not be opened: .*nonesuch"):
+        HadoopCheckpointFiles(spark, "nonesuch://x/y")

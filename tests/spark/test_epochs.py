@@ -1,0 +1,143 @@
+"""Epochs: a restart under another claim, what changelog records carry, and that a fenced query stops."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_world import EngineWorld, stamp
+from pyspark.sql import SparkSession
+from waiting import wait_until
+
+from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
+from millstream.broker import EmbeddedKafka
+from millstream.errors import TaskMigratedException
+from millstream.topology.nodes import Repartition
+
+pytestmark = pytest.mark.spark
+
+TIME = 1_700_000_000_123
+STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
+
+
+@pytest.fixture
+def world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Iterator[EngineWorld]:
+    world = EngineWorld(kafka, tmp_path, spark)
+    yield world
+    world.close()
+
+
+def counting(source: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).group_by_key().count(Materialized.as_("counts"))
+    return builder.build()
+
+
+def epochs(world: EngineWorld, count: int) -> list[tuple[int, int]]:
+    """Value and epoch of the first records of the changelog of `counts`."""
+    found = []
+    for message in world.read(f"{world.application_id}-counts-changelog", count):
+        header = stamp(message)
+        assert header is not None
+        assert len(header) == 16
+        assert int.from_bytes(header[:8], "big") == TIME
+        found.append((int.from_bytes(message.value() or b"", "big"), int.from_bytes(header[8:], "big")))
+    return found
+
+
+def write(world: EngineWorld, topic: str, *values: str) -> None:
+    for value in values:
+        world.producer.produce(topic, key="k", value=value, partition=0, timestamp=TIME)
+    assert world.producer.flush(20) == 0
+
+
+def test_a_restart_from_the_same_checkpoint_goes_on_with_the_new_epoch(world: EngineWorld) -> None:
+    """Compiled once; the count goes on. The first output after the restart takes well under a second; the
+    bound here leaves room for a busy machine."""
+    source = world.topic("in")
+    [compiled] = world.compiled(counting(source))
+    first = world.start(compiled, world.claim(epoch=3, directory="checkpoint"))
+    write(world, source, "a")
+    assert epochs(world, 1) == [(1, 3)]
+    wait_until(lambda: (world.directory / "checkpoint" / "commits" / "0").exists(), "it is committed")
+    first.stop()
+    assert world.wait_for_end() is None
+    write(world, source, "b")
+    begun = time.monotonic()
+    second = world.start(compiled, world.claim(epoch=7, directory="checkpoint"))
+    assert epochs(world, 2) == [(1, 3), (2, 7)]
+    assert time.monotonic() - begun < 10
+    assert second.metadata().running
+    assert not first.metadata().running
+
+
+def test_a_query_whose_checkpoint_was_claimed_ends_as_migrated_and_writes_nothing_more(
+    world: EngineWorld,
+) -> None:
+    """The claim: its directory is renamed and a file stands in its place. The new owner counts on exactly."""
+    source = world.topic("in")
+    [compiled] = world.compiled(counting(source))
+    claim = world.claim(epoch=1)
+    running = world.start(compiled, claim)
+    write(world, source, "a")
+    assert epochs(world, 1) == [(1, 1)]
+    wait_until(lambda: (Path(claim.path) / "commits" / "0").exists(), "the micro-batch is committed")
+    os.rename(claim.path, f"{claim.path}-taken")
+    Path(claim.path).touch()
+    write(world, source, "b")
+    error = world.wait_for_end()
+    assert isinstance(error, TaskMigratedException)
+    assert "pipeline p0: another client has taken over its checkpoint" in str(error)
+    assert "at epoch 1" in str(error)
+    assert error.__cause__ is not None
+    assert not running.metadata().running
+    # Another client goes on; all that the changelog has after it is the new owner's.
+    world.start(compiled, world.claim(epoch=2, directory="p0.1-taken"))
+    assert epochs(world, 2) == [(1, 1), (2, 2)]
+    # To start under the claim that was lost is the same thing.
+    with pytest.raises(TaskMigratedException):
+        world.engine.start(compiled, claim, world.ends.put)
+
+
+def test_records_of_other_topics_have_no_epoch(world: EngineWorld) -> None:
+    """Repartition topics carry the timestamp alone; output topics have neither."""
+    source, out = world.topic("in"), world.topic("out")
+    builder = StreamsBuilder()
+    stream = builder.stream(source, STRINGS)
+    stream.to(out)
+    stream.select_key(lambda key, value: value).repartition().to(world.topic("again"))
+    topology = builder.build()
+    for compiled in world.compiled(topology):
+        world.start(compiled, world.claim(compiled.pipeline.name, 9))
+    write(world, source, "a")
+    [message] = world.read(out, 1)
+    assert stamp(message) is None
+    [node] = [node for node in topology.nodes if isinstance(node, Repartition)]
+    [message] = world.read(f"{world.application_id}-{node.topic}", 1)
+    assert stamp(message) == TIME.to_bytes(8, "big")
+
+
+def test_a_reader_of_a_repartition_topic_takes_a_stamp_with_an_epoch_too(world: EngineWorld) -> None:
+    """Of 16 bytes it takes the first eight as the timestamp."""
+    source = world.topic("in")
+    builder = StreamsBuilder()
+    stream = builder.stream(source, STRINGS).repartition()
+    stream.to(world.topic("out"))
+    stream.repartition().group_by_key().count(Materialized.as_("counts"))
+    topology = builder.build()
+    compiled = world.compiled(topology)
+    first = next(node for node in topology.nodes if isinstance(node, Repartition))
+    for each in compiled:
+        if first in each.pipeline.inputs:
+            world.start(each, world.claim(each.pipeline.name, 4))
+    header = TIME.to_bytes(8, "big") + (77).to_bytes(8, "big")
+    world.producer.produce(
+        f"{world.application_id}-{first.topic}", key="k", value="v", headers=[("millstream.ts", header)]
+    )
+    assert world.producer.flush(20) == 0
+    second = [node for node in topology.nodes if isinstance(node, Repartition)][1]
+    [message] = world.read(f"{world.application_id}-{second.topic}", 1)
+    assert stamp(message) == header[:8]

@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 export PYTHONFAULTHANDLER := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format docs lock clean
+.PHONY: help setup demo test check chaos bench format docs lock clean
 
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ check: setup ## In seconds: lint, format, types, and the tests that need no engi
 
 bench: setup ## Measure: throughput, latency, reads, start-up; prints a table (some minutes)
 	@$(BIN)/python -m bench $(ARGS)
+
+chaos: setup ## Random faults for minutes, then exact counts (ARGS="--seed 7 --minutes 10 --faults 20")
+	@PYTHONPATH=tests:tests/cluster $(BIN)/python -m chaos $(ARGS)
 
 format: setup ## Format the code, and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

@@ -1,0 +1,192 @@
+"""A client that tests start as a process of its own, described by a JSON text: its topology, its handler,
+its configuration.
+
+It says on its standard output, a JSON object a line, what happens to it (`event`), and answers what it reads
+from its standard input (`answer`); its log goes to the standard error output. See `cluster_world.py` for the
+other side. Its own records: `key` None, the value is what is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.functions import udf
+from pyspark.sql.types import StringType
+
+from millstream import (
+    Consumed,
+    FailureContext,
+    KafkaStreams,
+    Materialized,
+    MissingSourceTopicException,
+    Produced,
+    QueryableStoreTypes,
+    Serdes,
+    StoreQueryParameters,
+    StreamsBuilder,
+    StreamsException,
+    StreamThreadExceptionResponse,
+    Topology,
+    UncaughtExceptionPolicy,
+)
+
+Response = StreamThreadExceptionResponse
+_TEXTS = Consumed.with_(Serdes.string(), Serdes.string())
+_saying = threading.Lock()
+
+
+def say(**what: Any) -> None:
+    """One line of output; `at` is the time of day, which all processes of a machine share."""
+    with _saying:
+        print(json.dumps({"at": time.time(), **what}), flush=True)
+
+
+# --- the topology ------------------------------------------------------------------------------------------
+
+
+def poisoned(flag: str, poison: str = "poison") -> Callable[[Any], Any]:
+    """A Python function that raises at `poison`: as often as the file `flag` has bytes, which it takes away
+    one by one; for ever where the file begins with '*'."""
+
+    def check(value: str) -> str:
+        path = Path(flag)
+        if value == poison and path.exists() and (left := path.read_bytes()):
+            if not left.startswith(b"*"):
+                path.write_bytes(left[1:])
+            raise ValueError("a poisonous record")
+        return value
+
+    return udf(check, StringType())
+
+
+def build(spec: dict[str, Any]) -> Topology:
+    """`source` (a topic, or several), or `pattern`; a count of the values in the store `counts`; `output` has
+    its updates. `poison` names the file of `poisoned`; `table` a topic for a global table."""
+    builder = StreamsBuilder()
+    source = re.compile(spec["pattern"]) if "pattern" in spec else spec["source"]
+    stream = builder.stream(source, _TEXTS)
+    if "table" in spec:
+        builder.global_table(spec["table"], _TEXTS, Materialized.as_("table"))
+    if "poison" in spec:
+        check = poisoned(spec["poison"])
+        stream = stream.map_values(lambda value: check(value))
+    counts = stream.group_by(lambda key, value: value).count(Materialized.as_(spec.get("store", "counts")))
+    if "output" in spec:
+        counts.to_stream().to(spec["output"], Produced.with_(Serdes.string(), Serdes.long()))
+    return builder.build()
+
+
+# --- the handler -------------------------------------------------------------------------------------------
+
+
+def handler(answer: str) -> Callable[[StreamsException, FailureContext], Any]:
+    """Tells what it was called with, and answers: a response's name, 'raises', 'none', or 'patient'."""
+    patient = UncaughtExceptionPolicy.replace(
+        max_failures=100, backoff=timedelta(milliseconds=200), backoff_max=timedelta(seconds=1)
+    )
+
+    def handle(error: StreamsException, context: FailureContext) -> Any:
+        topics = sorted(error.topics) if isinstance(error, MissingSourceTopicException) else []
+        say(
+            event="handler",
+            thread=context.thread,
+            error=type(error).__name__,
+            text=str(error),
+            cause=type(error.__cause__).__name__,
+            topics=topics,
+            pipeline=context.pipeline,
+            attempt=context.attempt,
+            offsets={str(where): list(span) for where, span in (context.offsets or {}).items()},
+        )
+        match answer:
+            case "raises":
+                raise RuntimeError("the handler itself")
+            case "none":
+                return None
+            case "patient":
+                return patient
+            case _:
+                return Response[answer]
+
+    return handle
+
+
+# --- what it is asked --------------------------------------------------------------------------------------
+
+
+def counts_of(client: KafkaStreams, store: str) -> dict[str, int]:
+    view = client.store(StoreQueryParameters.from_name_and_type(store, QueryableStoreTypes.key_value_store()))
+    with view.all() as entries:
+        return dict(entries)
+
+
+def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -> Any:
+    match question:
+        case ["counts"]:
+            return counts_of(client, spec.get("store", "counts"))
+        case ["state"]:
+            return client.state.name
+        case ["start"]:
+            client.start()
+        case ["close"]:
+            return client.close(timedelta(seconds=60))
+        case ["add"]:
+            return client.add_stream_thread()
+        case ["remove"]:
+            return client.remove_stream_thread(timedelta(seconds=30))
+        case ["handler", str(name)]:
+            client.set_uncaught_exception_handler(handler(name))
+        case ["failures"]:
+            return [[record.thread, str(record.response), record.attempt] for record in client.failures]
+        case ["health"]:
+            return client.health.as_dict()
+        case ["threads"]:
+            return [
+                {
+                    "name": thread.thread_name,
+                    "state": thread.thread_state,
+                    "tasks": [str(task.task_id) for task in thread.active_tasks],
+                    "pipelines": [each.name for each in thread.pipelines],
+                    "running": [each.name for each in thread.pipelines if each.running],
+                }
+                for thread in client.metadata_for_local_threads()
+            ]
+        case _:
+            raise ValueError(f"no such question: {question}")
+    return None
+
+
+def main(text: str) -> None:
+    spec = json.loads(text)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
+    )
+    client = KafkaStreams(build(spec), spec["config"])
+    client.set_state_listener(lambda new, old: say(event="state", new=new.name, old=old.name))
+    if "handler" in spec:
+        client.set_uncaught_exception_handler(handler(spec["handler"]))
+    say(event="created", client=client.client_id)
+    if spec.get("start", True):
+        client.start()
+    for line in sys.stdin:
+        try:
+            found = answer_to(client, spec, json.loads(line))
+        except Exception as error:
+            say(answer=None, raised=type(error).__name__, text=str(error))
+        else:
+            say(answer=found)
+    client.close(timedelta(seconds=60))
+    say(event="ended", state=client.state.name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,317 @@
+"""A soak: random faults, for minutes, over a running count of known input; at the end every count is exact.
+
+    make chaos ARGS="--seed 7 --minutes 10 --faults 20"
+
+Three client processes of one application count what a producer writes all the time. Faults come at random
+moments: a record that fails once to three times, kill -9 of a client, SIGSTOP and SIGCONT of one (of its
+Python alone, or with its Spark), a restart of the broker (asked, or killed). A client that was killed is
+started again. When the time is over and all is quiet, the stores of all clients together, and the last
+values of the output topic, have to equal what was written; and no client may have ended in ERROR.
+
+The same seed gives the same faults at the same moments, as far as moments can be the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from cluster_world import ClientProcess, Cluster
+from confluent_kafka import Producer
+
+from millstream.broker import EmbeddedKafka
+
+POISON = "poison"
+WORDS = [f"w{number}" for number in range(60)]
+FAULTS = ("poison", "kill", "freeze", "broker")
+NAMES = ("a", "b", "c")
+SETTLE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, how many seconds after the start. `value` from 0 to 1 chooses what is left open."""
+
+    at_s: float
+    kind: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at_s:.1f} s"
+
+
+def plan(seed: int, seconds: float, count: int) -> list[Fault]:
+    """The faults of a run: each kind as often as the others, in random order, and at random moments."""
+    chance = random.Random(seed)
+    kinds = [FAULTS[number % len(FAULTS)] for number in range(count)]
+    chance.shuffle(kinds)
+    moments = sorted(chance.uniform(0.0, seconds) for _ in kinds)
+    return [Fault(at, kind, chance.random()) for at, kind in zip(moments, kinds, strict=True)]
+
+
+@dataclass
+class Report:
+    """What a run has found."""
+
+    seed: int
+    done: list[str] = field(default_factory=list)
+    records: int = 0
+    failures: int = 0
+    settled_s: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"seed {self.seed}: {len(self.done)} faults, {self.records} records, {self.failures} calls of "
+            f"handlers; settled {self.settled_s:.1f} s after the end",
+            *(f"  {each}" for each in self.done),
+            *(f"  WRONG: {each}" for each in self.wrong),
+        ]
+        return "\n".join(lines)
+
+
+class Feed:
+    """Writes random words until it is stopped, and counts what the broker has confirmed."""
+
+    def __init__(self, servers: str, topic: str, seed: int, per_second: int) -> None:
+        self.written: Counter[str] = Counter()
+        self.lost = 0
+        self._topic = topic
+        self._chance = random.Random(seed)
+        self._pause_s = 1.0 / per_second
+        self._stop = threading.Event()
+        # Idempotent: what is sent again after a restart of the broker is there once.
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "linger.ms": 5,
+                "enable.idempotence": True,
+                "acks": "all",
+                "log_level": 2,
+            }
+        )
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="chaos-feed", daemon=True)
+        self._thread.start()
+
+    def write(self, word: str) -> None:
+        with self._lock:
+            self._producer.produce(self._topic, word.encode(), on_delivery=self._delivered)
+            self._producer.poll(0)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.lost += 1
+        else:
+            self.written[message.value().decode()] += 1  # type: ignore[attr-defined]
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause_s):
+            self.write(self._chance.choice(WORDS))
+
+    def stop(self) -> None:
+        """Stop; all that was written is confirmed then."""
+        self._stop.set()
+        self._thread.join(10)
+        left = self._producer.flush(90)
+        assert left == 0, f"{left} records were never confirmed"
+        assert not self.lost, f"{self.lost} records were refused"
+
+
+class Chaos:
+    """One run."""
+
+    def __init__(self, seed: int, directory: Path, clients: int = 3, per_second: int = 100) -> None:
+        self._report = Report(seed)
+        self._directory = directory
+        self._names = NAMES[:clients]
+        self._per_second = per_second
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self._broker = self._started_broker()
+        self._cluster = Cluster(self._broker, directory)
+        self._flag = directory / "poison"
+        self._flag.write_text("")
+        self._later: list[tuple[float, ClientProcess, str]] = []
+        self._down: set[str] = set()
+
+    def run(self, seconds: float, faults: int) -> Report:
+        """Raises:
+        AssertionError: the clients never got to RUNNING, or a record could not be written.
+        """
+        try:
+            self._run(seconds, plan(self._report.seed, seconds, faults))
+        finally:
+            self._cluster.close()
+            self._broker.close()
+        return self._report
+
+    def _run(self, seconds: float, faults: Sequence[Fault]) -> None:
+        cluster = self._cluster
+        source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+        for name in self._names:
+            cluster.start(
+                name,
+                {"keep.spark.warm": name == "b", "consumer.session.timeout.ms": 3000},
+                source=source,
+                output=output,
+                poison=str(self._flag),
+                handler="patient",
+            )
+        cluster.wait_until_running()
+        feed = Feed(cluster.servers, source, self._report.seed, self._per_second)
+        try:
+            began = time.monotonic()
+            left = list(faults)
+            while left or time.monotonic() - began < seconds:
+                now = time.monotonic() - began
+                self._do_what_is_due(began)
+                if left and left[0].at_s <= now:
+                    fault = left.pop(0)
+                    done = self._do(fault, feed, began)
+                    self._report.done.append(f"{fault}: {done}")
+                    print(f"{now:6.1f} s  {fault.kind}: {done}", flush=True)
+                self._pause()
+        finally:
+            for client in cluster.clients:
+                client.wake()
+        self._do_what_is_due(began, all_of_it=True)
+        feed.stop()
+        self._report.records = sum(feed.written.values())
+        cluster.expected = feed.written
+        self._judge(output)
+
+    def _pause(self) -> None:
+        threading.Event().wait(0.05)
+
+    # --- faults ------------------------------------------------------------------------------------------
+
+    def _do(self, fault: Fault, feed: Feed, began: float) -> str:
+        match fault.kind:
+            case "poison":
+                times = 1 + int(fault.value * 3)
+                self._flag.write_text("." * times)
+                feed.write(POISON)
+                return f"a record that fails {times} times"
+            case "kill":
+                client = self._one(fault)
+                client.kill()
+                wait_s = fault.value * 5
+                self._later.append((time.monotonic() + wait_s, client, "start"))
+                self._down.add(client.name)
+                return f"kill -9 of {client.name}, started again {wait_s:.1f} s later"
+            case "freeze":
+                client, jvm, wait_s = self._one(fault), fault.value > 0.5, 1 + fault.value * 9
+                client.freeze(jvm=jvm)
+                self._later.append((time.monotonic() + wait_s, client, "wake"))
+                self._down.add(client.name)
+                return f"SIGSTOP of {client.name}{' and its Spark' if jvm else ''} for {wait_s:.1f} s"
+            case _:
+                killed = fault.value > 0.5
+                if killed:
+                    psutil.Process(self._broker.pid).kill()
+                self._broker.close()
+                self._broker = self._cluster.kafka = self._started_broker()
+                return f"the broker was {'killed' if killed else 'stopped'} and started again"
+
+    def _one(self, fault: Fault) -> ClientProcess:
+        """One that is neither killed nor frozen at the moment; the one with the pipeline half of the time."""
+        up = [client for client in self._cluster.clients if client.name not in self._down]
+        working = [client for client in up if client.has_jvm()]
+        if working and fault.value * 7 % 1 < 0.5:
+            return working[0]
+        return up[int(fault.value * len(up))] if up else self._force_one_up()
+
+    def _force_one_up(self) -> ClientProcess:
+        self._do_what_is_due(0.0, all_of_it=True)
+        return self._cluster.clients[0]
+
+    def _do_what_is_due(self, began: float, *, all_of_it: bool = False) -> None:
+        now = time.monotonic()
+        for due in [each for each in self._later if all_of_it or each[0] <= now]:
+            self._later.remove(due)
+            _, client, what = due
+            self._down.discard(client.name)
+            if what == "wake":
+                client.wake()
+            else:
+                self._count_failures(client)
+                self._cluster.again(client)
+
+    def _started_broker(self) -> EmbeddedKafka:
+        return EmbeddedKafka(self._directory / "kafka", port=self._port).start()
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _judge(self, output: str) -> None:
+        cluster, report = self._cluster, self._report
+        began = time.monotonic()
+        try:
+            cluster.wait_until_running(timeout_s=SETTLE_S)
+            cluster.wait_until_counted(timeout_s=SETTLE_S)
+        except AssertionError as error:
+            report.wrong.append(str(error))
+        report.settled_s = time.monotonic() - began
+        if not report.wrong:
+            last = cluster.last_values(output)
+            differing = {
+                word: (last.get(word, 0), count)
+                for word, count in cluster.expected.items()
+                if last.get(word, 0) != count
+            }
+            if differing:
+                report.wrong.append(f"last values of the output (there, expected): {differing}")
+        for client in cluster.clients:
+            self._count_failures(client)
+            if client.process.poll() is None:
+                with suppress(AssertionError):
+                    client.end()
+                if client.states()[-1:] != ["NOT_RUNNING"]:
+                    report.wrong.append(f"{client.name} ended so: {client.states()}; {client.end_of_log()}")
+            else:
+                report.wrong.append(f"{client.name} died by itself; {client.end_of_log()}")
+
+    def _count_failures(self, client: ClientProcess) -> None:
+        self._report.failures += len(client.handled())
+        if "ERROR" in client.states():
+            self._report.wrong.append(f"{client.name} was in ERROR; {client.end_of_log()}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description="random faults over a running count; exact counts at the end"
+    )
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="which faults, and when")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--clients", type=int, default=3, choices=(2, 3))
+    parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
+    asked = parser.parse_args(arguments)
+    print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
+    with tempfile.TemporaryDirectory(prefix="millstream-chaos-", ignore_cleanup_errors=True) as folder:
+        try:
+            report = Chaos(asked.seed, Path(folder), asked.clients).run(asked.minutes * 60, asked.faults)
+        finally:
+            if asked.logs is not None:
+                asked.logs.mkdir(parents=True, exist_ok=True)
+                for log in Path(folder).glob("*.log"):
+                    (asked.logs / log.name).write_bytes(log.read_bytes())
+    print(report)
+    print("nothing was lost, nothing was counted twice" if not report.wrong else "FAILED")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,388 @@
+"""What tests of several client processes share: start them, ask them, stop, freeze and kill them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+
+APP = Path(__file__).parent / "app.py"
+SESSION_MS = 2500
+"""How soon the group misses a client that is gone. Busy machines need some of it as a reserve."""
+
+_numbers = itertools.count(1)
+
+
+class Asked(Exception):
+    """What a client's answer was an exception; `kind` is its class."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+class ClientProcess:
+    """One process that runs app.py."""
+
+    def __init__(self, name: str, spec: Mapping[str, Any], log: Path) -> None:
+        self.name = name
+        self.spec = spec
+        self.log_file = log
+        self.started_at = time.time()
+        self._arrived = threading.Condition()
+        self._events: list[dict[str, Any]] = []
+        self._answers: list[dict[str, Any]] = []
+        self._answered = 0
+        self._asking = threading.Lock()
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(APP), json.dumps(spec)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        threading.Thread(target=self._read, name=f"{name}-reader", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said = json.loads(line)
+            with self._arrived:
+                (self._events if "event" in said else self._answers).append(said)
+                self._arrived.notify_all()
+
+    # --- asking ------------------------------------------------------------------------------------------
+
+    def ask(self, *question: Any, timeout_s: float = 60.0) -> Any:
+        """The answer to a question of app.py.
+
+        Raises:
+            Asked: the client raised.
+        """
+        with self._asking:
+            assert self.process.stdin is not None
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            self._answered += 1
+            with self._arrived:
+                arrived = self._arrived.wait_for(lambda: len(self._answers) >= self._answered, timeout_s)
+            assert arrived, f"{self.name} did not answer {question}; {self.end_of_log()}"
+            found = self._answers[self._answered - 1]
+        if "raised" in found:
+            raise Asked(found["raised"], found["text"])
+        return found["answer"]
+
+    def tell(self, *question: Any) -> None:
+        """Ask, and leave the answer for what it is: the client may be frozen by the time it would come."""
+        with self._asking:
+            assert self.process.stdin is not None
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            self._answered += 1
+
+    def counts(self) -> dict[str, int]:
+        """What the client's part of the store has; nothing while it cannot be asked."""
+        try:
+            return dict(self.ask("counts"))
+        except Asked:
+            return {}
+
+    def pipelines(self) -> list[str]:
+        """The pipelines that run on it."""
+        return [name for thread in self.ask("threads") for name in thread["running"]]
+
+    def threads(self) -> list[str]:
+        return [thread["name"] for thread in self.ask("threads")]
+
+    # --- what it told ------------------------------------------------------------------------------------
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        with self._arrived:
+            return [event for event in self._events if event["event"] == kind]
+
+    def states(self) -> list[str]:
+        return [event["new"] for event in self.events("state")]
+
+    def handled(self) -> list[dict[str, Any]]:
+        """The handler's calls."""
+        return self.events("handler")
+
+    def reached(self, state: str, timeout_s: float = 60.0, after: float = 0.0) -> float:
+        """Wait until it has changed to `state`, after a time of day; when that was."""
+
+        def when() -> float:
+            assert self.process.poll() is None, f"{self.name} has ended; {self.end_of_log()}"
+            return next((e["at"] for e in self.events("state") if e["new"] == state and e["at"] > after), 0.0)
+
+        return wait_until(when, self.told(f"{self.name} reaches {state}"), timeout_s)
+
+    def is_running(self) -> bool:
+        assert self.process.poll() is None, f"{self.name} has ended; {self.end_of_log()}"
+        return bool(self.states()) and self.states()[-1] == "RUNNING"
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def end_of_log(self, lines: int = 40) -> str:
+        return f"the end of {self.name}'s log:\n" + "\n".join(self.log().splitlines()[-lines:])
+
+    def told(self, what: str) -> str:
+        return _Lazy(lambda: f"{what}; its states: {self.states()}; {self.end_of_log()}")
+
+    # --- its processes -----------------------------------------------------------------------------------
+
+    def family(self) -> list[psutil.Process]:
+        """It and what it has started, itself first."""
+        with suppress(psutil.NoSuchProcess):
+            own = psutil.Process(self.process.pid)
+            return [own, *own.children(recursive=True)]
+        return []
+
+    def has_jvm(self) -> bool:
+        return any("java" in each.name() for each in self.family())
+
+    def kill_jvm(self) -> None:
+        """SIGKILL to Spark's Java process alone."""
+        for each in self.family():
+            if "java" in each.name():
+                each.kill()
+
+    def freeze(self, *, jvm: bool) -> None:
+        """SIGSTOP to the Python process, or to all of its processes."""
+        for each in self.family() if jvm else self.family()[:1]:
+            each.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        for each in self.family():
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(signal.SIGCONT)
+
+    def kill(self) -> list[psutil.Process]:
+        """SIGKILL to the Python process; what it had started."""
+        children = self.family()[1:]
+        self.process.kill()
+        self.process.wait(10)
+        return children
+
+    def end(self) -> None:
+        """Close it as a program does that comes to its end."""
+        if self.process.poll() is None:
+            self.wake()
+            assert self.process.stdin is not None
+            with suppress(OSError):
+                self.process.stdin.close()
+            try:
+                self.process.wait(45)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"{self.name} did not end; {self.end_of_log()}") from None
+
+    def destroy(self) -> None:
+        """Whatever it takes."""
+        family = self.family()
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(family, timeout=10)
+        if self.process.poll() is None:
+            self.process.wait(10)
+
+
+class _Lazy(str):
+    """A text that is made when it is shown: the log of a client when a wait was in vain."""
+
+    def __new__(cls, make: Callable[[], str]) -> _Lazy:
+        made = super().__new__(cls, "")
+        made._make = make  # type: ignore[attr-defined]
+        return made
+
+    def __str__(self) -> str:
+        return str(self._make())  # type: ignore[attr-defined]
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+class Cluster:
+    """A broker, and client processes of one test; names made with `name()` are this test's own."""
+
+    def __init__(self, kafka: EmbeddedKafka, directory: Path, servers: str | None = None) -> None:
+        self.kafka = kafka
+        self.directory = directory
+        self.servers = servers or kafka.bootstrap_servers
+        self._number = next(_numbers)
+        self.application_id = self.name("app")
+        self.clients: list[ClientProcess] = []
+        self.expected: Counter[str] = Counter()
+        self._producer = self._new_producer()
+
+    # --- topics and records ------------------------------------------------------------------------------
+
+    def name(self, base: str) -> str:
+        return f"{base}-c{self._number}"
+
+    def topic(self, base: str, partitions: int = 2) -> str:
+        name = self.name(base)
+        self.kafka.create_topic(name, partitions)
+        return name
+
+    def committed(self, topic: str) -> int:
+        """How many records of a topic the group has committed, as Kafka's tools see it."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.application_id)])
+        found = asked[self.application_id].result(30).topic_partitions
+        return sum(max(0, each.offset) for each in found if each.topic == topic)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+            future.result(30)
+        self._producer = self._new_producer()  # the old one believes for minutes that there are fewer
+
+        def known() -> bool:
+            return len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions) == partitions
+
+        wait_until(known, f"{topic} has {partitions} partitions")
+
+    def _new_producer(self) -> Any:
+        return Producer({"bootstrap.servers": self.servers, "linger.ms": 1, "log_level": 2})
+
+    def produce(self, topic: str, values: Iterable[str], **more: Any) -> float:
+        """Write values, which are then expected in the counts; the time of day when the broker had them."""
+        for value in values:
+            self._producer.produce(topic, value=value.encode(), **more)
+            self._producer.poll(0)
+            self.expected[value] += 1
+        assert self._producer.flush(60) == 0
+        return time.time()
+
+    def last_values(self, topic: str) -> dict[str, int]:
+        """The last value of each key of an output topic of counts, by offset."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "none", "enable.auto.commit": False}
+        )
+        try:
+            there = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            last: dict[str, int] = {}
+            for partition in there:
+                at = TopicPartition(topic, partition, 0)
+                _, end = consumer.get_watermark_offsets(at, timeout=10)
+                consumer.assign([at])
+                position = 0
+                deadline = time.monotonic() + 30
+                while position < end:
+                    assert time.monotonic() < deadline, f"{topic}-{partition}: {position} of {end} were read"
+                    for message in consumer.consume(1000, 0.1):
+                        assert message.error() is None, message.error()
+                        key, value, offset = message.key(), message.value(), message.offset()
+                        assert key is not None
+                        assert value is not None
+                        assert offset is not None
+                        last[key.decode()] = int.from_bytes(value, "big", signed=True)
+                        position = offset + 1
+            return last
+        finally:
+            consumer.close()
+
+    # --- clients -----------------------------------------------------------------------------------------
+
+    def config(self, name: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "application.id": self.application_id,
+            "bootstrap.servers": self.servers,
+            "client.id": name,
+            "state.dir": str(self.directory / name),
+            "checkpoint.location": str(self.directory / "checkpoints"),
+            "consumer.session.timeout.ms": SESSION_MS,
+            "consumer.heartbeat.interval.ms": SESSION_MS // 5,
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # as tests/end_to_end/world.py
+            **more,
+        }
+
+    def start(self, name: str, config: Mapping[str, Any] | None = None, **spec: Any) -> ClientProcess:
+        """A client process with its own state directory and the checkpoints of all."""
+        client = ClientProcess(
+            name,
+            {**spec, "config": self.config(name, config or {})},
+            self.directory / f"{name}.log",
+        )
+        self.clients.append(client)
+        return client
+
+    def again(self, client: ClientProcess) -> ClientProcess:
+        """The same program started once more."""
+        fresh = ClientProcess(client.name, client.spec, client.log_file)
+        self.clients[self.clients.index(client)] = fresh
+        return fresh
+
+    def wait_until_running(self, *clients: ClientProcess, timeout_s: float = 90.0) -> None:
+        for client in clients or self.clients:
+            wait_until(client.is_running, client.told(f"{client.name} is RUNNING"), timeout_s)
+
+    def wait_until_counted(self, *clients: ClientProcess, timeout_s: float = 60.0) -> dict[str, int]:
+        """Wait until the clients' stores together have what was written, and exactly that.
+
+        More than that would never become right again, so it ends the waiting.
+        """
+        asked: Sequence[ClientProcess] = clients or self.clients
+        last: dict[str, int] = {}
+
+        def counted() -> bool:
+            last.clear()
+            for client in asked:
+                for word, count in client.counts().items():
+                    if word in last:
+                        return False  # a task is just changing hands
+                    last[word] = count
+            too_many = {word: n for word, n in last.items() if n > self.expected[word]}
+            assert not too_many, f"counted twice: {too_many} of {dict(self.expected)}"
+            return last == self.expected
+
+        wait_until(
+            counted,
+            _Lazy(
+                lambda: (
+                    f"counts equal {dict(self.expected)}; they are {last}\n"
+                    + "\n".join(client.end_of_log() for client in asked)
+                )
+            ),
+            timeout_s,
+        )
+        return last
+
+    def owner(self, *clients: ClientProcess, timeout_s: float = 60.0) -> ClientProcess:
+        """The client that runs the pipelines; there is one pipeline in these tests."""
+        asked = clients or tuple(self.clients)
+        found = wait_until(
+            lambda: [client for client in asked if client.pipelines()],
+            _Lazy(lambda: "somebody runs the pipeline\n" + "\n".join(c.end_of_log() for c in asked)),
+            timeout_s,
+        )
+        return found[0]
+
+    def close(self) -> None:
+        """End every process; those of a failed test may be in any state."""
+        for client in self.clients:
+            client.destroy()
+        del self._producer

@@ -23,7 +23,7 @@ from rich.console import Console  # noqa: E402
 from rich.status import Status  # noqa: E402
 from rich.table import Table as RichTable  # noqa: E402
 
-from bench import latency, memory, reads, restore, startup, throughput  # noqa: E402
+from bench import failures, latency, memory, reads, restore, startup, throughput  # noqa: E402
 from bench.figures import Report  # noqa: E402
 from bench.lab import Lab, machine_facts  # noqa: E402
 
@@ -34,6 +34,7 @@ _BENCHMARKS: dict[str, Callable[..., Report]] = {
     "startup": startup.measure,
     "restore": restore.measure,
     "memory": memory.measure,
+    "failures": failures.measure,
 }
 
 

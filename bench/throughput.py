@@ -68,7 +68,7 @@ class Jobs:
             watcher.wait(_PATIENCE_S, is_up(streams))
             wait_for(lambda: _stores_up_to_date(streams), 60, "stores up to date", is_up(streams))
             queryable_at = time.time()
-            checkpoint = state / application / "checkpoints" / "p0"
+            checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
             wait_for(lambda: has_committed(checkpoint), 60, "commit", is_up(streams))
         times = batch_times(checkpoint)
         return Run(

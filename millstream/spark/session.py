@@ -328,11 +328,21 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
     local.setWriteChecksum(False)
 
 
+def _to_stderr() -> dict[str, int]:
+    """For Popen: stdout goes where stderr goes, if that is anywhere."""
+    try:
+        os.fstat(2)
+    except OSError:  # a daemon may have closed it
+        return {}
+    return {"stdout": 2}
+
+
 def _launch(conf: SparkConf) -> Any:
     """Start the JVM, with the Java that Millstream found.
 
     The JVM reads the other end of a pipe that this process holds, and exits when the pipe breaks: also when
-    this process is killed. What it prints goes where this process prints, or to `MILLSTREAM_SPARK_LOG`.
+    this process is killed. What it prints goes to this process's stderr, or to `MILLSTREAM_SPARK_LOG`; never
+    to stdout, which is the program's own.
     """
     java = find_java()
     saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
@@ -345,7 +355,7 @@ def _launch(conf: SparkConf) -> Any:
     try:
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
         threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
-        streams = {"stdout": output, "stderr": output} if output else None
+        streams = {"stdout": output, "stderr": output} if output else _to_stderr()
         gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
     finally:
         if output is not None:

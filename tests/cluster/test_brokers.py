@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number}" for number in range(40)]
 SESSION_S = 5
-AWAY_S = 15
+AWAY_S = 30
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[[], EmbeddedKafka]]:
         broker.close()
 
 
+@pytest.mark.timeout(300)
 def test_clients_survive_a_restart_of_the_broker_and_a_long_absence(
     start_broker: Callable[[], EmbeddedKafka], tmp_path: Path
 ) -> None:

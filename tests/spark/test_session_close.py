@@ -52,6 +52,7 @@ _PROGRAM = textwrap.dedent(
     start("third", threading.Event())
     session = ends["third"]
     assert session.is_alive, session
+    session.spark._jvm.java.lang.System.out.println("said by the JVM")
     session.close()
     assert not session.is_alive
     start("late", closing)
@@ -63,14 +64,17 @@ _PROGRAM = textwrap.dedent(
 
 @pytest.mark.spark
 def test_closing_while_spark_starts_does_not_wait_for_it() -> None:
-    """In a process of its own, in which no Spark runs yet."""
+    """In a process of its own, in which no Spark runs yet, and whose stdout the JVM does not get."""
     root = Path(__file__).resolve().parent.parent.parent
     result = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
         capture_output=True,
         text=True,
         timeout=150,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={name: value for name, value in os.environ.items() if name != "MILLSTREAM_SPARK_LOG"}
+        | {"PYTHONPATH": str(root)},
     )
     assert result.returncode == 0, result.stderr[-3000:]
     assert "closed in" in result.stdout
+    assert "said by the JVM" in result.stderr
+    assert "said by the JVM" not in result.stdout

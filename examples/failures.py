@@ -1,5 +1,6 @@
 """The program of orders.py, with a say in what happens when something fails. Start it twice, and kill one.
 
+.venv/bin/millstream kafka --port 9092 --topic orders:2 --topic customer-totals:2
 .venv/bin/python examples/failures.py one
 .venv/bin/python examples/failures.py two
 """

@@ -236,7 +236,8 @@ def _too_few(view: HealthView) -> str:
 def _running(view: HealthView) -> str:
     threads = f"{len(view.live_threads)} thread{_s(len(view.live_threads))}"
     if view.pipelines_owned:
-        return f"{view.pipelines_owned} pipeline{_s(view.pipelines_owned)} run here, on {threads}"
+        run = "pipeline runs" if view.pipelines_owned == 1 else "pipelines run"
+        return f"{view.pipelines_owned} {run} here, on {threads}"
     where = "; the pipelines are on other clients" if view.pipelines_total else ""
     return f"every store is up to date, on {threads}{where}"
 

@@ -164,11 +164,11 @@ class DropWatch:
         dropped, what, where = _summary(self._unlogged)
         records = sum(batch.records for batch in self._unlogged)
         log.warning(
-            "pipeline %s: dropped %d records in %d micro-batches of %d records (%s), from %s; %s",
+            "pipeline %s: dropped %s in %s of %s (%s), from %s; %s",
             self._pipeline,
-            dropped,
-            len(self._unlogged),
-            records,
+            _counted(dropped, "record"),
+            _counted(len(self._unlogged), "micro-batch", "micro-batches"),
+            _counted(records, "record"),
             what,
             where,
             self._see(),
@@ -231,6 +231,10 @@ def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Map
         # The raw JSON: PySpark's own parsing of it has raised KeyError on a query's first moments.
         new.append(json.loads(recent[index].json()))
     return new[::-1]
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _summary(batches: Iterable[BatchDrops]) -> tuple[int, str, str]:

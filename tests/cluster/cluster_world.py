@@ -65,7 +65,10 @@ class ClientProcess:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            said = json.loads(line)
+            try:
+                said = json.loads(line)
+            except ValueError as error:
+                raise AssertionError(f"{self.name} printed what is no answer: {line!r}") from error
             with self._arrived:
                 (self._events if "event" in said else self._answers).append(said)
                 self._arrived.notify_all()

@@ -244,9 +244,13 @@ def test_another_protocol_in_the_group_is_refused(
     broker.create_topic(topic := f"t-{group}", 1)
 
     def plain() -> KafkaConsumer:
-        return KafkaConsumer(
-            topic, bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+        consumer = KafkaConsumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
         )
+        # What the broker does not tell of yet is assigned to nobody, and looked for again minutes later.
+        wait_until(lambda: consumer.partitions_for_topic(topic), "the topic is known", 20)
+        consumer.subscribe([topic])
+        return consumer
 
     client = Client("a")
     ours = membership(broker, group, client)

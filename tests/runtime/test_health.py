@@ -177,6 +177,11 @@ ROWS = {
         "everything runs, on 1 of 2 threads" + AFTER,
     ),
     "all runs": (view(), ("running", True, True), "2 pipelines run here, on 2 threads"),
+    "the one that there is runs": (
+        view(pipelines_owned=1, pipelines_running=1, threads={"t1": "RUNNING"}, wanted_threads=1),
+        ("running", True, True),
+        "1 pipeline runs here, on 1 thread",
+    ),
     "all runs again after a failure": (
         view(last_failure=RECORD),
         ("running", True, True),

@@ -204,6 +204,9 @@ def test_a_column_expression_fails_with_sparks_error_class_and_nothing_is_read_i
     assert error.error_class == error_class
     assert str(error).startswith("pipeline p0: its query failed\n")
     assert error.offsets == {TopicPartition(source, 0): (0, 1)}
+    printed = "".join(traceback.format_exception(error))
+    assert "StreamingQueryException: [" in printed
+    assert "Logical Plan" not in printed  # a hundred lines, for each try
 
 
 def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:

@@ -488,14 +488,14 @@ def test_the_log_has_one_line_for_many_batches(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING):
         for number in range(5):
             assert watch.look([report(number, 2, 10 * number, 10 * number + 10)]) is None
-        assert [line.count("dropped 2 records in 1 micro-batches of 10") for line in caplog.messages] == [1]
+        assert [line.count("dropped 2 records in 1 micro-batch of 10") for line in caplog.messages] == [1]
         now[0] = 11.0
         watch.look([report(5, 0, 50, 60)])
         assert "dropped 8 records in 4 micro-batches of 40" in caplog.messages[-1]
         watch.look([report(6, 1, 60, 70)])
         assert len(caplog.messages) == 2
         watch.flush()
-        assert "dropped 1 records" in caplog.messages[-1]
+        assert "dropped 1 record in" in caplog.messages[-1]
     assert watch.total == 11
     assert watch.seen == (6, "t6")
 

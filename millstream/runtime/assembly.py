@@ -44,7 +44,7 @@ from millstream.runtime.preparation import (
     kept_counts,
     source_descriptions,
 )
-from millstream.runtime.thread import Updater
+from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import source_patterns
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, serde_of

@@ -12,7 +12,7 @@ from millstream.runtime.assembly import Assembly
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.participation import Participation
 from millstream.runtime.roster import Roster
-from millstream.runtime.thread import Updater
+from millstream.runtime.store_thread import Updater
 from millstream.runtime.view import ClientView
 
 __all__ = ["Supply"]

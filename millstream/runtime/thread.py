@@ -2,54 +2,44 @@
 
 It works on events, which others put into its inbox: it is given a share of the work, a query has ended, a
 store is up to date, the group has lost this client, stop. Any failure of what it owns ends its loop and
-reaches `on_failure`, on this very thread and before it lets go of anything. The one broad `except` of the
-runtime is here (and its like in global_thread.py).
+reaches `on_failure`, on this very thread and before it lets go of anything (store_thread.py).
 """
 
 from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException
-from millstream.machine import Machine
 from millstream.model import (
-    LagInfo,
     PipelineMetadata,
     TaskMetadata,
     ThreadMetadata,
-    TopicPartition,
 )
 from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.states import STREAM_THREAD, ThreadState
+from millstream.runtime.store_thread import (
+    Restored,
+    Stop,
+    Stopped,
+    StoreSupplies,
+    StoreThread,
+    UpdaterFailed,
+    told,
+)
 
-__all__ = ["StreamThread", "Supplies", "Updater", "told"]
+__all__ = ["StreamThread", "Supplies"]
 
 log = logging.getLogger(__name__)
 
 
-class Updater(Protocol):
-    """What a thread sees of stores/updater.py: the thing that fills its stores from their changelogs."""
-
-    def start(self) -> None: ...
-
-    def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None: ...
-
-    def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None: ...
-
-    def lags(self) -> dict[TopicPartition, LagInfo]: ...
-
-    def close(self, timeout_s: float = 10.0) -> None: ...
-
-
-class Supplies(Protocol):
-    """What a thread gets from its client, and tells it."""
+class Supplies(StoreSupplies, Protocol):
+    """What a stream thread gets from its client, and tells it."""
 
     def take_part(self) -> None:
         """Make sure that the topics are there and that the client is in its group; on the thread, so that
@@ -61,15 +51,6 @@ class Supplies(Protocol):
     def open_store(self, part: StorePart) -> KeyValueBytesStore:
         """Open one task's part of a store."""
 
-    def make_updater(
-        self,
-        name: str,
-        on_failure: Callable[[BaseException], None],
-        on_restored: Callable[[TopicPartition], None],
-        on_restoring: Callable[[TopicPartition], None],
-    ) -> Updater:
-        """An updater with a consumer of its own."""
-
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
         """Claim a pipeline's checkpoint and start its query; the first one starts Spark."""
 
@@ -79,25 +60,8 @@ class Supplies(Protocol):
     def diagnosed(self, error: StreamsException) -> StreamsException:
         """The same error, or what is known to be behind it."""
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
-        """Queries may see it, as restoring."""
-
-    def store_restored(self, partition: TopicPartition) -> None:
-        """Queries may read it."""
-
-    def store_restoring(self, partition: TopicPartition) -> None:
-        """Queries may not, for now: its changelog was made anew."""
-
-    def store_closing(self, partition: TopicPartition) -> None:
-        """Queries must not see it any more."""
-
 
 # --- events ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Stop:
-    """End the loop."""
 
 
 @dataclass(frozen=True)
@@ -138,28 +102,10 @@ class Ended:
     run: int
 
 
-@dataclass(frozen=True)
-class UpdaterFailed:
-    """The updater has ended with an error."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True)
-class Restored:
-    """A changelog partition's store is up to date."""
-
-    partition: TopicPartition
-
-
 Event = Stop | Given | Lost | Fail | Pause | Ended | UpdaterFailed | Restored
 
 
-class _Stopped(Exception):
-    """No error: how a stop leaves the loop, or a start that is still going on."""
-
-
-class StreamThread:
+class StreamThread(StoreThread[ThreadState]):
     """Supervises a share of the client's work, on a thread called `<client id>-StreamThread-<n>`.
 
     Args:
@@ -183,38 +129,28 @@ class StreamThread:
         paused: bool = False,
         line: int = 0,
     ) -> None:
-        self.name = name
-        self.line = line
-        self._supplies = supplies
-        self._clock = clock
-        self._on_failure = on_failure
-        self._not_before = not_before
-        self._machine = Machine(
+        super().__init__(
+            name,
+            supplies,
+            ThreadState,
             STREAM_THREAD,
-            ThreadState.CREATED,
-            owner=f"stream-thread [{name}]",
+            owner="stream-thread",
             log=log,
             clock=clock,
+            on_state=lambda new: on_state(self, new),
             at_change=at_change,
         )
-        self._machine.add_listener(lambda new, old: on_state(self, new))
-        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._stopping = threading.Event()
+        self.line = line
+        self._supplies = supplies
+        self._on_failure = on_failure
+        self._not_before = not_before
         self._share: Share | None = None
         self._paused = paused
         self._due: dict[str, float] = {}
         self._running: dict[str, RunningPipeline] = {}
         self._runs: dict[str, int] = {}
-        self._open: dict[TopicPartition, tuple[StorePart, KeyValueBytesStore]] = {}
-        self._updater: Updater | None = None
-        self._unrestored: set[TopicPartition] = set()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # --- for its client, from any thread -----------------------------------------------------------------
-
-    @property
-    def state(self) -> ThreadState:
-        return self._machine.state
 
     @property
     def share(self) -> Share:
@@ -229,10 +165,6 @@ class StreamThread:
         if self._not_before > now and self.state.is_alive:
             due[""] = self._not_before
         return {what: when for what, when in due.items() if when > now}
-
-    def is_current(self) -> bool:
-        """Whether the caller runs on this thread."""
-        return threading.current_thread() is self._thread
 
     def start(self) -> None:
         """Begin to work. One that was stopped before does not."""
@@ -256,25 +188,9 @@ class StreamThread:
         """Stop the queries, or let them run again."""
         self._inbox.put(Pause(paused))
 
-    def stop(self) -> None:
-        """Ask the thread to end; returns at once. One that never started is DEAD at once."""
-        self._machine.note("asked to stop")
-        self._stopping.set()
-        self._inbox.put(Stop())
-        if self._thread.ident is None and self._machine.to(
-            ThreadState.PENDING_SHUTDOWN, only_from=(ThreadState.CREATED,)
-        ):
-            self._machine.to(ThreadState.DEAD)
-
     def ending(self) -> None:
         """It is decided that it ends, after a failure or a `stop`: from now on it is not live."""
         self._machine.to(ThreadState.PENDING_SHUTDOWN)
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait until the thread has let go of everything; whether it has."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def metadata(self) -> ThreadMetadata:
         """What it owns and how far that is. Never blocks."""
@@ -303,27 +219,7 @@ class StreamThread:
             ),
         )
 
-    def lags(self) -> dict[TopicPartition, LagInfo]:
-        """How far each of its changelog partitions is."""
-        updater = self._updater
-        return {} if updater is None else updater.lags()
-
     # --- on the thread itself ----------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except _Stopped:
-            pass
-        except BaseException as error:
-            # Everything that can go wrong ends here, SystemExit in a user's callback included: a thread
-            # that died without a decision would leave a client that says RUNNING and does nothing.
-            self._machine.note(f"failed: {error!r}")
-            self._on_failure(self, told(error))
-        finally:
-            self._machine.to(ThreadState.PENDING_SHUTDOWN)
-            self._let_go()
-            self._machine.to(ThreadState.DEAD)
 
     def _work(self) -> None:
         self._raise_if_stopping()
@@ -342,12 +238,12 @@ class StreamThread:
         """Until it may begin; what comes meanwhile is looked at afterwards, a stop at once."""
         while (left := self._not_before - self._clock.now()) > 0:
             if self._stopping.wait(left):
-                raise _Stopped
+                raise Stopped
 
     def _react(self, event: Event) -> None:
         match event:
             case Stop():
-                raise _Stopped
+                raise Stopped
             case Given(share, ticket, not_before):
                 self._take(share, ticket, not_before)
             case Lost(ticket):
@@ -360,7 +256,7 @@ class StreamThread:
                     self._stop_pipelines(tuple(self._running))
                 self._start_due()
             case Restored(partition):
-                self._unrestored.discard(partition)
+                self._unrestored -= {partition}
                 self._run_if_ready()
             case UpdaterFailed(error):
                 raise error
@@ -383,7 +279,7 @@ class StreamThread:
         self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
         self._supplies.settled(self.name, share, ticket)
         # 2. Stores begin to restore; they are views of changelogs, so pipelines need not wait for them.
-        self._open_stores()
+        self._open_stores(share.parts)
         # 3. Pipelines. The first one in the client starts Spark and compiles all.
         self._start_due()
 
@@ -454,80 +350,19 @@ class StreamThread:
 
     # --- stores ------------------------------------------------------------------------------------------
 
-    def _open_stores(self) -> None:
-        fresh = [part for part in self.share.parts if part.changelog not in self._open]
-        if not fresh:
-            return
-        updater = self._updater
-        if updater is None:
-            updater = self._updater = self._supplies.make_updater(
-                f"{self.name}-StateUpdater",
-                lambda error: self._inbox.put(UpdaterFailed(error)),
-                self._restored,
-                self._supplies.store_restoring,
-            )
-            updater.start()
-        self._unrestored.update(part.changelog for part in fresh)
-        for part in fresh:
-            self._raise_if_stopping()
-            store = self._supplies.open_store(part)
-            self._open[part.changelog] = (part, store)
-            self._supplies.store_opened(self.name, part, store)
-            updater.add(store, part.changelog)
-
-    def _close_stores(self, partitions: tuple[TopicPartition, ...]) -> None:
-        updater = self._updater
-        for partition in partitions:
-            self._supplies.store_closing(partition)
-        for partition in partitions:
-            part, store = self._open.pop(partition)
-            self._unrestored.discard(partition)
-            what = f"store {part.store.name} of task {part.task_id}"
-            if updater is not None:
-                self._closing(f"the updater of {what}", lambda at=partition: updater.remove(at))  # type: ignore[misc]
-            self._closing(what, store.close)
+    def _open_store(self, part: StorePart) -> KeyValueBytesStore:
+        return self._supplies.open_store(part)
 
     def _run_if_ready(self) -> None:
         if not self._unrestored and (self._paused or not self._due):
             self._machine.to(ThreadState.RUNNING, only_from=(ThreadState.PARTITIONS_ASSIGNED,))
 
-    def _restored(self, partition: TopicPartition) -> None:
-        # On the updater's thread. Queries may read before the thread's own state says so.
-        self._supplies.store_restored(partition)
-        self._inbox.put(Restored(partition))
-
     # --- the end -----------------------------------------------------------------------------------------
 
-    def _raise_if_stopping(self) -> None:
-        if self._stopping.is_set():
-            raise _Stopped
+    def _failed(self, error: BaseException) -> None:
+        self._on_failure(self, told(error))
 
     def _let_go(self) -> None:
-        self._stopping.set()
         self._stop_pipelines(tuple(self._running))
         self._due.clear()
-        for partition in self._open:
-            self._supplies.store_closing(partition)
-        updater, self._updater = self._updater, None
-        if updater is not None:
-            self._closing("updater", updater.close)
-        self._close_stores(tuple(self._open))
-
-    def _closing(self, what: str, close: Callable[[], None]) -> None:
-        """Close one thing; a failure must not keep the others open."""
-        try:
-            close()
-        except Exception:
-            log.exception("stream-thread [%s] %s did not close cleanly", self.name, what)
-
-
-def told(error: BaseException) -> StreamsException:
-    """What the handler gets: always a `StreamsException`; what really happened is its cause.
-
-    Differs: upstream hands on `Error`s, and what the global thread fails with, as they are.
-    """
-    if isinstance(error, StreamsException):
-        return error
-    wrapped = StreamsException(f"{type(error).__name__}: {error}")
-    wrapped.__cause__ = error
-    return wrapped
+        super()._let_go()

@@ -31,7 +31,7 @@ from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreS
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.states import GlobalThreadState
-from millstream.runtime.thread import Updater
+from millstream.runtime.store_thread import Updater
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
 from millstream.stores.updater import StoreUpdater

@@ -24,7 +24,7 @@ from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_tables import find_global_parts
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.states import GlobalThreadState
-from millstream.runtime.thread import Updater
+from millstream.runtime.store_thread import Updater
 from millstream.stores.api import value_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.rocksdb import RocksDBStore

@@ -15,7 +15,8 @@ from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
 from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.states import STREAM_THREAD, ThreadState
-from millstream.runtime.thread import StreamThread, Updater
+from millstream.runtime.store_thread import Updater
+from millstream.runtime.thread import StreamThread
 from millstream.stores.memory import MemoryStore
 from millstream.topology.nodes import Store
 

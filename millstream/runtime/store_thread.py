@@ -1,0 +1,281 @@
+"""What stream threads and the global thread have in common: a loop over events, and stores that it fills.
+
+Others put events into the inbox. Any failure of what the thread owns ends its loop and is told on this very
+thread, before it lets go of anything. The one broad `except` of the runtime is here.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from millstream.clock import Clock
+from millstream.errors import StreamsException
+from millstream.machine import Machine, Rules
+from millstream.model import LagInfo, TopicPartition
+from millstream.ports import KeyValueBytesStore
+from millstream.runtime.assignment import StorePart
+
+__all__ = ["Restored", "Stop", "Stopped", "StoreSupplies", "StoreThread", "Updater", "UpdaterFailed", "told"]
+
+S = TypeVar("S", bound=Enum)
+
+
+class Updater(Protocol):
+    """What a thread sees of stores/updater.py: the thing that fills its stores from their changelogs."""
+
+    def start(self) -> None: ...
+
+    def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None: ...
+
+    def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None: ...
+
+    def lags(self) -> dict[TopicPartition, LagInfo]: ...
+
+    def close(self, timeout_s: float = 10.0) -> None: ...
+
+
+class StoreSupplies(Protocol):
+    """What a thread gets from its client for its stores, and tells it. All of it is called on the thread, or
+    on its updater's."""
+
+    def make_updater(
+        self,
+        name: str,
+        on_failure: Callable[[BaseException], None],
+        on_restored: Callable[[TopicPartition], None],
+        on_restoring: Callable[[TopicPartition], None],
+    ) -> Updater:
+        """An updater with a consumer of its own."""
+
+    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
+        """Queries may see it, as restoring."""
+
+    def store_restored(self, partition: TopicPartition) -> None:
+        """Queries may read it."""
+
+    def store_restoring(self, partition: TopicPartition) -> None:
+        """Queries may not, for now: its changelog was made anew."""
+
+    def store_closing(self, partition: TopicPartition) -> None:
+        """Queries must not see it any more."""
+
+
+# --- events ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the loop."""
+
+
+@dataclass(frozen=True)
+class UpdaterFailed:
+    """The updater has ended with an error."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A changelog partition's store is up to date."""
+
+    partition: TopicPartition
+
+
+class Stopped(Exception):
+    """No error: how a stop leaves the loop, or a start that is still going on."""
+
+
+# --- the thread ------------------------------------------------------------------------------------------
+
+
+class StoreThread(ABC, Generic[S]):
+    """A thread called `name`, with the states of `rules`: CREATED, PENDING_SHUTDOWN and DEAD are among them.
+
+    Args:
+        owner: what it is in log lines.
+        on_state: told of every transition, after it; at_change: told inside it (machine.py).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        supplies: StoreSupplies,
+        states: type[S],
+        rules: Rules[S],
+        *,
+        owner: str,
+        log: logging.Logger,
+        clock: Clock,
+        on_state: Callable[[S], None],
+        at_change: Callable[[S, S], None],
+    ) -> None:
+        self.name = name
+        self._store_supplies = supplies
+        self._states = states
+        self._log = log
+        self._clock = clock
+        self._machine = Machine(
+            rules, states["CREATED"], owner=f"{owner} [{name}]", log=log, clock=clock, at_change=at_change
+        )
+        self._machine.add_listener(lambda new, old: on_state(new))
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._open: dict[TopicPartition, tuple[StorePart, KeyValueBytesStore]] = {}
+        self._updater: Updater | None = None
+        self._unrestored: frozenset[TopicPartition] = frozenset()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # --- for its client, from any thread -----------------------------------------------------------------
+
+    @property
+    def state(self) -> S:
+        return self._machine.state
+
+    def is_current(self) -> bool:
+        """Whether the caller runs on this thread."""
+        return threading.current_thread() is self._thread
+
+    def stop(self) -> None:
+        """Ask the thread to end; returns at once. One that never started is DEAD at once."""
+        self._machine.note("asked to stop")
+        self._stopping.set()
+        self._inbox.put(Stop())
+        if self._thread.ident is None and self._machine.to(
+            self._states["PENDING_SHUTDOWN"], only_from=(self._states["CREATED"],)
+        ):
+            self._machine.to(self._states["DEAD"])
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the thread has let go of everything; whether it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def lags(self) -> dict[TopicPartition, LagInfo]:
+        """How far each of its changelog partitions is."""
+        updater = self._updater
+        return {} if updater is None else updater.lags()
+
+    # --- on the thread itself ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Stopped:
+            pass
+        except BaseException as error:
+            # Everything that can go wrong ends here, SystemExit in a user's callback included: a thread
+            # that died without a decision would leave a client that says RUNNING and does nothing.
+            self._machine.note(f"failed: {error!r}")
+            self._failed(error)
+        finally:
+            self._machine.to(self._states["PENDING_SHUTDOWN"])
+            self._stopping.set()
+            self._let_go()
+            self._machine.to(self._states["DEAD"])
+
+    @abstractmethod
+    def _work(self) -> None:
+        """The loop. `Stopped` ends it well, anything else is a failure."""
+
+    @abstractmethod
+    def _failed(self, error: BaseException) -> None:
+        """Tell it; the thread still holds everything."""
+
+    @abstractmethod
+    def _open_store(self, part: StorePart) -> KeyValueBytesStore:
+        """Open one part of a store."""
+
+    def _called(self, part: StorePart) -> str:
+        """The part of a store, in log lines."""
+        return f"store {part.store.name} of task {part.task_id}"
+
+    def _let_go(self) -> None:
+        """Queries first, then who writes the stores, then the stores."""
+        for partition in self._open:
+            self._closing(f"view of {partition}", lambda at=partition: self._store_supplies.store_closing(at))  # type: ignore[misc]
+        updater, self._updater = self._updater, None
+        if updater is not None:
+            self._closing("updater", updater.close)
+        self._close_stores(tuple(self._open))
+
+    def _raise_if_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise Stopped
+
+    # --- stores ------------------------------------------------------------------------------------------
+
+    def _open_stores(self, parts: Iterable[StorePart]) -> None:
+        """Open those that are not open, and have them filled."""
+        fresh = [part for part in parts if part.changelog not in self._open]
+        if not fresh:
+            return
+        updater = self._updater
+        is_new = updater is None
+        if updater is None:
+            updater = self._updater = self._store_supplies.make_updater(
+                f"{self.name}-StateUpdater",
+                lambda error: self._inbox.put(UpdaterFailed(error)),
+                self._restored,
+                self._restoring,
+            )
+        self._unrestored |= {part.changelog for part in fresh}
+        for part in fresh:
+            self._raise_if_stopping()
+            store = self._open_store(part)
+            self._open[part.changelog] = (part, store)
+            self._store_supplies.store_opened(self.name, part, store)
+            updater.add(store, part.changelog)
+        if is_new:
+            updater.start()
+
+    def _close_stores(self, partitions: tuple[TopicPartition, ...]) -> None:
+        updater = self._updater
+        for partition in partitions:
+            self._store_supplies.store_closing(partition)
+        for partition in partitions:
+            part, store = self._open.pop(partition)
+            self._unrestored -= {partition}
+            what = self._called(part)
+            if updater is not None:
+                self._closing(f"the updater of {what}", lambda at=partition: updater.remove(at))  # type: ignore[misc]
+            self._closing(what, store.close)
+
+    def _restored(self, partition: TopicPartition) -> None:
+        # On the updater's thread. Queries may read before the thread's own state says so.
+        self._store_supplies.store_restored(partition)
+        self._inbox.put(Restored(partition))
+
+    def _restoring(self, partition: TopicPartition) -> None:
+        # On the updater's thread, which wipes the store next.
+        self._store_supplies.store_restoring(partition)
+
+    def _closing(self, what: str, close: Callable[[], None]) -> None:
+        """Close one thing; a failure must not keep the others open."""
+        try:
+            close()
+        except Exception:
+            self._log.exception("%s %s did not close cleanly", self._machine.owner, what)
+
+
+def told(error: BaseException, before: str = "") -> StreamsException:
+    """What the handler gets: always a `StreamsException`; what really happened is its cause.
+
+    Args:
+        before: what the message begins with, if it is another exception.
+
+    Differs: upstream hands on `Error`s, and what the global thread fails with, as they are.
+    """
+    if isinstance(error, StreamsException):
+        return error
+    wrapped = StreamsException(f"{before}{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

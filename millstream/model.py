@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 __all__ = [
@@ -11,11 +13,16 @@ __all__ = [
     "LagInfo",
     "PipelineMetadata",
     "Record",
+    "SessionWindow",
+    "StoreKind",
     "TaskId",
     "TaskMetadata",
     "ThreadMetadata",
+    "TimeWindow",
     "TopicPartition",
     "ValueAndTimestamp",
+    "Window",
+    "Windowed",
 ]
 
 K = TypeVar("K")
@@ -80,6 +87,70 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
     value: V
     timestamp: int
+
+
+class StoreKind(Enum):
+    """How the keys of a store are made. A query's type has to fit it."""
+
+    KEY_VALUE = "key-value"
+    WINDOW = "window"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """A span of time, in milliseconds since the epoch. Its two kinds say whether the end belongs to it.
+
+    Source: org.apache.kafka.streams.kstream.Window.
+    """
+
+    start_ms: int
+    end_ms: int
+
+    @property
+    def start(self) -> datetime:
+        """When it begins, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.start_ms)
+
+    @property
+    def end(self) -> datetime:
+        """When it ends, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.end_ms)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TimeWindow(Window):
+    """A window of a windowed aggregation: from its start, included, to its end, which is not.
+
+    Source: org.apache.kafka.streams.kstream.internals.TimeWindow.
+    """
+
+    __slots__ = ()
+
+
+class SessionWindow(Window):
+    """A session: from its first record to its last, both included.
+
+    Source: org.apache.kafka.streams.kstream.internals.SessionWindow.
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed(Generic[K]):
+    """A key and one of its windows; prints `[key@start/end]`.
+
+    Source: org.apache.kafka.streams.kstream.Windowed.
+    """
+
+    key: K
+    window: Window
+
+    def __str__(self) -> str:
+        return f"[{self.key}@{self.window.start_ms}/{self.window.end_ms}]"
 
 
 @dataclass(frozen=True, slots=True)

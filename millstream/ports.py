@@ -16,6 +16,7 @@ from millstream.model import PipelineMetadata, TaskId, TopicPartition
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
+    "BytesStore",
     "ChangelogBatch",
     "ChangelogConsumer",
     "CheckpointClaim",
@@ -29,8 +30,10 @@ __all__ = [
     "OffsetOutOfRange",
     "PipelineEnd",
     "RunningPipeline",
+    "SessionBytesStore",
     "TopicDescription",
     "Topics",
+    "WindowBytesStore",
 ]
 
 
@@ -317,13 +320,16 @@ class Membership(Protocol):
 # --- stores ----------------------------------------------------------------------------------------------
 
 
-class KeyValueBytesStore(Protocol):
-    """One task's part of a key-value store, in bytes. Keys are ordered as unsigned bytes.
+class BytesStore(Protocol):
+    """One task's part of a store, in bytes: what fills it, and what opens and closes it, sees this.
 
-    A stored value is 8 bytes of timestamp (big-endian, ms) and the value's bytes, as Kafka Streams'
-    timestamped stores have it. Any number of threads may read while one writes; a batch is visible as a
-    whole or not at all. After `close()` every call, and every iterator that is still open, raises
+    What it keeps for a value is 8 bytes of timestamp (big-endian, ms) and the value's bytes, as Kafka
+    Streams' timestamped stores have it. Any number of threads may read while one writes; a batch is visible
+    as a whole or not at all. After `close()` every call, and every iterator that is still open, raises
     `ClosedStoreError` (stores/api.py), which query/ turns into the right leaf of KIP-216.
+
+    An iterator of a store is a consistent snapshot. It also has `close()`; it must be closed, or read to its
+    end.
     """
 
     @property
@@ -346,7 +352,22 @@ class KeyValueBytesStore(Protocol):
     def apply(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
     ) -> None:
-        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write."""
+        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
+
+        `entries` are changelog records: key, value (None deletes), timestamp in ms.
+        """
+
+    def approximate_num_entries(self) -> int: ...
+
+    def close(self) -> None:
+        """Release everything, iterators included. Idempotent."""
+
+    def wipe(self) -> None:
+        """Delete all entries and the position; the store stays open."""
+
+
+class KeyValueBytesStore(BytesStore, Protocol):
+    """A key-value store's part. Keys are ordered as unsigned bytes."""
 
     def get(self, key: bytes) -> bytes | None:
         """Timestamp and value of a key."""
@@ -357,15 +378,53 @@ class KeyValueBytesStore(Protocol):
     def range(
         self, start: bytes | None, end: bytes | None, *, reverse: bool = False, end_inclusive: bool = True
     ) -> Iterator[tuple[bytes, bytes]]:
-        """A consistent snapshot of the keys from `start` to `end`; None: unbounded.
+        """The keys from `start` to `end`; None: unbounded."""
 
-        The iterator also has `close()`; it must be closed, or read to its end.
+
+class WindowBytesStore(BytesStore, Protocol):
+    """A window store's part. Its changelog's keys have Kafka's layout: the key, 8 bytes of the window's start
+    and 4 of a sequence number. What is older than the retention is not there.
+
+    Source: WindowKeySchema, RocksDBWindowStore.
+    """
+
+    def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
+        """Timestamp and value of a key's window."""
+
+    def fetch(
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        from_ms: int | None,
+        to_ms: int | None,
+        *,
+        reverse: bool = False,
+    ) -> Iterator[tuple[tuple[bytes, int], bytes]]:
+        """((key, start in ms), stored) of the keys from `from_key` to `to_key` whose windows start from
+        `from_ms` to `to_ms`, all included, ordered by key and then start; None: unbounded.
         """
 
-    def approximate_num_entries(self) -> int: ...
 
-    def close(self) -> None:
-        """Release everything, iterators included. Idempotent."""
+class SessionBytesStore(BytesStore, Protocol):
+    """A session store's part. Its changelog's keys have Kafka's layout: the key, 8 bytes of the session's end
+    and 8 of its start. What is older than the retention is not there.
 
-    def wipe(self) -> None:
-        """Delete all entries and the position; the store stays open."""
+    Source: SessionKeySchema, RocksDBSessionStore.
+    """
+
+    def fetch_session(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
+        """Timestamp and value of one session."""
+
+    def find(
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        earliest_end_ms: int | None,
+        latest_start_ms: int | None,
+        *,
+        reverse: bool = False,
+    ) -> Iterator[tuple[tuple[bytes, int, int], bytes]]:
+        """((key, start, end in ms), stored) of the keys from `from_key` to `to_key` whose sessions end at
+        `earliest_end_ms` or later and start at `latest_start_ms` or earlier, ordered by key, then end, then
+        start; None: unbounded.
+        """

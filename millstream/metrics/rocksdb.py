@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from millstream.metrics.client import Metric, MetricName
 from millstream.model import TaskId
-from millstream.ports import KeyValueBytesStore
+from millstream.ports import BytesStore
 
 __all__ = ["PROPERTIES", "STATE_GROUP", "HasProperties", "RocksDBMetricsRecorder"]
 
@@ -69,7 +69,7 @@ class RocksDBMetricsRecorder:
     """
 
     def __init__(
-        self, client_id: str, stores: Callable[[], Iterable[KeyValueBytesStore]], *, every_s: float = 60.0
+        self, client_id: str, stores: Callable[[], Iterable[BytesStore]], *, every_s: float = 60.0
     ) -> None:
         self._stores = stores
         self._every_s = every_s

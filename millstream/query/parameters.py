@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Generic, TypeVar
+
+from millstream.model import StoreKind
 
 __all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreKind", "StoreQueryParameters"]
 
 S = TypeVar("S")
-
-
-class StoreKind(Enum):
-    """How the keys of a store are made. A query's type has to fit it."""
-
-    KEY_VALUE = "key-value"
-    WINDOW = "window"
-    SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)

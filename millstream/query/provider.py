@@ -25,9 +25,8 @@ from millstream.errors import (
     StreamsRebalancingException,
     UnknownStateStoreException,
 )
-from millstream.model import TaskId
-from millstream.ports import KeyValueBytesStore
-from millstream.query.parameters import StoreKind, StoreQueryParameters
+from millstream.model import StoreKind, TaskId
+from millstream.query.parameters import StoreQueryParameters
 
 __all__ = [
     "LocalStore",
@@ -79,6 +78,7 @@ class StoreDeclaration:
         partition_of: the partition of a key's bytes; None where the topology does not say (a topic that
             others write is the changelog), so that every partition here is asked.
         partitions: how many there are on all clients, if that is known.
+        kind, window_size_ms, retention_ms, history_ms: as topology/nodes.py has them.
     """
 
     name: str
@@ -87,14 +87,20 @@ class StoreDeclaration:
     partition_of: Callable[[bytes], int] | None = None
     partitions: int | None = None
     kind: StoreKind = StoreKind.KEY_VALUE
+    window_size_ms: int | None = None
+    retention_ms: int | None = None
+    history_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
-    """One task's part of a store, on this client; `thread` names the stream thread that owns it."""
+    """One task's part of a store, on this client; `thread` names the stream thread that owns it.
+
+    `store` is a ports.BytesStore of the kind that the declaration says.
+    """
 
     task_id: TaskId
-    store: KeyValueBytesStore
+    store: Any
     thread: str
     role: Role = Role.ACTIVE
 

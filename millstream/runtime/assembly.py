@@ -20,12 +20,12 @@ from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
+    BytesStore,
     CheckpointClaim,
     CompiledPipeline,
     Engine,
     GroupMember,
     InternalTopic,
-    KeyValueBytesStore,
     Membership,
     PipelineEnd,
     RunningPipeline,
@@ -309,17 +309,17 @@ class Assembly:
         self._view.partitions_known(counts)
         return parts
 
-    def open_global_store(self, part: StorePart) -> KeyValueBytesStore:
+    def open_global_store(self, part: StorePart) -> BytesStore:
         path = self._directory.global_store_path(part.store.name, part.task_id.partition)
         return self._opened(part, path)
 
-    def open_store(self, part: StorePart) -> KeyValueBytesStore:
+    def open_store(self, part: StorePart) -> BytesStore:
         if self._cleaner is not None:
             self._cleaner.wait_until_idle()  # it may be deleting what nobody owned a moment ago
         path = self._directory.store_path(part.task_id, part.store.name)
         return self._opened(part, path)
 
-    def _opened(self, part: StorePart, path: Path) -> KeyValueBytesStore:
+    def _opened(self, part: StorePart, path: Path) -> BytesStore:
         topic_id = self._topic_ids.get(part.changelog.topic)
         if topic_id and part.store.persistent:
             self._directory.forget_if_of_another(path, topic_id)

@@ -23,7 +23,7 @@ from typing import Protocol
 from millstream.clock import Clock
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
 from millstream.model import ThreadMetadata, TopicPartition
-from millstream.ports import KeyValueBytesStore
+from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState
 from millstream.runtime.store_thread import (
@@ -55,7 +55,7 @@ class GlobalSupplies(StoreSupplies, Protocol):
     def global_parts(self) -> Sequence[StorePart]:
         """Every partition of every global table. What it raises is raised by `start()`."""
 
-    def open_global_store(self, part: StorePart) -> KeyValueBytesStore:
+    def open_global_store(self, part: StorePart) -> BytesStore:
         """Open one partition's part of a store."""
 
 
@@ -173,7 +173,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
         while True:
             self._react(self._inbox.get())
 
-    def _open_store(self, part: StorePart) -> KeyValueBytesStore:
+    def _open_store(self, part: StorePart) -> BytesStore:
         return self._supplies.open_global_store(part)
 
     def _called(self, part: StorePart) -> str:

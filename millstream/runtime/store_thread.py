@@ -19,7 +19,7 @@ from millstream.clock import Clock
 from millstream.errors import StreamsException
 from millstream.machine import Machine, Rules
 from millstream.model import LagInfo, TopicPartition
-from millstream.ports import KeyValueBytesStore
+from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
 
 __all__ = ["Restored", "Stop", "Stopped", "StoreSupplies", "StoreThread", "Updater", "UpdaterFailed", "told"]
@@ -32,7 +32,7 @@ class Updater(Protocol):
 
     def start(self) -> None: ...
 
-    def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None: ...
+    def add(self, store: BytesStore, partition: TopicPartition) -> None: ...
 
     def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None: ...
 
@@ -54,7 +54,7 @@ class StoreSupplies(Protocol):
     ) -> Updater:
         """An updater with a consumer of its own."""
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
+    def store_opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         """Queries may see it, as restoring."""
 
     def store_restored(self, partition: TopicPartition) -> None:
@@ -128,7 +128,7 @@ class StoreThread(ABC, Generic[S]):
         self._machine.add_listener(lambda new, old: on_state(new))
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._open: dict[TopicPartition, tuple[StorePart, KeyValueBytesStore]] = {}
+        self._open: dict[TopicPartition, tuple[StorePart, BytesStore]] = {}
         self._updater: Updater | None = None
         self._unrestored: frozenset[TopicPartition] = frozenset()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -191,7 +191,7 @@ class StoreThread(ABC, Generic[S]):
         """Tell it; the thread still holds everything."""
 
     @abstractmethod
-    def _open_store(self, part: StorePart) -> KeyValueBytesStore:
+    def _open_store(self, part: StorePart) -> BytesStore:
         """Open one part of a store."""
 
     def _called(self, part: StorePart) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from millstream.errors import StreamsException, TaskMigratedException
 from millstream.model import TopicPartition
-from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
+from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assembly import Assembly
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.participation import Participation
@@ -38,10 +38,10 @@ class Supply:
     def global_parts(self) -> Sequence[StorePart]:
         return self._assembly.global_parts()
 
-    def open_store(self, part: StorePart) -> KeyValueBytesStore:
+    def open_store(self, part: StorePart) -> BytesStore:
         return self._assembly.open_store(part)
 
-    def open_global_store(self, part: StorePart) -> KeyValueBytesStore:
+    def open_global_store(self, part: StorePart) -> BytesStore:
         return self._assembly.open_global_store(part)
 
     def make_updater(
@@ -62,7 +62,7 @@ class Supply:
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return self._participation.diagnosed(error)
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
+    def store_opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         self._view.opened(thread, part, store)
 
     def store_restored(self, partition: TopicPartition) -> None:

@@ -20,7 +20,7 @@ from millstream.model import (
     TaskMetadata,
     ThreadMetadata,
 )
-from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
+from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.states import STREAM_THREAD, ThreadState
 from millstream.runtime.store_thread import (
@@ -48,7 +48,7 @@ class Supplies(StoreSupplies, Protocol):
     def settled(self, thread: str, share: Share, ticket: int) -> None:
         """The thread has what it was given, and nothing else any more."""
 
-    def open_store(self, part: StorePart) -> KeyValueBytesStore:
+    def open_store(self, part: StorePart) -> BytesStore:
         """Open one task's part of a store."""
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
@@ -350,7 +350,7 @@ class StreamThread(StoreThread[ThreadState]):
 
     # --- stores ------------------------------------------------------------------------------------------
 
-    def _open_store(self, part: StorePart) -> KeyValueBytesStore:
+    def _open_store(self, part: StorePart) -> BytesStore:
         return self._supplies.open_store(part)
 
     def _run_if_ready(self) -> None:

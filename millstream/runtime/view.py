@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millstream.model import TopicPartition
-from millstream.ports import KeyValueBytesStore
+from millstream.ports import BytesStore
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
 from millstream.topology.nodes import Store
@@ -39,7 +39,7 @@ class ClientView:
             store.name: (store.key_serde, store.value_serde) for store in stores
         }
         self._partitions: dict[str, int] = {}
-        self._open: dict[TopicPartition, tuple[str, StorePart, KeyValueBytesStore]] = {}
+        self._open: dict[TopicPartition, tuple[str, StorePart, BytesStore]] = {}
         self._restored: set[TopicPartition] = set()
         self._snapshot = self._built()
 
@@ -72,7 +72,7 @@ class ClientView:
                 self._serdes[store] = (known_key or key, known_value or value)
             self._snapshot = self._built()
 
-    def opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         """A store was opened; it is restoring."""
         with self._lock:
             self._open[part.changelog] = (thread, part, store)
@@ -98,7 +98,7 @@ class ClientView:
             self._restored.discard(changelog)
             self._snapshot = self._built()
 
-    def open_stores(self) -> tuple[KeyValueBytesStore, ...]:
+    def open_stores(self) -> tuple[BytesStore, ...]:
         """The stores that are open here."""
         with self._lock:
             return tuple(store for _, _, store in self._open.values())
@@ -133,6 +133,10 @@ class ClientView:
             value_serde=value_serde,
             partition_of=_crc32_partition(count) if by_crc and count is not None else None,
             partitions=count,
+            kind=store.kind,
+            window_size_ms=store.window_size_ms,
+            retention_ms=store.retention_ms,
+            history_ms=store.history_ms,
         )
 
 

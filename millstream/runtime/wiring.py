@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text
-from millstream.ports import ChangelogConsumer, Engine, GroupMember, KeyValueBytesStore, Membership, Topics
+from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
 __all__ = ["Broker", "Parts", "real_parts", "serde_of"]
@@ -47,7 +47,7 @@ class Parts:
     topics: Callable[[StreamsConfig], Topics]
     engine: Callable[[StreamsConfig, threading.Event, Any], Engine]
     changelog: Callable[[StreamsConfig], ChangelogConsumer]
-    store: Callable[..., KeyValueBytesStore]
+    store: Callable[..., BytesStore]
     broker: Callable[[Path], Broker]
     membership: Callable[[StreamsConfig, GroupMember, Sequence[str], str, str, str], Membership]
     clock: Clock = field(default_factory=SystemClock)
@@ -100,7 +100,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
     )
 
 
-def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> KeyValueBytesStore:
+def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:
     if not store.persistent or config.in_memory_stores:
         from millstream.stores.memory import MemoryStore
 

@@ -20,7 +20,7 @@ from typing import Protocol
 from millstream.clock import Clock, SystemClock
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
 from millstream.model import LagInfo, TopicPartition
-from millstream.ports import ChangelogBatch, ChangelogConsumer, KeyValueBytesStore, OffsetOutOfRange
+from millstream.ports import BytesStore, ChangelogBatch, ChangelogConsumer, OffsetOutOfRange
 
 __all__ = ["Start", "StateRestoreListener", "StoreUpdater", "where_to_start"]
 
@@ -78,7 +78,7 @@ class StateRestoreListener(Protocol):
 class _Follower:
     """One store and how far it is. Written by the updater's thread only."""
 
-    store: KeyValueBytesStore
+    store: BytesStore
     position: int = 0
     end: int = 0
     restore_until: int = 0
@@ -151,7 +151,7 @@ class StoreUpdater:
                 raise IllegalStateException(f"store updater '{self._thread.name}' is closed; make a new one")
         self._thread.start()
 
-    def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None:
+    def add(self, store: BytesStore, partition: TopicPartition) -> None:
         """Restore `store` from `partition` and then follow it.
 
         Raises:

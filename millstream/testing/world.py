@@ -12,11 +12,11 @@ from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
 from millstream.model import TaskId
 from millstream.ports import (
+    BytesStore,
     ChangelogBatch,
     CheckpointClaim,
     CompiledPipeline,
     GroupMember,
-    KeyValueBytesStore,
     PipelineEnd,
     Topics,
 )
@@ -221,9 +221,7 @@ class FakeWorld:
         self.consumers.append(consumer)
         return consumer
 
-    def _make_store(
-        self, store: Store, task_id: TaskId, path: Path, config: StreamsConfig
-    ) -> KeyValueBytesStore:
+    def _make_store(self, store: Store, task_id: TaskId, path: Path, config: StreamsConfig) -> BytesStore:
         made = MemoryStore(store.name, task_id)
         self.stores.append(made)
         return made

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from millstream.model import StoreKind
+
 __all__ = [
     "Aggregate",
     "Aggregation",
@@ -73,6 +75,12 @@ class Store:
         source_topic: for a table, or a global table, read from a topic: that topic is the changelog, there
             is no copy.
         topic_config: configs of the changelog topic, on top of the defaults.
+        kind: how its keys are made.
+        window_size_ms: for a window store: how long each of its windows is.
+        retention_ms: for window and session stores: how long a window is kept, counted from its start (a
+            session: its end) to the newest start (end) in the same partition.
+        history_ms: for a key-value store that can be read as of an earlier time: how far back. None: it
+            has last values only.
     """
 
     name: str
@@ -83,6 +91,10 @@ class Store:
     logged: bool = True
     source_topic: str | None = None
     topic_config: Mapping[str, str] = field(default_factory=dict)
+    kind: StoreKind = StoreKind.KEY_VALUE
+    window_size_ms: int | None = None
+    retention_ms: int | None = None
+    history_ms: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

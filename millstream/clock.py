@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "seconds_of"]
 
 
 class Clock(Protocol):
@@ -26,3 +27,17 @@ class SystemClock:
 
     def epoch_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def seconds_of(timeout: timedelta) -> float:
+    """A timeout that a caller gave, in seconds.
+
+    Raises:
+        TypeError: it is no timedelta.
+        ValueError: it is negative.
+    """
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"a timeout is a timedelta, such as timedelta(seconds=10); got {timeout!r}")
+    if timeout < timedelta(0):
+        raise ValueError(f"Timeout can't be negative; got {timeout}")
+    return timeout.total_seconds()

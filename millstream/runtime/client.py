@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from millstream.clock import seconds_of
 from millstream.config import StreamsConfig
 from millstream.errors import (
     IllegalStateException,
@@ -29,7 +30,6 @@ from millstream.errors import (
 from millstream.machine import Machine
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
-from millstream.query.composite import open_store
 from millstream.runtime import states
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.checkpoints import Checkpoints
@@ -41,6 +41,7 @@ from millstream.runtime.health import Health, assess
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.participation import Participation
 from millstream.runtime.policies import default_budget
+from millstream.runtime.queries import InteractiveQueries
 from millstream.runtime.roster import Roster
 from millstream.runtime.states import CLIENT, GlobalThreadState, State, ThreadState, all_running
 from millstream.runtime.supervision import Failure
@@ -52,8 +53,6 @@ from millstream.runtime.wiring import Parts, real_parts
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
-    from millstream.query.composite import ReadOnlyKeyValueStore
-    from millstream.query.parameters import StoreQueryParameters
     from millstream.stores.updater import StateRestoreListener
     from millstream.topology.topology import Topology
 
@@ -73,7 +72,7 @@ _EXIT_S = timedelta(seconds=10)
 """How long the end of the program waits for a client that nobody closed."""
 
 
-class KafkaStreams:
+class KafkaStreams(InteractiveQueries):
     """Runs a topology.
 
         config = {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}
@@ -301,7 +300,7 @@ class KafkaStreams:
             IllegalStateException: it was not started, or was closed.
             ValueError: the timeout is negative.
         """
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout)
         if self.state is State.CREATED:
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so it will not be RUNNING; call start() first"
@@ -554,17 +553,6 @@ class KafkaStreams:
             )
         )
 
-    def store(self, parameters: StoreQueryParameters[Any]) -> ReadOnlyKeyValueStore[Any, Any]:
-        """A handle to read a store: of the partitions that are on this client.
-
-        Raises:
-            StreamsNotStartedException: the client is CREATED.
-            StateStoreNotAvailableException: it is ending or has ended.
-            UnknownStateStoreException: the topology has no such store.
-            InvalidStateStoreTypeException: it is of another type.
-        """
-        return open_store(self._view, parameters)
-
     def check(self) -> None:
         """Assert what must hold at any time; for tests, after each event.
 
@@ -744,8 +732,14 @@ class KafkaStreams:
             )
 
     def _raise_failure(self) -> None:
-        if self._failure is not None and self.state in (State.PENDING_ERROR, State.ERROR):
-            raise self._failure.error
+        failure = self._ended_by()
+        if failure is not None:
+            raise failure
+
+    def _ended_by(self) -> BaseException | None:
+        if self._failure is None or self.state not in (State.PENDING_ERROR, State.ERROR):
+            return None
+        return self._failure.error
 
 
 def _version() -> str:
@@ -756,10 +750,4 @@ def _version() -> str:
 
 
 def _seconds(timeout: timedelta | None) -> float | None:
-    if timeout is None:
-        return None
-    if not isinstance(timeout, timedelta):
-        raise TypeError(f"a timeout is a timedelta, such as timedelta(seconds=10); got {timeout!r}")
-    if timeout < timedelta(0):
-        raise ValueError(f"Timeout can't be negative; got {timeout}")
-    return timeout.total_seconds()
+    return None if timeout is None else seconds_of(timeout)

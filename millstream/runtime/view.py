@@ -34,6 +34,7 @@ class ClientView:
         self._client_id = client_id
         self._states = states
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._declared = {store.name: store for store in stores}
         self._serdes: dict[str, tuple[Any, Any]] = {
             store.name: (store.key_serde, store.value_serde) for store in stores
@@ -47,22 +48,27 @@ class ClientView:
         """What is now: the same object until something changes."""
         return self._snapshot
 
+    def wait_until(self, fits: Callable[[StoreSnapshot], bool], timeout_s: float) -> bool:
+        """Wait until a snapshot fits; False at the deadline. `fits` is called with the lock held."""
+        with self._lock:
+            return self._changed.wait_for(lambda: fits(self._snapshot), timeout_s)
+
     def refresh(self) -> None:
         """Publish again, because a state has changed."""
         with self._lock:
-            self._snapshot = self._built()
+            self._publish()
 
     def partitions_known(self, partitions: Mapping[str, int]) -> None:
         """How many partitions each store has."""
         with self._lock:
             self._partitions.update(partitions)
-            self._snapshot = self._built()
+            self._publish()
 
     def compiled(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
         """The serdes of stores, now that the pipelines are compiled."""
         with self._lock:
             self._serdes.update(serdes)
-            self._snapshot = self._built()
+            self._publish()
 
     def serdes_known(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
         """Serdes that another client's pipelines have settled, for stores that nothing is known of here."""
@@ -70,33 +76,33 @@ class ClientView:
             for store, (key, value) in serdes.items():
                 known_key, known_value = self._serdes.get(store, (None, None))
                 self._serdes[store] = (known_key or key, known_value or value)
-            self._snapshot = self._built()
+            self._publish()
 
     def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         """A store was opened; it is restoring."""
         with self._lock:
             self._open[part.changelog] = (thread, part, store)
             self._restored.discard(part.changelog)
-            self._snapshot = self._built()
+            self._publish()
 
     def restored(self, changelog: TopicPartition) -> None:
         """A store is up to date."""
         with self._lock:
             self._restored.add(changelog)
-            self._snapshot = self._built()
+            self._publish()
 
     def restoring(self, changelog: TopicPartition) -> None:
         """A store that was up to date is restored anew."""
         with self._lock:
             self._restored.discard(changelog)
-            self._snapshot = self._built()
+            self._publish()
 
     def closing(self, changelog: TopicPartition) -> None:
         """A store is about to be closed."""
         with self._lock:
             self._open.pop(changelog, None)
             self._restored.discard(changelog)
-            self._snapshot = self._built()
+            self._publish()
 
     def open_stores(self) -> tuple[BytesStore, ...]:
         """The stores that are open here."""
@@ -107,6 +113,10 @@ class ClientView:
         """The parts of stores that are open here."""
         with self._lock:
             return tuple(part for _, part, _ in self._open.values())
+
+    def _publish(self) -> None:
+        self._snapshot = self._built()
+        self._changed.notify_all()
 
     def _built(self) -> StoreSnapshot:
         state, threads = self._states()

@@ -1,0 +1,46 @@
+"""Whether a store can be queried now; for who waits until it can. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.errors import (
+    InvalidStateStoreException,
+    InvalidStateStorePartitionException,
+    InvalidStateStoreTypeException,
+    StateStoreNotAvailableException,
+    StreamsNotStartedException,
+    UnknownStateStoreException,
+)
+from millstream.query.parameters import StoreQueryParameters
+from millstream.query.plan import make_plan
+from millstream.query.provider import Presence, StoreSnapshot
+
+__all__ = ["is_final", "why_not"]
+
+
+def why_not(
+    snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any]
+) -> InvalidStateStoreException | None:
+    """What a read over all that is asked for would raise now; None: it would give the whole answer."""
+    try:
+        plan = make_plan(snapshot, parameters, frozenset())
+    except InvalidStateStoreException as refused:
+        return refused
+    return None if plan.whole() is Presence.READABLE else plan.refuse_whole()
+
+
+def is_final(
+    refused: InvalidStateStoreException, snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any]
+) -> bool:
+    """Whether waiting cannot help: this refusal stays, whatever the group and the threads do."""
+    if isinstance(refused, InvalidStateStorePartitionException):
+        count, asked = snapshot.stores[parameters.store_name].partitions, parameters.partition
+        return count is not None and asked is not None and asked >= count
+    return isinstance(
+        refused,
+        StreamsNotStartedException
+        | StateStoreNotAvailableException
+        | UnknownStateStoreException
+        | InvalidStateStoreTypeException,
+    )

@@ -22,13 +22,14 @@ from millstream.errors import IllegalStateException, StreamsException, TimeoutEx
 from millstream.model import LagInfo, TopicPartition
 from millstream.ports import BytesStore, ChangelogBatch, ChangelogConsumer, OffsetOutOfRange
 
-__all__ = ["Start", "StateRestoreListener", "StoreUpdater", "where_to_start"]
+__all__ = ["Start", "StateRestoreListener", "StoreUpdater", "progress_line", "where_to_start"]
 
 _log = logging.getLogger(__name__)
 
 _IDLE_S = 60.0
 _LAG_REFRESH_S = 1.0
 _TELL_DROPPED_S = 10.0
+_TELL_PROGRESS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,21 @@ def where_to_start(position: int | None, beginning: int, end: int) -> Start:
     if position > end:
         return Start(beginning, True, f"its position {position} is after the log's end {end}")
     return Start(position)
+
+
+def progress_line(stores: int, done: int, whole: int, seconds: float) -> str:
+    """How far a restore is, in words. Pure.
+
+    `done` of `whole` are offsets of all its changelogs, and took so many seconds. A compacted changelog has
+    fewer records than offsets.
+    """
+    rate = done / seconds if seconds > 0 else 0.0
+    left = f"about {(whole - done) / rate:,.0f} s left" if rate > 0 else "nothing has come yet"
+    what = "1 store" if stores == 1 else f"{stores} stores"
+    return (
+        f"restoring {what}: {done:,} of {whole:,} offsets ({100 * done // max(whole, 1)} %), "
+        f"{rate:,.0f} a second, {left}"
+    )
 
 
 class StateRestoreListener(Protocol):
@@ -81,6 +97,7 @@ class _Follower:
     store: BytesStore
     position: int = 0
     end: int = 0
+    restore_from: int = 0
     restore_until: int = 0
     total_restored: int = 0
     started: bool = False
@@ -136,6 +153,8 @@ class StoreUpdater:
         self._shared = _Shared()
         self._records_applied = 0
         self._lags_at = float("-inf")
+        self._restoring_since: float | None = None
+        self._told_progress_at = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # --- for the owner, from any thread ------------------------------------------------------------------
@@ -326,6 +345,7 @@ class StoreUpdater:
                 continue
             for batch in batches:
                 self._apply(batch)
+            self._tell_progress()
             self._refresh_ends()
 
     def _reassign(self) -> None:
@@ -359,7 +379,7 @@ class StoreUpdater:
             )
         if start.wipe:
             store.wipe()
-        follower.position = start.offset
+        follower.position = follower.restore_from = start.offset
         follower.end = follower.restore_until = end
         follower.started = True
         listener = self._listener
@@ -439,6 +459,26 @@ class StoreUpdater:
             self._shared.changed.notify_all()
         if on_restored is not None:
             on_restored(partition)
+
+    def _tell_progress(self) -> None:
+        """Log how far restoring is, every ten seconds; a short restore is over before that."""
+        restoring = [each for each in self._shared.served.values() if each.started and not each.restored]
+        if not restoring:
+            self._restoring_since = None
+            return
+        now = self._clock.now()
+        if self._restoring_since is None:
+            self._restoring_since = self._told_progress_at = now
+        elif now - self._told_progress_at >= _TELL_PROGRESS_S:
+            self._told_progress_at = now
+            done = sum(each.position - each.restore_from for each in restoring)
+            whole = sum(each.restore_until - each.restore_from for each in restoring)
+            since = now - self._restoring_since
+            _log.info(
+                "store updater '%s': %s",
+                self._thread.name,
+                progress_line(len(restoring), done, whole, since),
+            )
 
     def _refresh_ends(self) -> None:
         shared = self._shared

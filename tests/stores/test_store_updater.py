@@ -20,7 +20,7 @@ from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.ports import OffsetOutOfRange
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
-from millstream.stores.updater import Start, StoreUpdater, where_to_start
+from millstream.stores.updater import Start, StoreUpdater, progress_line, where_to_start
 from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, ManualClock
 
 P0 = TopicPartition("app-counts-changelog", 0)
@@ -215,6 +215,44 @@ def test_restoring_goes_on_in_bounded_batches() -> None:
     world.updater.close()
     counts = [what[4] for what in world.heard.told if what[0] == "batch"]
     assert counts == [10, 10, 10, 5]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (
+            (3, 4_200_000, 10_000_000, 14.0),
+            "restoring 3 stores: 4,200,000 of 10,000,000 offsets (42 %), 300,000 a second, about 19 s left",
+        ),
+        ((1, 0, 50, 10.0), "restoring 1 store: 0 of 50 offsets (0 %), 0 a second, nothing has come yet"),
+        ((1, 0, 0, 0.0), "restoring 1 store: 0 of 0 offsets (0 %), 0 a second, nothing has come yet"),
+    ],
+)
+def test_how_far_a_restore_is_in_words(facts: tuple[int, int, int, float], expected: str) -> None:
+    """What is done, what there is, how quickly it goes and how long it will take."""
+    assert progress_line(*facts) == expected
+
+
+def test_a_long_restore_tells_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Every ten seconds one line for all stores of the thread; a short restore says nothing."""
+    caplog.set_level(logging.INFO)
+    clock = ManualClock()
+
+    class Slow(Heard):
+        def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
+            clock.advance(4)
+
+    world = World(max_records=10, clock=clock, listener=Slow())
+    world.log.append(P0, *records(0, 75))
+    world.add(P0)
+    world.updater.start()
+    assert world.updater.wait_until_restored(SOON)
+    world.updater.close()
+    told = [record.getMessage() for record in caplog.records if "restoring 1 store" in record.getMessage()]
+    assert [line.split(": ", 2)[2].split(" (")[0] for line in told] == [
+        "40 of 75 offsets",
+        "70 of 75 offsets",
+    ]
 
 
 def test_stores_come_and_go_while_it_runs(world: World) -> None:

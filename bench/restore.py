@@ -1,13 +1,15 @@
-"""How long it takes to rebuild a store from its changelog, beside only reading that changelog."""
+"""How long it takes to rebuild a store from its changelog, beside only reading that changelog; and the memory
+that a long one takes."""
 
 from __future__ import annotations
 
 import time
 import zlib
 
+import psutil
 from confluent_kafka import Producer
 
-from bench.figures import Progress, Report, Table, ratios, rounds, spread
+from bench.figures import Goal, Progress, Report, Table, ratios, rounds, spread
 from bench.lab import Lab
 from bench.words import PARTITIONS, QUIET
 from millstream.config import StreamsConfig
@@ -16,7 +18,7 @@ from millstream.model import TIMESTAMP_HEADER, TaskId, TopicPartition
 from millstream.ports import KeyValueBytesStore
 from millstream.stores.memory import MemoryStore
 from millstream.stores.rocksdb import RocksDBStore
-from millstream.stores.updater import StoreUpdater
+from millstream.stores.updater import StateRestoreListener, StoreUpdater
 
 __all__ = ["measure"]
 
@@ -64,7 +66,70 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         tuple(rows),
         ("'only read': the same consumer, records decoded and dropped",),
     )
-    return Report("restore", (table,), (), {"records": records, "seconds": seconds, "cpu_seconds": cpu})
+    rate = records / spread(cpu["to RocksDB"]).median
+    per_core = Goal("changelog to RocksDB, per core", rate, 200_000, "records/s", at_least=True)
+    long, memory = _long(lab, 2_000_000 if quick else 10_000_000, tell)
+    return Report(
+        "restore",
+        (table, long),
+        (per_core, memory),
+        {"records": records, "seconds": seconds, "cpu_seconds": cpu, "long": memory.measured},
+    )
+
+
+class _Watch:
+    """Listens to a restore: tells how far it is, and looks at the memory of this process meanwhile."""
+
+    def __init__(self, records: int, tell: Progress) -> None:
+        self._records, self._tell = records, tell
+        self._process = psutil.Process()
+        self.done = self.batches = 0
+        self.before = self.peak = self._mib()
+
+    def _mib(self) -> float:
+        return float(self._process.memory_info().rss) / 2**20
+
+    def on_restore_start(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
+        """Nothing to tell yet."""
+
+    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
+        """Count; every tenth batch, look and tell."""
+        self.done += count
+        self.batches += 1
+        if self.batches % 10 == 0:
+            self.peak = max(self.peak, self._mib())
+            self._tell(f"restored {self.done:,} of {self._records:,} records")
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        """Look once more."""
+        self.peak = max(self.peak, self._mib())
+
+
+def _long(lab: Lab, records: int, tell: Progress) -> tuple[Table, Goal]:
+    """One long restore: how quickly it goes all along, and how much memory it takes on the way."""
+    changelog = lab.topic("long-changelog", PARTITIONS, {"cleanup.policy": "compact"})
+    tell(f"writing {records:,} changelog records")
+    _produce(lab.bootstrap_servers, changelog, records)
+    watch = _Watch(records, tell)
+    used = time.process_time()
+    seconds = _restore(lab, changelog, "rocksdb", watch)
+    used = time.process_time() - used
+    grown = watch.peak - watch.before
+    table = Table(
+        f"A long restore: {records:,} records into RocksDB, {PARTITIONS} partitions",
+        ("seconds", "records/s", "CPU s", "MiB before", "MiB at most"),
+        (
+            (
+                f"{seconds:.1f}",
+                f"{records / seconds:,.0f}",
+                f"{used:.1f}",
+                f"{watch.before:,.0f}",
+                f"{watch.peak:,.0f}",
+            ),
+        ),
+        (f"progress was told {watch.batches:,} times; RocksDB's caches are among the memory",),
+    )
+    return table, Goal("memory that a long restore adds", grown, 600, "MiB")
 
 
 def _produce(servers: str, topic: str, records: int) -> None:
@@ -109,9 +174,9 @@ def _consumer(lab: Lab) -> KafkaChangelogConsumer:
     return KafkaChangelogConsumer(config)
 
 
-def _restore(lab: Lab, changelog: str, kind: str) -> float:
+def _restore(lab: Lab, changelog: str, kind: str, listener: StateRestoreListener | None = None) -> float:
     failures: list[BaseException] = []
-    updater = StoreUpdater("bench-updater", _consumer(lab), on_failure=failures.append)
+    updater = StoreUpdater("bench-updater", _consumer(lab), on_failure=failures.append, listener=listener)
     stores: list[KeyValueBytesStore] = []
     for number in range(PARTITIONS):
         task = TaskId(0, number)

@@ -190,10 +190,8 @@ class KafkaChangelogConsumer:
         if confirmed:
             raise StreamsException(
                 f"changelog '{confirmed[0]}' does not exist any more; its store cannot be kept up to date. "
-                f"Start a "
-                "new client: it creates the topic anew, which then fills as keys change; or, to build all "
-                "of it anew, "
-                "with clean_up(checkpoints=True) before"
+                "Start a new client: it creates the topic anew, which then fills as keys change; or, to "
+                "build all of it anew, with clean_up(checkpoints=True) before"
             )
 
     def _batch(
@@ -215,8 +213,7 @@ class KafkaChangelogConsumer:
             partition = TopicPartition(message.topic() or "", message.partition() or 0)
             raise OffsetOutOfRange(
                 f"position {self._next.get(partition)} of changelog partition '{partition}' is not in the "
-                f"log: "
-                f"{error.str()}; the topic was truncated, or deleted and made anew",
+                f"log: {error.str()}; the topic was truncated, or deleted and made anew",
                 partition=partition,
             )
         if code in _AWAY or error.retriable():

@@ -21,6 +21,7 @@ from typing import Any
 
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
+from readers import Readers
 
 from millstream import (
     Consumed,
@@ -42,6 +43,7 @@ from millstream import (
 Response = StreamThreadExceptionResponse
 _TEXTS = Consumed.with_(Serdes.string(), Serdes.string())
 _saying = threading.Lock()
+_readers: list[Readers] = []
 
 
 def say(**what: Any) -> None:
@@ -145,6 +147,10 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
             return client.remove_stream_thread(timedelta(seconds=30))
         case ["handler", str(name)]:
             client.set_uncaught_exception_handler(handler(name))
+        case ["read", list(keys), int(threads)]:
+            _readers.append(Readers(client, keys, threads))
+        case ["stop reading"]:
+            return _readers.pop().stop()
         case ["failures"]:
             return [[record.thread, str(record.response), record.attempt] for record in client.failures]
         case ["health"]:

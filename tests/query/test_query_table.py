@@ -1,0 +1,178 @@
+"""KIP-216 as a table over real handles: each read in each state of client, thread and store.
+
+A client has three partitions, each of a thread of its own; partition 1 and its thread are what changes. What
+a read needs is one key of that partition, or that partition by its number, or all that is here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import Client, key_in
+
+from millstream.errors import InvalidStateStoreException
+from millstream.query.provider import Role
+
+CLIENT_STATES = (
+    "CREATED",
+    "REBALANCING",
+    "RUNNING",
+    "PENDING_SHUTDOWN",
+    "NOT_RUNNING",
+    "PENDING_ERROR",
+    "ERROR",
+)
+BUSY = ("CREATED", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "PENDING_SHUTDOWN")
+GONE = ("DEAD", None)
+
+R, M, W = "StreamsRebalancingException", "StateStoreMigratedException", "InvalidStateStorePartitionException"
+READ = "read"
+NOTHING = "nothing"
+
+# What is of the store here: what a read of a key, of the partition, and of all meets. `seen`: the handle has
+# read it before.
+RUNNING = {  # client and thread are RUNNING
+    "open": (READ, READ, READ),
+    "closed": (M, M, M),
+    "restoring": (R, R, R),
+    "standby": (M, M, M),
+    "left": (M, M, M),
+    "never here": (NOTHING, W, READ),
+    "standby, never read": (NOTHING, W, READ),
+}
+REBALANCING = {  # the client is, the thread is RUNNING
+    "open": (READ, READ, R),
+    "closed": (R, R, R),
+    "restoring": (R, R, R),
+    "standby": (R, R, R),
+    "left": (R, R, R),
+    "never here": (R, R, R),
+    "standby, never read": (R, R, R),
+}
+THREAD_BUSY = dict.fromkeys(RUNNING, (R, R, R))
+THREAD_GONE = {  # the client is RUNNING
+    **dict.fromkeys(("open", "closed", "restoring", "standby", "left"), (M, M, M)),
+    "never here": (NOTHING, W, READ),
+    "standby, never read": (NOTHING, W, READ),
+}
+STOPPED = "StateStoreNotAvailableException"
+NOT_STARTED = "StreamsNotStartedException"
+
+
+def expected(client: str, thread: str | None, here: str) -> tuple[str, str, str]:
+    """The table: for a key, for the partition, for all."""
+    if client == "CREATED":
+        return (NOT_STARTED,) * 3
+    if client not in ("RUNNING", "REBALANCING"):
+        return (STOPPED,) * 3
+    if thread in BUSY:
+        return THREAD_BUSY[here]
+    if client == "REBALANCING":
+        return REBALANCING[here] if thread == "RUNNING" else THREAD_BUSY[here]
+    return THREAD_GONE[here] if thread in GONE else RUNNING[here]
+
+
+KEY = key_in(1)
+Read = Callable[[Any], object]
+OF_A_KEY: dict[str, Read] = {
+    "get": lambda store: store.get(KEY),
+    "multi_get": lambda store: store.multi_get([KEY])[0],
+    "in": lambda store: True if KEY in store else None,
+    "[]": lambda store: store[KEY],
+}
+OF_ALL: dict[str, Read] = {
+    "range": lambda store: list(store.range("a", "z")),
+    "reverse_range": lambda store: list(store.reverse_range("a", "z")),
+    "all": lambda store: list(store.all()),
+    "reverse_all": lambda store: list(store.reverse_all()),
+    "prefix_scan": lambda store: list(store.prefix_scan("key")),
+    "approximate_num_entries": lambda store: store.approximate_num_entries(),
+    "iter": list,
+    "keys": lambda store: list(store.keys()),
+    "values": lambda store: list(store.values()),
+    "items": lambda store: list(store.items()),
+    "to_arrow": lambda store: store.to_arrow(),
+}
+
+
+def in_cell(client_state: str, thread: str | None, here: str, partition: int | None) -> tuple[Client, Any]:
+    """A client in this cell, and a handle that was made, and has read, while all was well."""
+    client = Client()
+    client.put(*(key_in(number) for number in range(3)))
+    never = here in ("never here", "standby, never read")
+    if here == "never here":
+        client.move_away(1)
+    elif here == "standby, never read":
+        client.role_is(1, Role.STANDBY)
+    if never and partition is not None:
+        store = None  # store() would refuse it
+    else:
+        store = client.store(partition=partition)
+        assert store.get(KEY) == (None if never else len(KEY))
+    match here:
+        case "closed":
+            client.stores[1].close()
+        case "restoring":
+            client.role_is(1, Role.RESTORING)
+        case "standby":
+            client.role_is(1, Role.STANDBY)
+        case "left":
+            client.move_away(1)
+    if thread is None:
+        threads = client.snapshot().threads
+        client.change(threads={name: threads[name] for name in threads if name != "t1"})
+    else:
+        client.thread_is(1, thread)
+    client.client_is(client_state)
+    return client, store
+
+
+def met(read: Callable[[], object]) -> str:
+    """How a read came out."""
+    try:
+        found = read()
+    except InvalidStateStoreException as error:
+        refused = error
+    except KeyError:
+        return NOTHING
+    else:
+        return NOTHING if found is None else READ
+    assert type(refused) is not InvalidStateStoreException
+    assert refused.store == "counts"
+    return type(refused).__name__
+
+
+CELLS = list(itertools.product(CLIENT_STATES, (*BUSY, "RUNNING", *GONE), RUNNING))
+
+
+@pytest.mark.parametrize("method", [*OF_A_KEY, *OF_ALL])
+def test_what_each_read_meets_in_each_cell(method: str) -> None:
+    """A handle over all partitions, and one for the partition that changes: 392 cells each."""
+    for cell in CELLS:
+        of_key, of_partition, of_all = expected(*cell)
+        read = {**OF_A_KEY, **OF_ALL}[method]
+        _, store = in_cell(*cell, None)
+        wanted = of_key if method in OF_A_KEY else of_all
+        assert met(lambda: read(store)) == wanted, (cell, "all partitions")  # noqa: B023
+        client, single = in_cell(*cell, 1)
+        assert met(lambda: read(single or client.store(partition=1))) == of_partition, (cell, "one")  # noqa: B023
+
+
+def test_what_store_itself_meets_in_each_cell() -> None:
+    """`store()` has seen nothing before: what has left was never here for it, and part of a store will do."""
+    for cell in CELLS:
+        client, _ = in_cell(*cell, None)
+        here = {"left": "never here", "standby": "standby, never read"}.get(cell[2], cell[2])
+        if cell[1] in GONE:
+            here = "never here"
+        _, of_partition, _ = expected(cell[0], cell[1], here)
+        if here == "closed" and of_partition in (M, R) and cell[1] == "RUNNING":
+            of_partition = READ  # only a read finds out
+        assert met(lambda: client.store(partition=1)) == of_partition, cell  # noqa: B023
+        if cell[0] in ("RUNNING", "REBALANCING"):
+            assert met(client.store) == READ, (cell, "the other two partitions can be read")
+        else:
+            assert met(client.store) == of_partition, cell

@@ -103,64 +103,107 @@ class Expected:
         return self._content
 
 
+class Table:
+    """A topic that is written all the time, and a client that keeps it as a table in its stores."""
+
+    def __init__(self, kafka: EmbeddedKafka, name: str, directory: Path) -> None:
+        kafka.create_topic(name, PARTITIONS)
+        self._arguments = (kafka.bootstrap_servers, f"{name}-app", name, str(directory))
+        self.state = StateDirectory(directory, f"{name}-app")
+        self.log = directory / "client.log"
+        self.writer = Writer(kafka.bootstrap_servers, name)
+        self._expected = [Expected(log) for log in self.writer.log]
+
+    def start(self) -> subprocess.Popen[str]:
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, str(APP), *self._arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+
+    def run_once(self) -> None:
+        """A client that starts, which restores the table, and closes."""
+        with self.start() as client:
+            assert client.stdout is not None
+            assert client.stdin is not None
+            assert client.stdout.readline().strip() == "RUNNING", self.log.read_text()[-3000:]
+            client.stdin.close()
+            assert client.wait(30) == 0
+
+    def path(self, partition: int) -> Path:
+        return self.state.global_store_path("table", partition)
+
+    def positions(self) -> list[int]:
+        """The positions of the stores, which have what the topic has up to there."""
+        return [self._position(partition) if self.path(partition).exists() else 0 for partition in range(2)]
+
+    def _position(self, partition: int) -> int:
+        store = RocksDBStore("table", TaskId(0, partition), self.path(partition))
+        position = store.position or 0
+        found = {key: stored[8:] for key, stored in store.range(None, None)}
+        store.close()
+        assert found == self._expected[partition].at(position)
+        return position
+
+
 def test_after_fifty_kills_the_stores_equal_the_topic_at_their_positions(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """kill -9 at random moments, half of them while the client starts and restores: nothing that was applied
     is lost, nothing is there that was not written, and the last client reaches the end."""
     random = Random(11)
-    topic, application = "kills", "kills-app"
-    kafka.create_topic(topic, PARTITIONS)
-    directory = StateDirectory(tmp_path, application)
-    writer = Writer(kafka.bootstrap_servers, topic)
-    expected = [Expected(log) for log in writer.log]
-    grown = 0
-
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, str(APP), kafka.bootstrap_servers, application, topic, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-
-    def check() -> list[int]:
-        positions = []
-        for partition in range(PARTITIONS):
-            path = directory.global_store_path("table", partition)
-            if not path.exists():
-                positions.append(0)
-                continue
-            store = RocksDBStore("table", TaskId(0, partition), path)
-            position = store.position or 0
-            found = {key: stored[8:] for key, stored in store.range(None, None)}
-            store.close()
-            assert found == expected[partition].at(position)
-            positions.append(position)
-        return positions
-
-    before = [0] * PARTITIONS
+    table = Table(kafka, "kills", tmp_path)
+    writer = table.writer
+    before, grown = [0] * PARTITIONS, 0
     try:
         for number in range(KILLS):
-            with start() as client:
+            with table.start() as client:
                 assert client.stdout is not None
                 if number % 2:
                     assert client.stdout.readline().strip() == "RUNNING"
                 until = writer.written + random.randrange(1, 12_000)
                 wait_until(lambda until=until: writer.written >= until or writer.failure, "it is written")
                 client.send_signal(signal.SIGKILL)
-            positions = check()
+            positions = table.positions()
             grown += positions != before
             before = positions
     finally:
         writer.close()
     assert writer.failure is None
     assert grown > KILLS // 2, "the kills hit clients that had applied something"
-    with start() as client:
-        assert client.stdout is not None
-        assert client.stdin is not None
-        assert client.stdout.readline().strip() == "RUNNING"  # a global table is restored before that
-        client.stdin.close()
-        assert client.wait(30) == 0
-    assert check() == [max(log) + 1 for log in writer.log]
+    table.run_once()
+    assert table.positions() == [max(log) + 1 for log in writer.log]
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "deleted"])
+def test_a_store_that_is_damaged_on_disk_is_restored_by_the_next_client(
+    damage: str, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Files that are cut off, overwritten or gone: it is noticed, told, deleted and restored, and no more."""
+    table = Table(kafka, f"damage-{damage}", tmp_path)
+    wait_until(lambda: table.writer.written > 10_000 or table.writer.failure, "it is written")
+    table.writer.close()
+    table.run_once()
+    ends = [max(log) + 1 for log in table.writer.log]
+    assert table.positions() == ends
+    untouched = {path: path.stat().st_mtime_ns for path in table.path(1).glob("*.sst")}
+    harmed = [path for kind in ("*.sst", "MANIFEST-*") for path in table.path(0).glob(kind)]
+    assert harmed
+    for path in harmed:
+        match damage:
+            case "cut":
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            case "overwritten":
+                path.write_bytes(b"\xa5" * path.stat().st_size)
+            case _:
+                path.unlink()
+    table.run_once()
+    assert "is damaged" in table.log.read_text()
+    assert table.positions() == ends
+    assert all(path.stat().st_mtime_ns == at for path, at in untouched.items()), (
+        "the other store is as it was"
+    )

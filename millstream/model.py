@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -9,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 __all__ = [
     "TIMESTAMP_HEADER",
+    "HostInfo",
     "KeyValue",
     "LagInfo",
     "PipelineMetadata",
@@ -27,6 +29,8 @@ __all__ = [
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
 
 TIMESTAMP_HEADER = "millstream.ts"
 """The header of records in internal topics that carries their timestamp: 8 bytes, big-endian, milliseconds.
@@ -73,6 +77,50 @@ class TaskId:
                 f"'{text}' is not a task id; one looks like '1_3': subtopology, underscore, partition"
             )
         return cls(int(head), int(tail))
+
+
+class HostInfo(NamedTuple):
+    """Where a client answers: its `application.server`. Prints `host:port`.
+
+    Source: org.apache.kafka.streams.state.HostInfo.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it is an address. `HostInfo.unavailable()` is none."""
+        return self.port >= 0
+
+    @classmethod
+    def unavailable(cls) -> HostInfo:
+        """Instead of an address: it is not known, or the client has no `application.server`.
+
+        Source: HostInfo.unavailable.
+        """
+        return cls("unavailable", -1)
+
+    @classmethod
+    def parse(cls, endpoint: str) -> HostInfo:
+        """The host and the port in `host:port`; an IPv6 address is in brackets, `[::1]:8080`.
+
+        Raises:
+            ValueError: it is not of this form, or the port is not between 1 and 65535.
+
+        Source: HostInfo.buildFromEndpoint. Differs: raises for what is not of this form, the empty text too.
+        """
+        match = _ADDRESS.fullmatch(endpoint.strip())
+        if match is None or not 0 < int(match[2]) < 65536:
+            raise ValueError(
+                f"'{endpoint}' is no address of a client; one looks like 'localhost:8080': a host, a colon, "
+                "and a port between 1 and 65535"
+            )
+        return cls(match[1].strip("[]"), int(match[2]))
 
 
 class KeyValue(NamedTuple, Generic[K, V]):
@@ -139,9 +187,8 @@ class SessionWindow(Window):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Windowed(Generic[K]):
-    """A key and one of its windows; prints `[key@start/end]`.
+class Windowed(NamedTuple, Generic[K]):
+    """A key and one of its windows; unpacks as a tuple does, and prints `[key@start/end]`.
 
     Source: org.apache.kafka.streams.kstream.Windowed.
     """

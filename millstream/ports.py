@@ -243,7 +243,7 @@ class ChangelogConsumer(Protocol):
         `epochs`: the highest epoch that was seen before these offsets; 0 where nothing is said.
         """
 
-    def poll(self, timeout_s: float, max_records: int = 10_000) -> list[ChangelogBatch]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         """What has arrived; waits up to `timeout_s` for the first record. Empty when nothing came.
 
         Raises:

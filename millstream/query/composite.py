@@ -1,43 +1,32 @@
-"""The handle that `KafkaStreams.store()` returns: one store over the partitions that are on this client.
-
-A handle plans its reads once per `StoreSnapshot` (which partition is where, which may be read) and keeps
-the plan while the runtime shows the same snapshot. So a `get` costs one comparison more than the store's
-own, and every read still meets the state as it is now.
-"""
+"""The handle that `KafkaStreams.store()` returns: one store over the partitions that are on this client."""
 
 from __future__ import annotations
 
-import heapq
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from millstream.errors import InvalidStateStoreException, SerializationException, SetupException
+from millstream.errors import InvalidStateStoreTypeException
+from millstream.model import StoreKind
+from millstream.query.as_of import AsOfView
+from millstream.query.handle import StoreHandle, in_one_order
 from millstream.query.iterators import KeyValueIterator
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.plan import Plan, make_plan
-from millstream.query.provider import Outcome, Presence, Scope, Serde, StoreView
+from millstream.query.plan import Plan
+from millstream.query.provider import Serde, StoreView
+from millstream.query.times import Time, to_ms
+from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.stores.api import ClosedStoreError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 __all__ = ["ReadOnlyKeyValueStore", "open_store"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-R = TypeVar("R")
-
-_log = logging.getLogger(__name__)
-
-_ATTEMPTS = 3
-"""How often a read looks again when a store was closed under it and the snapshot has changed since."""
+S = TypeVar("S")
 
 
-def open_store(view: StoreView, parameters: StoreQueryParameters[Any]) -> ReadOnlyKeyValueStore[Any, Any]:
-    """A handle on a store; what `KafkaStreams.store` is.
+def open_store(view: StoreView, parameters: StoreQueryParameters[S]) -> S:
+    """A handle on a store, of the kind that the parameters' type reads; what `KafkaStreams.store` is.
 
     Raises:
         TypeError: `parameters` are not StoreQueryParameters.
@@ -51,16 +40,17 @@ def open_store(view: StoreView, parameters: StoreQueryParameters[Any]) -> ReadOn
             f"store() takes StoreQueryParameters.from_name_and_type(name, "
             f"QueryableStoreTypes.key_value_store()), not {parameters!r}"
         )
-    store: ReadOnlyKeyValueStore[Any, Any] = ReadOnlyKeyValueStore(view, parameters)
-    store.check()
+    handle = _HANDLES[parameters.queryable_store_type.kind](view, parameters)
+    handle.check()
+    store: S = handle
     return store
 
 
-class ReadOnlyKeyValueStore(Generic[K, V]):
+class ReadOnlyKeyValueStore(StoreHandle[K, V]):
     """A key-value store, read-only, over its partitions on this client. Any number of threads may use it.
 
     Besides Kafka Streams' methods: `key in store`, `store[key]` (KeyError if there is none), iteration
-    over the keys, `keys()`, `values()`, `items()`, `to_arrow()`, `to_pandas()`.
+    over the keys, `keys()`, `values()`, `items()`, `to_arrow()`, `to_pandas()`; and `as_of(timestamp)`.
 
     Raises, from every read:
         StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
@@ -76,13 +66,6 @@ class ReadOnlyKeyValueStore(Generic[K, V]):
         partition has left raises StateStoreMigratedException.
     """
 
-    def __init__(self, view: StoreView, parameters: StoreQueryParameters[Any]) -> None:
-        self._snapshot = view.snapshot
-        self._parameters = parameters
-        self._name = parameters.store_name
-        self._seen: frozenset[int] = frozenset()
-        self._plan: Plan | None = None
-
     # --- reads of Kafka Streams --------------------------------------------------------------------------
 
     def get(self, key: K) -> V | None:
@@ -95,7 +78,12 @@ class ReadOnlyKeyValueStore(Generic[K, V]):
         plan = self._plan
         if plan is None or plan.snapshot is not self._snapshot():
             plan = self._replan()
-        data = self._key_bytes(plan, key, "get")
+        try:
+            data = plan.serialize(key)
+        except Exception:  # whatever a serde raises: it is told below
+            data = None
+        if data is None or key is None:
+            data = self._key_bytes(plan, key, "get")
         partition_of = plan.partition_of
         reader = None if partition_of is None else plan.readers.get(partition_of(data))
         try:
@@ -140,16 +128,36 @@ class ReadOnlyKeyValueStore(Generic[K, V]):
         plan = self._current()
         write = plan.serialize if prefix_serializer is None else prefix_serializer.serialize
         start = self._key_bytes(plan, prefix, "prefix_scan", write)
-        return self._scan(plan, start, _after_prefix(start), reverse=False, end_inclusive=False)
+        return self._scan(start, _after_prefix(start), reverse=False, end_inclusive=False)
 
-    def approximate_num_entries(self) -> int:
-        """About how many entries there are here; too high while updates are not compacted yet."""
+    # --- reads of the past -------------------------------------------------------------------------------
 
-        def count(plan: Plan) -> int:
-            self._check_whole(plan)
-            return sum(part.store.approximate_num_entries() for part in plan.parts.values())
+    def as_of(self, timestamp: Time) -> ReadOnlyKeyValueStore[K, V]:
+        """The same store as it was at a time: each key has the value that was valid then.
 
-        return self._reading(count)
+        For stores that are declared with history. By the records' timestamps: a late record still changes
+        what was. Every read of the handle raises ValueError once the time is before the history.
+
+        Raises:
+            InvalidStateStoreTypeException: the store keeps no history.
+            ValueError: the time is before the history, or has no time zone.
+            TypeError: it is neither a datetime nor an int of milliseconds.
+
+        Source: KIP-889 (VersionedKeyValueStore.get(key, asOfTimestamp)).
+        Differs: a whole store with all its reads, not one key.
+        """
+        at_ms = to_ms(timestamp, f"as_of() of store '{self._name}': the time")
+        if self._current().snapshot.stores[self._name].history_ms is None:
+            raise InvalidStateStoreTypeException(
+                f"store '{self._name}' keeps no history, so that it cannot be read as of an earlier time; "
+                f"declare it with Materialized.as_('{self._name}').with_history(timedelta(hours=1))",
+                store=self._name,
+            )
+        view = AsOfView(self._view, self._name, at_ms)
+        store: ReadOnlyKeyValueStore[K, V] = ReadOnlyKeyValueStore(view, self._parameters)
+        store.check()
+        self._reading(lambda plan: [part.store.check_as_of(at_ms) for part in plan.parts.values()])
+        return store
 
     # --- reads that Python users expect ------------------------------------------------------------------
 
@@ -166,118 +174,14 @@ class ReadOnlyKeyValueStore(Generic[K, V]):
         value: V = plan.decode(stored)
         return value
 
-    def __iter__(self) -> Iterator[K]:
-        return self.keys()
-
-    def keys(self) -> Iterator[K]:
-        """Every key, in order."""
-        with self.all() as entries:
-            for key, _ in entries:
-                yield key
-
-    def values(self) -> Iterator[V]:
-        """Every value, in the order of the keys."""
-        with self.all() as entries:
-            for _, value in entries:
-                yield value
-
-    def items(self) -> KeyValueIterator[K, V]:
-        """Every entry; the same as `all()`."""
-        return self.all()
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Every entry as an Arrow table with the columns `key`, `value` (and `timestamp`).
-
-        Types follow the serdes; values that are dicts become structs, or JSON text where they have no
-        common shape.
-        """
-        from millstream.query.arrow import to_table
-
-        plan = self._current()
-        with self.all() as entries:
-            timestamped = self._parameters.queryable_store_type.timestamped
-            return to_table(entries, plan.key_serde.name, plan.value_serde.name, timestamped=timestamped)
-
-    def to_pandas(self) -> Any:
-        """Every entry as a pandas DataFrame, with the columns of `to_arrow()`.
-
-        Raises:
-            SetupException: pandas is not installed.
-        """
-        if find_spec("pandas") is None:
-            raise SetupException(
-                "to_pandas() needs pandas: pip install 'millstream[pandas]'; to_arrow() does not"
-            )
-        return self.to_arrow().to_pandas()
-
-    def __repr__(self) -> str:
-        head = f"ReadOnlyKeyValueStore '{self._name}'"
-        try:
-            plan = self._current()
-            entries = self.approximate_num_entries()
-        except InvalidStateStoreException as error:
-            return f"<{head}, not readable now: {type(error).__name__}>"
-        numbers = ", ".join(map(str, plan.parts))
-        return (
-            f"<{head} ({plan.key_serde.name} -> {plan.value_serde.name}), partitions {numbers} on client "
-            f"'{plan.snapshot.client_id}', about {entries:,} entries>"
-        )
-
-    # --- planning ----------------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Raise what a read would raise, unless a part of what was asked for can be read."""
-        plan = self._current()
-        if not plan.parts:
-            raise plan.refuse_whole()
-
-    def _current(self) -> Plan:
-        plan = self._plan
-        if plan is None or plan.snapshot is not self._snapshot():
-            plan = self._replan()
-        return plan
-
-    def _replan(self) -> Plan:
-        plan = make_plan(self._snapshot(), self._parameters, self._seen)
-        self._seen |= plan.parts.keys()
-        self._plan = plan
-        return plan
-
-    def _reading(self, read: Callable[[Plan], R]) -> R:
-        """What `read` gives; if a store is closed under it, look where the store is now, and read again."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            plan = self._current()
-            try:
-                return read(plan)
-            except ClosedStoreError as error:
-                if attempt == _ATTEMPTS or self._snapshot() is plan.snapshot:
-                    plan = self._current()
-                    outcome = plan.decide(Presence.CLOSED, plan.scope)
-                    raise plan.refuse(outcome, self._parameters.partition, "a read") from error
-        raise AssertionError("unreachable")
-
     # --- reading by a plan -------------------------------------------------------------------------------
 
     def _find(self, data: bytes) -> bytes | None:
-        return self._reading(lambda plan: self._lookup(plan, data))
-
-    def _lookup(self, plan: Plan, data: bytes) -> bytes | None:
-        if plan.partition_of is None:
-            for reader in plan.readers.values():
-                stored = reader(data)
-                if stored is not None:
-                    return stored
-            self._check_whole(plan)
-            return None
-        partition = plan.partition_of(data)
-        if partition in plan.readers:
-            return plan.readers[partition](data)
-        self._check_absent(plan, partition)
-        return None
+        return self._reading(lambda plan: self._lookup(plan, data, lambda store: store.get(data)))
 
     def _lookup_many(self, plan: Plan, keys: Sequence[bytes]) -> list[bytes | None]:
         if plan.partition_of is None:
-            return [self._lookup(plan, key) for key in keys]
+            return [self._lookup(plan, key, lambda store, key=key: store.get(key)) for key in keys]  # type: ignore[misc]
         places: dict[int, list[int]] = {}
         for place, key in enumerate(keys):
             places.setdefault(plan.partition_of(key), []).append(place)
@@ -291,88 +195,36 @@ class ReadOnlyKeyValueStore(Generic[K, V]):
                 found[index] = stored
         return found
 
-    def _check_absent(self, plan: Plan, partition: int) -> None:
-        """Raise, unless a key of this partition, which cannot be read here, simply has no value here."""
-        if not plan.parts:
-            raise plan.refuse_whole()
-        scope = Scope.KEY if self._parameters.partition is None else Scope.PARTITION
-        outcome = plan.decide(plan.presence(partition), scope)
-        if outcome is not Outcome.NOTHING:
-            raise plan.refuse(outcome, partition)
-
-    def _check_whole(self, plan: Plan) -> None:
-        """Raise, unless a read over all partitions gives the whole answer."""
-        if plan.whole() is not Presence.READABLE:
-            raise plan.refuse_whole()
-
     def _between(
         self, from_: K | None, to: K | None, method: str, *, reverse: bool
     ) -> KeyValueIterator[K, V]:
-        plan = self._current()
-        start = None if from_ is None else self._key_bytes(plan, from_, method)
-        end = None if to is None else self._key_bytes(plan, to, method)
-        if start is not None and end is not None and start > end:
-            _log.warning(
-                "store '%s': %s() from a key that is after the one it goes to, in the order of their bytes, "
-                "is empty; negative numbers come after positive ones in that order",
-                self._name,
-                method,
-            )
-            return self._scan(plan, start, start, reverse=reverse, end_inclusive=False)
-        return self._scan(plan, start, end, reverse=reverse, end_inclusive=True)
+        start, end, any_between = self._key_range(from_, to, method)
+        if not any_between:
+            return self._scan(start, start, reverse=reverse, end_inclusive=False)
+        return self._scan(start, end, reverse=reverse, end_inclusive=True)
 
     def _scan(
-        self, plan: Plan, start: bytes | None, end: bytes | None, *, reverse: bool, end_inclusive: bool
+        self, start: bytes | None, end: bytes | None, *, reverse: bool, end_inclusive: bool
     ) -> KeyValueIterator[K, V]:
-        def open_all(plan: Plan) -> list[Any]:
-            self._check_whole(plan)
-            opened: list[Any] = []
-            try:
-                for part in plan.parts.values():
-                    opened.append(part.store.range(start, end, reverse=reverse, end_inclusive=end_inclusive))
-            except BaseException:
-                for iterator in opened:
-                    iterator.close()
-                raise
-            return opened
-
-        sources = self._reading(open_all)
-        entries = sources[0] if len(sources) == 1 else heapq.merge(*sources, key=_key_of, reverse=reverse)
+        plan = self._current()
+        sources = self._open_all(
+            lambda store: store.range(start, end, reverse=reverse, end_inclusive=end_inclusive)
+        )
         return KeyValueIterator(
             self._name,
-            entries,
+            in_one_order(sources, _key_of, reverse=reverse),
             sources,
             plan.decode_key,
             plan.decode,
             self._iterator_lost,
         )
 
-    def _iterator_lost(self, error: ClosedStoreError) -> Exception:
-        """What an open iterator raises when its store has been closed: it cannot go on, whatever comes."""
-        try:
-            plan = self._current()
-        except InvalidStateStoreException as refused:
-            return refused
-        outcome = plan.decide(Presence.CLOSED, plan.scope, settled=True)
-        return plan.refuse(outcome, self._parameters.partition, "an open iterator")
 
-    def _key_bytes(
-        self, plan: Plan, key: Any, method: str, write: Callable[[Any], bytes | None] | None = None
-    ) -> bytes:
-        if key is None:
-            raise TypeError(f"{method}() of store '{self._name}': the key must not be None")
-        try:
-            data = (write or plan.serialize)(key)
-        except Exception as error:  # whatever a serde raises, users look for one exception
-            raise SerializationException(
-                f"{method}() of store '{self._name}' (keys of serde '{plan.key_serde.name}'): {error}"
-            ) from error
-        if data is None:
-            raise SerializationException(
-                f"{method}() of store '{self._name}': serde '{plan.key_serde.name}' has no bytes for this key"
-            )
-        return data
-
+_HANDLES: dict[StoreKind, Callable[[StoreView, StoreQueryParameters[Any]], Any]] = {
+    StoreKind.KEY_VALUE: ReadOnlyKeyValueStore,
+    StoreKind.WINDOW: ReadOnlyWindowStore,
+    StoreKind.SESSION: ReadOnlySessionStore,
+}
 
 _key_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from millstream.errors import IllegalStateException
 from millstream.model import KeyValue
-from millstream.stores.api import ClosedStoreError, Entry
+from millstream.stores.api import ClosedStoreError
 
-__all__ = ["KeyValueIterator"]
+__all__ = ["KeyValueIterator", "WindowStoreIterator"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -49,9 +49,9 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     def __init__(
         self,
         store: str,
-        entries: Iterator[Entry],
+        entries: Iterator[tuple[Any, bytes]],
         sources: list[Any],
-        decode_key: Callable[[bytes], K],
+        decode_key: Callable[[Any], K],
         decode_value: Callable[[bytes], V],
         on_closed_store: Callable[[ClosedStoreError], Exception],
     ) -> None:
@@ -136,10 +136,19 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<KeyValueIterator of store '{self._store}'{', closed' if self._closed else ''}>"
+        return f"<{type(self).__name__} of store '{self._store}'{', closed' if self._closed else ''}>"
 
 
-class _Raises(Iterator[Entry]):
+class WindowStoreIterator(KeyValueIterator[int, V]):
+    """One key's windows: (start in milliseconds since the epoch, value), first window first or last first.
+
+    Source: org.apache.kafka.streams.state.WindowStoreIterator.
+    """
+
+    __slots__ = ()
+
+
+class _Raises(Iterator[tuple[Any, bytes]]):
     """No entries any more, and why."""
 
     __slots__ = ("_error",)
@@ -147,5 +156,5 @@ class _Raises(Iterator[Entry]):
     def __init__(self, error: Callable[[], Exception]) -> None:
         self._error = error
 
-    def __next__(self) -> Entry:
+    def __next__(self) -> tuple[Any, bytes]:
         raise self._error()

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.errors import InvalidStateStoreException, SerializationException
-from millstream.model import ValueAndTimestamp
+from millstream.errors import InvalidStateStoreException
+from millstream.model import StoreKind
+from millstream.query.codec import key_decoder, value_decoder
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import (
     LocalStore,
@@ -22,7 +23,6 @@ from millstream.query.provider import (
     presence_of_all,
     refusal,
 )
-from millstream.stores.api import timestamp_of
 
 __all__ = ["Plan", "make_plan"]
 
@@ -33,7 +33,9 @@ class Plan:
 
     Attributes:
         presences: what each partition that is here is good for.
-        parts: the parts that can be read, in partition order; `readers` are their `get`s.
+        parts: the parts that can be read, in partition order; `readers` are the `get`s of those of a
+            key-value store.
+        window_size_ms: how long a window of a window store is; 0 where that is not known.
         left: the partitions that the handle has read before and cannot read now.
         partition_of: None where every part has to be asked.
     """
@@ -46,6 +48,7 @@ class Plan:
     readers: Mapping[int, Callable[[bytes], bytes | None]]
     left: frozenset[int]
     partition_of: Callable[[bytes], int] | None
+    window_size_ms: int
     key_serde: Serde
     value_serde: Serde
     serialize: Callable[[Any], bytes | None]
@@ -117,7 +120,7 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
     if outcome is not Outcome.READ:
         raise refusal(outcome, snapshot, parameters)
     if declaration is None or declaration.key_serde is None or declaration.value_serde is None:
-        # Serdes are known once the topology is compiled, which comes before the first RUNNING.
+        # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
         raise refusal(Outcome.REBALANCING, snapshot, parameters)
     found = parts_by_partition(snapshot, name, stale=parameters.stale_stores_enabled)
     partition_of = declaration.partition_of
@@ -125,6 +128,7 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
     if only is not None:
         found = {partition: part for partition, part in found.items() if partition == only}
         partition_of = _always(only)
+    has_get = declaration.kind is StoreKind.KEY_VALUE
     parts = {number: part for number, (presence, part) in found.items() if presence is Presence.READABLE}
     return Plan(
         snapshot=snapshot,
@@ -132,41 +136,19 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         settled=settled,
         presences={number: presence for number, (presence, _) in found.items()},
         parts=parts,
-        readers={number: part.store.get for number, part in parts.items()},
+        readers={number: part.store.get for number, part in parts.items()} if has_get else {},
         left=seen - parts.keys(),
         partition_of=partition_of,
+        window_size_ms=declaration.window_size_ms or 0,
         key_serde=declaration.key_serde,
         value_serde=declaration.value_serde,
         serialize=declaration.key_serde.serialize,
-        decode_key=_key_decoder(name, declaration.key_serde),
-        decode=_decoder(name, declaration.value_serde, parameters.queryable_store_type.timestamped),
+        decode_key=key_decoder(name, declaration.key_serde),
+        decode=value_decoder(
+            name, declaration.value_serde, timestamped=parameters.queryable_store_type.timestamped
+        ),
     )
 
 
 def _always(partition: int) -> Callable[[bytes], int]:
     return lambda _: partition
-
-
-def _decoder(store: str, serde: Serde, timestamped: bool) -> Callable[[bytes], Any]:
-    deserialize = serde.deserialize
-
-    def decode(stored: bytes) -> Any:
-        try:
-            value = deserialize(stored[8:])
-        except Exception as error:  # whatever a serde raises, users look for one exception
-            raise SerializationException(f"a value of store '{store}' cannot be read: {error}") from error
-        return ValueAndTimestamp(value, timestamp_of(stored)) if timestamped else value
-
-    return decode
-
-
-def _key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:
-    deserialize = serde.deserialize
-
-    def decode(key: bytes) -> Any:
-        try:
-            return deserialize(key)
-        except Exception as error:  # whatever a serde raises, users look for one exception
-            raise SerializationException(f"a key of store '{store}' cannot be read: {error}") from error
-
-    return decode

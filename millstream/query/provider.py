@@ -25,7 +25,7 @@ from millstream.errors import (
     StreamsRebalancingException,
     UnknownStateStoreException,
 )
-from millstream.model import StoreKind, TaskId
+from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.query.parameters import StoreQueryParameters
 
 __all__ = [
@@ -79,6 +79,7 @@ class StoreDeclaration:
             others write is the changelog), so that every partition here is asked.
         partitions: how many there are on all clients, if that is known.
         kind, window_size_ms, retention_ms, history_ms: as topology/nodes.py has them.
+        is_global: whether every client has all partitions of it.
     """
 
     name: str
@@ -90,19 +91,22 @@ class StoreDeclaration:
     window_size_ms: int | None = None
     retention_ms: int | None = None
     history_ms: int | None = None
+    is_global: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
     """One task's part of a store, on this client; `thread` names the stream thread that owns it.
 
-    `store` is a ports.BytesStore of the kind that the declaration says.
+    `store` is a ports.BytesStore of the kind that the declaration says; `changelog` is what fills it, if that
+    is known.
     """
 
     task_id: TaskId
     store: Any
     thread: str
     role: Role = Role.ACTIVE
+    changelog: TopicPartition | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -315,6 +319,14 @@ def refusal(
             message = _wrong_partition(name, partition, snapshot, numbers)
             return InvalidStateStorePartitionException(message, store=name)
         case Outcome.REBALANCING:
+            declared = snapshot.stores.get(name)
+            if declared is not None and None in (declared.key_serde, declared.value_serde):
+                return StreamsRebalancingException(
+                    f"{what} cannot be read yet: {client} is {state} and does not know its serdes before the "
+                    f"pipeline that fills it is compiled, here or on another client; retry, or declare them: "
+                    f"Materialized.as_('{name}').with_key_serde(...).with_value_serde(...)",
+                    store=name,
+                )
             return StreamsRebalancingException(
                 f"{what} cannot be read now: {client} is {state}{_busy_threads(snapshot)}; keep the handle "
                 f"and retry once the client is RUNNING",
@@ -322,12 +334,28 @@ def refusal(
             )
         case _:
             subject = f"{what} was closed under {reader}" if reader else f"{what} is not here (any more)"
+            copies = _standbys(name, partition, snapshot)
+            advice = f"; {copies}, which enable_stale_stores() reads" if copies else ""
             return StateStoreMigratedException(
-                f"{subject}: {client} is {state} and holds partitions {numbers} of it; ask "
+                f"{subject}: {client} is {state} and holds partitions {numbers} of it{advice}; ask "
                 f"KafkaStreams.store() for a new handle; query_metadata_for_key('{name}', key) names the "
                 f"client that has a key now",
                 store=name,
             )
+
+
+def _standbys(name: str, partition: int | None, snapshot: StoreSnapshot) -> str:
+    """What is here of it as a standby, in words; of one partition, or of all."""
+    numbers = sorted(
+        part.task_id.partition
+        for part in snapshot.local.get(name, ())
+        if part.role is Role.STANDBY and partition in (None, part.task_id.partition)
+    )
+    if not numbers:
+        return ""
+    if partition is not None:
+        return "it is here as a standby"
+    return f"{', '.join(map(str, numbers))} {'is' if len(numbers) == 1 else 'are'} here as a standby"
 
 
 def _unknown(name: str, snapshot: StoreSnapshot) -> str:
@@ -344,8 +372,8 @@ def _wrong_partition(name: str, partition: int | None, snapshot: StoreSnapshot, 
     count = snapshot.stores[name].partitions
     if count is not None and partition is not None and partition >= count:
         return f"store '{name}' has no partition {partition}; it has {count}, counted from 0"
-    standby = any(part.task_id.partition == partition for part in snapshot.local.get(name, ()))
-    advice = "it is here as a standby, which enable_stale_stores() reads; " if standby else ""
+    copies = _standbys(name, partition, snapshot)
+    advice = f"{copies}, which enable_stale_stores() reads; " if copies else ""
     return (
         f"partition {partition} of store '{name}' is not on client '{snapshot.client_id}', which holds "
         f"{numbers}; {advice}query_metadata_for_key('{name}', key) names the client that does"

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from types import TracebackType
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from millstream.errors import IllegalStateException, TimeoutException
+from millstream.ports import KeyValueBytesStore
 
 __all__ = [
     "MAX_ITERATORS",
     "ClosedStoreError",
     "Entry",
+    "KeyRange",
     "OpenIterators",
+    "OrderedBytesStore",
     "ReaderGate",
     "StoreIterator",
     "pack_timestamp",
@@ -35,6 +39,9 @@ __all__ = [
 
 Entry = tuple[bytes, bytes]
 """A key and what is stored for it."""
+
+KeyRange = tuple[bytes, bytes]
+"""From a key, included, to another, which is not."""
 
 MAX_ITERATORS = 10_000
 """Open iterators per store; each pins the files it reads."""
@@ -81,6 +88,43 @@ def timestamp_of(stored: bytes) -> int:
     return timestamp
 
 
+# --- what other kinds of stores are built on --------------------------------------------------------------
+
+
+class OrderedBytesStore(KeyValueBytesStore, Protocol):
+    """A key-value store that others can be laid out in: whole ranges go in the write that brings what
+    replaces them, and several ranges are read as of one moment.
+    """
+
+    def apply(
+        self,
+        entries: Sequence[tuple[bytes, bytes | None, int]],
+        next_offset: int,
+        epoch: int = 0,
+        *,
+        drop: KeyRange | None = None,
+    ) -> None:
+        """As `BytesStore.apply`; first, everything in the range `drop` is deleted, in the same write."""
+
+    def scan(
+        self,
+        ranges: Callable[[bytes | None], Sequence[KeyRange]],
+        *,
+        mark: bytes,
+        ignored: int = 0,
+        reverse: bool = False,
+        convert: Callable[[list[Entry]], Iterable[Any]] | None = None,
+    ) -> StoreIterator:
+        """A consistent snapshot of several ranges, in the order of the keys without their first bytes.
+
+        Args:
+            ranges: the ranges, in order and apart from each other; it is given what the snapshot has for
+                the key `mark`, and may be called more than once.
+            ignored: how many bytes at the beginning of a key do not count for the order.
+            convert: makes of some entries what the iterator gives for them; it may leave some out.
+        """
+
+
 # --- readers, iterators and close ------------------------------------------------------------------------
 
 
@@ -125,23 +169,31 @@ class ReaderGate:
                 )
 
 
-class StoreIterator(Iterator[Entry]):
+class StoreIterator(Iterator[Any]):
     """Entries of one store, as they were when it was made. Used by one thread at a time.
 
     `read(n)` gives up to `n` more entries in order; fewer than `n` means that there are no more. It is
-    called inside the gate. Dropping the last reference releases what it holds, as `close()` does.
+    called inside the gate. `convert` makes of them what the iterator gives, which may be fewer. Dropping the
+    last reference releases what it holds, as `close()` does.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_chunk", "_gate", "_read", "_store")
+    __slots__ = ("__weakref__", "_buffer", "_chunk", "_convert", "_gate", "_read", "_store")
 
-    def __init__(self, store: str, gate: ReaderGate, read: Callable[[int], list[Entry]]) -> None:
+    def __init__(
+        self,
+        store: str,
+        gate: ReaderGate,
+        read: Callable[[int], list[Entry]],
+        convert: Callable[[list[Entry]], Iterable[Any]] | None = None,
+    ) -> None:
         self._store = store
         self._gate = gate
         self._read: Callable[[int], list[Entry]] | None = read
-        self._buffer: deque[Entry] = deque()
+        self._convert = convert
+        self._buffer: deque[Any] = deque()
         self._chunk = 16
 
-    def __next__(self) -> Entry:
+    def __next__(self) -> Any:
         while True:
             try:
                 return self._buffer.popleft()
@@ -154,7 +206,8 @@ class StoreIterator(Iterator[Entry]):
             if read is None:
                 raise StopIteration
             entries = read(self._chunk)
-            self._buffer.extend(entries)
+            convert = self._convert
+            self._buffer.extend(entries if convert is None else convert(entries))
         if len(entries) < self._chunk:
             self._read = None
         if not entries:

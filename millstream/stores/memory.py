@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import Any
 
 from millstream.model import TaskId
 from millstream.stores.api import (
     MAX_ITERATORS,
     ClosedStoreError,
     Entry,
+    KeyRange,
     OpenIterators,
     ReaderGate,
     StoreIterator,
     pack_timestamp,
 )
+from millstream.stores.merge import Read, merged, one_after_other
 
 __all__ = ["MemoryStore"]
 
-_CHUNK = 512
+_CHUNK = 64
 _CLOSE_TIMEOUT_S = 30.0
 
 
@@ -39,6 +42,12 @@ class _SortedMap:
         self.firsts = [next(iter(chunk)) for chunk in chunks]
         self.size = sum(map(len, chunks))
 
+    def copy(self) -> _SortedMap:
+        """Another map of the same chunks."""
+        other = _SortedMap.__new__(_SortedMap)
+        other.chunks, other.firsts, other.size = self.chunks.copy(), self.firsts.copy(), self.size
+        return other
+
     def get(self, key: bytes) -> bytes | None:
         if not self.chunks:
             return None
@@ -49,13 +58,28 @@ class _SortedMap:
         by_chunk: dict[int, dict[bytes, bytes | None]] = {}
         for key, value in changes.items():
             by_chunk.setdefault(max(0, bisect_right(self.firsts, key) - 1), {})[key] = value
+        if not self.chunks:
+            return _SortedMap(list(_merged({}, by_chunk.get(0, {}))))
+        new = self.copy()
+        for index in sorted(by_chunk, reverse=True):  # from the end: the numbers of the others stay
+            chunk = new.chunks[index]
+            instead = list(_merged(chunk, by_chunk[index]))
+            new.chunks[index : index + 1] = instead
+            new.firsts[index : index + 1] = [next(iter(each)) for each in instead]
+            new.size += sum(map(len, instead)) - len(chunk)
+        return new
+
+    def without(self, start: bytes, end: bytes) -> _SortedMap:
+        """A new map, without the keys from `start`, included, to `end`, which is not."""
         chunks: list[dict[bytes, bytes]] = []
-        for index, chunk in enumerate(self.chunks or [{}]):
-            touched = by_chunk.get(index)
-            if touched is None:
+        for index, chunk in enumerate(self.chunks):
+            next_first = self.firsts[index + 1] if index + 1 < len(self.firsts) else None
+            if self.firsts[index] >= end or (next_first is not None and next_first <= start):
                 chunks.append(chunk)
                 continue
-            chunks.extend(_merged(chunk, touched))
+            kept = {key: value for key, value in chunk.items() if not start <= key < end}
+            if kept:
+                chunks.append(kept)
         return _SortedMap(chunks)
 
     def between(
@@ -67,11 +91,16 @@ class _SortedMap:
         cut = bisect_right if end_inclusive else bisect_left
 
         def part(index: int) -> Iterator[Entry]:
-            entries = list(self.chunks[index].items())
-            if start is not None and index == first:
-                entries = entries[bisect_left(entries, start, key=_key) :]
-            if end is not None and index == last - 1:
-                entries = entries[: cut(entries, end, key=_key)]
+            chunk = self.chunks[index]
+            low = start if index == first else None
+            high = end if index == last - 1 else None
+            if low is None and high is None:
+                entries = list(chunk.items())
+            else:
+                keys = list(chunk)
+                above = 0 if low is None else bisect_left(keys, low)
+                below = None if high is None else cut(keys, high)
+                entries = [(key, chunk[key]) for key in keys[above:below]]
             return reversed(entries) if reverse else iter(entries)
 
         indexes = range(first, last)
@@ -90,8 +119,8 @@ def _merged(chunk: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> It
         yield {key: merged[key] for key in keys[start : start + size]}  # type: ignore[misc]
 
 
-def _key(entry: Entry) -> bytes:
-    return entry[0]
+def _reader(entries: Iterator[Entry]) -> Read:
+    return lambda count: list(islice(entries, count))
 
 
 class MemoryStore:
@@ -132,15 +161,25 @@ class MemoryStore:
         return self._epoch
 
     def apply(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+        self,
+        entries: Sequence[tuple[bytes, bytes | None, int]],
+        next_offset: int,
+        epoch: int = 0,
+        *,
+        drop: KeyRange | None = None,
     ) -> None:
-        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write."""
+        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
+
+        `drop`: a range of which everything is deleted first, in the same write.
+        """
         changes = {
             key: None if value is None else pack_timestamp(timestamp) + value
             for key, value, timestamp in entries
         }
         with self._writing:
             current = self._current()
+            if drop is not None:
+                current = current.without(*drop)
             self._map = current.with_changes(changes) if changes else current
             self._position = next_offset
             self._epoch = max(self._epoch, epoch)
@@ -163,7 +202,34 @@ class MemoryStore:
         """
         with self._gate:
             entries = self._current().between(start, end, reverse=reverse, end_inclusive=end_inclusive)
-            iterator = StoreIterator(self._name, self._gate, lambda count: list(islice(entries, count)))
+            iterator = StoreIterator(self._name, self._gate, _reader(entries))
+            self._iterators.add(iterator)
+        return iterator
+
+    def scan(
+        self,
+        ranges: Callable[[bytes | None], Sequence[KeyRange]],
+        *,
+        mark: bytes,
+        ignored: int = 0,
+        reverse: bool = False,
+        convert: Callable[[list[Entry]], Iterable[Any]] | None = None,
+    ) -> StoreIterator:
+        """A consistent snapshot of several ranges; see OrderedBytesStore.
+
+        Raises:
+            IllegalStateException: too many iterators are open.
+        """
+        with self._gate:
+            current = self._current()
+            reads = [
+                _reader(current.between(start, end, reverse=reverse, end_inclusive=False))
+                for start, end in ranges(current.get(mark))
+            ]
+            if reverse:
+                reads.reverse()
+            read = merged(reads, ignored, reverse=reverse) if ignored else one_after_other(reads)
+            iterator = StoreIterator(self._name, self._gate, read, convert)
             self._iterators.add(iterator)
         return iterator
 

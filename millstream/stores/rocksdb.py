@@ -14,6 +14,8 @@ What the binding does, found by running it, and shapes this file:
 - An iterator that meets a damaged block just ends. Only a fresh `iter()` has a `status()` that tells; each
   scan is checked by one at its end (`_check_end`).
 - `ReadOptions.set_iterate_lower_bound` has no effect; the start of a backward scan is cut here.
+- A `Snapshot` that is given `ReadOptions`, which a bound needs, reads the present state. So `scan` makes its
+  iterators between two looks at the sequence number, which tell whether they see the same.
 - A write that RocksDB stalls would block the whole process, as it holds Python's lock; `no_slowdown` makes
   it fail instead, and `apply` waits in Python and tries again. The failed batch is used up.
 """
@@ -23,9 +25,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,13 @@ from millstream.stores.api import (
     MAX_ITERATORS,
     ClosedStoreError,
     Entry,
+    KeyRange,
     OpenIterators,
     ReaderGate,
     StoreIterator,
     pack_timestamp,
 )
+from millstream.stores.merge import Read, merged, one_after_other
 
 __all__ = ["RocksDBStore"]
 
@@ -199,13 +202,50 @@ class RocksDBStore:
                 scan = _Scan(self._db, start, upper, reverse=reverse)
             except Exception as error:
                 raise self._translated(error, "read") from error
-            iterator = StoreIterator(self._name, self._gate, lambda count: self._read(scan, count))
+            iterator = StoreIterator(self._name, self._gate, lambda count: self._read(scan.read, count))
             self._iterators.add(iterator)
         return iterator
 
-    def _read(self, scan: _Scan, count: int) -> list[Entry]:
+    def scan(
+        self,
+        ranges: Callable[[bytes | None], Sequence[KeyRange]],
+        *,
+        mark: bytes,
+        ignored: int = 0,
+        reverse: bool = False,
+        convert: Callable[[list[Entry]], Iterable[Any]] | None = None,
+    ) -> StoreIterator:
+        """A consistent snapshot of several ranges; see OrderedBytesStore.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            IllegalStateException: too many iterators are open.
+        """
+        with self._gate:
+            try:
+                reads = [scan.read for scan in self._scans(ranges, mark, reverse)]
+            except Exception as error:
+                raise self._translated(error, "read") from error
+            read = merged(reads, ignored, reverse=reverse) if ignored else one_after_other(reads)
+            iterator = StoreIterator(self._name, self._gate, lambda count: self._read(read, count), convert)
+            self._iterators.add(iterator)
+        return iterator
+
+    def _scans(
+        self, ranges: Callable[[bytes | None], Sequence[KeyRange]], mark: bytes, reverse: bool
+    ) -> list[_Scan]:
+        while True:
+            # Each scan is a snapshot of its own. They are one if nothing was written while they were made,
+            # which takes microseconds: so this hardly ever goes round, and never waits for a writer.
+            number = self._db.latest_sequence_number()
+            bounds = ranges(self._get(mark))
+            scans = [_Scan(self._db, start, end, reverse=reverse) for start, end in bounds]
+            if self._db.latest_sequence_number() == number:
+                return scans[::-1] if reverse else scans
+
+    def _read(self, read: Read, count: int) -> list[Entry]:
         try:
-            return scan.read(count)
+            return read(count)
         except Exception as error:
             raise self._translated(error, "read") from error
 
@@ -226,9 +266,16 @@ class RocksDBStore:
     # --- writes ------------------------------------------------------------------------------------------
 
     def apply(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+        self,
+        entries: Sequence[tuple[bytes, bytes | None, int]],
+        next_offset: int,
+        epoch: int = 0,
+        *,
+        drop: KeyRange | None = None,
     ) -> None:
         """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
+
+        `drop`: a range of which everything is deleted first, in the same write.
 
         Raises:
             ClosedStoreError: the store is closed.
@@ -241,6 +288,8 @@ class RocksDBStore:
                     raise ClosedStoreError(self._name)
                 batch = WriteBatch(raw_mode=True)
                 put, delete, pack = batch.put, batch.delete, pack_timestamp
+                if drop is not None:
+                    batch.delete_range(*drop)
                 for key, value, timestamp in entries:
                     if value is None:
                         delete(key)
@@ -403,7 +452,7 @@ class RocksDBStore:
 class _Scan:
     """A scan of a database, in either direction, from its state at this moment."""
 
-    __slots__ = ("_db", "_entries", "_last", "_reverse", "_start", "_upper")
+    __slots__ = ("_db", "_entries", "_last", "_passed", "_reverse", "_start", "_upper")
 
     def __init__(self, db: Any, start: bytes | None, upper: bytes | None, *, reverse: bool) -> None:
         self._db = db
@@ -411,23 +460,24 @@ class _Scan:
         self._upper = upper
         self._reverse = reverse
         self._last: bytes | None = None
+        self._passed: list[bool] = []
         options = ReadOptions()
         if upper is not None:
             options.set_iterate_upper_bound(upper)
-        self._entries: Iterator[Entry] = db.items(
+        entries: Iterator[Entry] = db.items(
             backwards=reverse, from_key=None if reverse else start, read_opt=options
+        )
+        # Not a step further than the first entry below: what was deleted there takes long to step over.
+        self._entries = (
+            _until_below(start, entries, self._passed) if reverse and start is not None else entries
         )
 
     def read(self, count: int) -> list[Entry]:
         """Up to `count` more; fewer: there are no more."""
-        start = self._start
         entries = list(islice(self._entries, count))
         if entries:
             self._last = entries[-1][0]
-        if self._reverse and start is not None and entries and entries[-1][0] < start:
-            keep = bisect_left(entries, True, key=lambda entry: entry[0] < start)
-            return entries[:keep]
-        if len(entries) < count:
+        if len(entries) < count and not self._passed:
             self._check_end()
         return entries
 
@@ -443,6 +493,18 @@ class _Scan:
         else:
             steps.seek_to_first() if self._start is None else steps.seek(self._start)
         steps.status()
+
+
+def _until_below(start: bytes, entries: Iterator[Entry], passed: list[bool]) -> Iterator[Entry]:
+    """Those that are not below `start`; `passed` gets an item when one is, which is the last that is read."""
+
+    def is_above(entry: Entry) -> bool:
+        if entry[0] >= start:
+            return True
+        passed.append(True)
+        return False
+
+    return takewhile(is_above, entries)
 
 
 class _DamageError(Exception):

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from millstream.dsl.serdes import Serdes
 from millstream.errors import InvalidStateStoreException
 from millstream.model import TaskId
 from millstream.query.parameters import QueryableStoreTypes, StoreKind, StoreQueryParameters
@@ -24,6 +25,7 @@ from millstream.query.provider import (
     presence_of_all,
     refusal,
 )
+from millstream.query.readiness import why_not
 from millstream.stores.memory import MemoryStore
 
 CLIENT_STATES = (
@@ -217,7 +219,8 @@ def test_each_refusal_is_a_leaf_that_says_what_to_do_next(outcome: Outcome) -> N
         "count": StoreDeclaration("count", None, None),
     }
     if outcome is not Outcome.UNKNOWN:
-        stores["counts"] = StoreDeclaration("counts", None, None, partitions=4, kind=StoreKind.WINDOW)
+        text = Serdes.string()
+        stores["counts"] = StoreDeclaration("counts", text, text, partitions=4, kind=StoreKind.WINDOW)
     snapshot = StoreSnapshot("orders-1", "REBALANCING", {"t1": "RUNNING", "t2": "STARTING"}, stores)
     parameters = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
     error = refusal(outcome, snapshot, parameters, partition=2, here=(0, 1))
@@ -232,3 +235,35 @@ def test_every_refusing_outcome_has_an_exception_of_its_own() -> None:
     """Seven outcomes, seven leaves."""
     assert set(MESSAGES) == set(Outcome) - {Outcome.READ, Outcome.NOTHING}
     assert len({kind for kind, _, _ in MESSAGES.values()}) == len(MESSAGES)
+
+
+def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
+    """Who may be content with an old answer learns that there is one, and how to ask for it."""
+    parts = [part(0), part(1, Role.STANDBY), part(2, Role.STANDBY)]
+    snapshot = StoreSnapshot(
+        "c",
+        "RUNNING",
+        {"t1": "RUNNING"},
+        {"counts": StoreDeclaration("counts", None, None)},
+        {"counts": parts},
+    )
+    parameters = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    for outcome, partition, told in (
+        (Outcome.MIGRATED, None, "of it; 1, 2 are here as a standby, which enable_stale_stores() reads; ask"),
+        (Outcome.MIGRATED, 1, "of it; it is here as a standby, which enable_stale_stores() reads; ask"),
+        (Outcome.MIGRATED, 0, "holds partitions 0 of it; ask"),
+        (Outcome.WRONG_PARTITION, 2, "it is here as a standby, which enable_stale_stores() reads; query_"),
+    ):
+        error = refusal(outcome, snapshot, parameters, partition=partition, here=(0,))
+        assert told in str(error), error
+
+
+def test_a_store_whose_serdes_are_not_known_yet_says_so() -> None:
+    """They are found out by the client that runs the pipeline; the others are RUNNING before they know."""
+    stores = {"counts": StoreDeclaration("counts", Serdes.string(), None)}
+    snapshot = StoreSnapshot("c", "RUNNING", {"t1": "RUNNING"}, stores, {"counts": [part(0)]})
+    parameters = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    refused = why_not(snapshot, parameters)
+    assert type(refused).__name__ == "StreamsRebalancingException"
+    assert "does not know its serdes before the pipeline that fills it is compiled" in str(refused)
+    assert "with_value_serde" in str(refused)

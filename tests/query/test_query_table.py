@@ -7,13 +7,17 @@ a read needs is one key of that partition, or that partition by its number, or a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from windowed_worlds import MINUTE, WindowedClient, now
 from worlds import Client, key_in
 
 from millstream.errors import InvalidStateStoreException
+from millstream.model import SessionWindow, StoreKind, TimeWindow, Windowed
 from millstream.query.provider import Role
 
 CLIENT_STATES = (
@@ -76,32 +80,109 @@ def expected(client: str, thread: str | None, here: str) -> tuple[str, str, str]
 
 
 KEY = key_in(1)
+AT = datetime.fromtimestamp(now / 1000, UTC)
 Read = Callable[[Any], object]
-OF_A_KEY: dict[str, Read] = {
-    "get": lambda store: store.get(KEY),
-    "multi_get": lambda store: store.multi_get([KEY])[0],
-    "in": lambda store: True if KEY in store else None,
-    "[]": lambda store: store[KEY],
-}
-OF_ALL: dict[str, Read] = {
-    "range": lambda store: list(store.range("a", "z")),
-    "reverse_range": lambda store: list(store.reverse_range("a", "z")),
-    "all": lambda store: list(store.all()),
-    "reverse_all": lambda store: list(store.reverse_all()),
-    "prefix_scan": lambda store: list(store.prefix_scan("key")),
-    "approximate_num_entries": lambda store: store.approximate_num_entries(),
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of store: how to make a client that has one, and a handle on it; which reads it has."""
+
+    make: Callable[[], Client]
+    handle: Callable[[Any, int | None], Any]
+    of_key: Mapping[str, Read]
+    of_all: Mapping[str, Read]
+
+
+def key_values() -> Client:
+    client = Client()
+    client.put(*(key_in(number) for number in range(3)))
+    return client
+
+
+def windowed(kind: StoreKind, *times: int) -> Client:
+    client = WindowedClient(kind)
+    for number in range(3):
+        client.add(key_in(number), *times)
+    return client
+
+
+TABLES: dict[str, Read] = {
     "iter": list,
     "keys": lambda store: list(store.keys()),
     "values": lambda store: list(store.values()),
     "items": lambda store: list(store.items()),
     "to_arrow": lambda store: store.to_arrow(),
 }
+KEY_VALUE = Kind(
+    key_values,
+    lambda client, partition: client.store(partition=partition),
+    {
+        "get": lambda store: store.get(KEY),
+        "multi_get": lambda store: store.multi_get([KEY])[0],
+        "in": lambda store: True if KEY in store else None,
+        "[]": lambda store: store[KEY],
+    },
+    {
+        "range": lambda store: list(store.range("a", "z")),
+        "reverse_range": lambda store: list(store.reverse_range("a", "z")),
+        "all": lambda store: list(store.all()),
+        "reverse_all": lambda store: list(store.reverse_all()),
+        "prefix_scan": lambda store: list(store.prefix_scan("key")),
+        "approximate_num_entries": lambda store: store.approximate_num_entries(),
+        **TABLES,
+    },
+)
+WINDOW = Kind(
+    lambda: windowed(StoreKind.WINDOW, now),
+    lambda client, partition: client.windowed(partition=partition),
+    {
+        "fetch": lambda store: store.fetch(KEY, AT),
+        "fetch, times": lambda store: list(store.fetch(KEY, AT, AT)),
+        "backward_fetch": lambda store: list(store.backward_fetch(KEY, AT, AT)),
+        "in": lambda store: True if Windowed(KEY, TimeWindow(now, now + MINUTE)) in store else None,
+        "[]": lambda store: store[Windowed(KEY, TimeWindow(now, now + MINUTE))],
+    },
+    {
+        "fetch, keys and times": lambda store: list(store.fetch("a", "z", AT, AT)),
+        "backward_fetch, keys and times": lambda store: list(store.backward_fetch("a", "z", AT, AT)),
+        "fetch_all": lambda store: list(store.fetch_all(AT, AT)),
+        "backward_fetch_all": lambda store: list(store.backward_fetch_all(AT, AT)),
+        "all": lambda store: list(store.all()),
+        "backward_all": lambda store: list(store.backward_all()),
+        **TABLES,
+    },
+)
+SESSION = Kind(
+    lambda: windowed(StoreKind.SESSION, now, now),
+    lambda client, partition: client.windowed(partition=partition),
+    {
+        "fetch": lambda store: list(store.fetch(KEY)),
+        "backward_fetch": lambda store: list(store.backward_fetch(KEY)),
+        "find_sessions": lambda store: list(store.find_sessions(KEY, AT, AT)),
+        "backward_find_sessions": lambda store: list(store.backward_find_sessions(KEY, AT, AT)),
+        "fetch_session": lambda store: store.fetch_session(KEY, AT, AT),
+        "in": lambda store: True if Windowed(KEY, SessionWindow(now, now)) in store else None,
+        "[]": lambda store: store[Windowed(KEY, SessionWindow(now, now))],
+    },
+    {
+        "fetch, keys": lambda store: list(store.fetch("a", "z")),
+        "backward_fetch, keys": lambda store: list(store.backward_fetch("a", "z")),
+        "find_sessions, keys": lambda store: list(store.find_sessions("a", "z", AT, AT)),
+        "backward_find_sessions, keys": lambda store: list(store.backward_find_sessions("a", "z", AT, AT)),
+        "all": lambda store: list(store.all()),
+        "backward_all": lambda store: list(store.backward_all()),
+        **TABLES,
+    },
+)
+KINDS = {"key-value": KEY_VALUE, "window": WINDOW, "session": SESSION}
 
 
-def in_cell(client_state: str, thread: str | None, here: str, partition: int | None) -> tuple[Client, Any]:
+def in_cell(
+    kind: Kind, client_state: str, thread: str | None, here: str, partition: int | None
+) -> tuple[Client, Any]:
     """A client in this cell, and a handle that was made, and has read, while all was well."""
-    client = Client()
-    client.put(*(key_in(number) for number in range(3)))
+    client = kind.make()
     never = here in ("never here", "standby, never read")
     if here == "never here":
         client.move_away(1)
@@ -110,8 +191,9 @@ def in_cell(client_state: str, thread: str | None, here: str, partition: int | N
     if never and partition is not None:
         store = None  # store() would refuse it
     else:
-        store = client.store(partition=partition)
-        assert store.get(KEY) == (None if never else len(KEY))
+        store = kind.handle(client, partition)
+        read = next(iter(kind.of_key.values()))
+        assert met(lambda: read(store)) == (NOTHING if never else READ)
     match here:
         case "closed":
             client.stores[1].close()
@@ -139,7 +221,7 @@ def met(read: Callable[[], object]) -> str:
     except KeyError:
         return NOTHING
     else:
-        return NOTHING if found is None else READ
+        return NOTHING if found is None or found == [] else READ
     assert type(refused) is not InvalidStateStoreException
     assert refused.store == "counts"
     return type(refused).__name__
@@ -148,31 +230,36 @@ def met(read: Callable[[], object]) -> str:
 CELLS = list(itertools.product(CLIENT_STATES, (*BUSY, "RUNNING", *GONE), RUNNING))
 
 
-@pytest.mark.parametrize("method", [*OF_A_KEY, *OF_ALL])
-def test_what_each_read_meets_in_each_cell(method: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [(name, method) for name, kind in KINDS.items() for method in [*kind.of_key, *kind.of_all]],
+)
+def test_what_each_read_meets_in_each_cell(kind: str, method: str) -> None:
     """A handle over all partitions, and one for the partition that changes: 392 cells each."""
+    reads = KINDS[kind]
+    read = {**reads.of_key, **reads.of_all}[method]
     for cell in CELLS:
         of_key, of_partition, of_all = expected(*cell)
-        read = {**OF_A_KEY, **OF_ALL}[method]
-        _, store = in_cell(*cell, None)
-        wanted = of_key if method in OF_A_KEY else of_all
+        _, store = in_cell(reads, *cell, None)
+        wanted = of_key if method in reads.of_key else of_all
         assert met(lambda: read(store)) == wanted, (cell, "all partitions")  # noqa: B023
-        client, single = in_cell(*cell, 1)
-        assert met(lambda: read(single or client.store(partition=1))) == of_partition, (cell, "one")  # noqa: B023
+        client, single = in_cell(reads, *cell, 1)
+        found = met(lambda: read(single or reads.handle(client, 1)))  # noqa: B023
+        assert found == of_partition, (cell, "one partition")
 
 
-def test_what_store_itself_meets_in_each_cell() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_store_itself_meets_in_each_cell(kind: str) -> None:
     """`store()` has seen nothing before: what has left was never here for it, and part of a store will do."""
+    reads = KINDS[kind]
     for cell in CELLS:
-        client, _ = in_cell(*cell, None)
+        client, _ = in_cell(reads, *cell, None)
         here = {"left": "never here", "standby": "standby, never read"}.get(cell[2], cell[2])
         if cell[1] in GONE:
             here = "never here"
         _, of_partition, _ = expected(cell[0], cell[1], here)
         if here == "closed" and of_partition in (M, R) and cell[1] == "RUNNING":
             of_partition = READ  # only a read finds out
-        assert met(lambda: client.store(partition=1)) == of_partition, cell  # noqa: B023
-        if cell[0] in ("RUNNING", "REBALANCING"):
-            assert met(client.store) == READ, (cell, "the other two partitions can be read")
-        else:
-            assert met(client.store) == of_partition, cell
+        assert met(lambda: reads.handle(client, 1)) == of_partition, cell  # noqa: B023
+        whole = READ if cell[0] in ("RUNNING", "REBALANCING") else of_partition
+        assert met(lambda: reads.handle(client, None)) == whole, (cell, "two partitions can be read")  # noqa: B023

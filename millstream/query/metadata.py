@@ -1,0 +1,352 @@
+"""Where is my key: which client answers for which part of which store, by what the group has agreed.
+
+A `Placement` is the agreement of one generation, as the client learns it with its assignment. The functions
+take it and the snapshot that queries decide by, and answer; nothing here asks anybody.
+
+Source: org.apache.kafka.streams.processor.internals.StreamsMetadataState; KIP-535 (standbys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from millstream.errors import (
+    InvalidStateStoreException,
+    SerializationException,
+    StateStoreNotAvailableException,
+    StreamsNotStartedException,
+)
+from millstream.model import HostInfo, TaskId, TopicPartition, Windowed
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.provider import (
+    Outcome,
+    Presence,
+    Scope,
+    StoreDeclaration,
+    StoreSnapshot,
+    decide,
+    refusal,
+)
+
+__all__ = [
+    "HostInfo",
+    "KeyQueryMetadata",
+    "Partitioner",
+    "Placement",
+    "Serializer",
+    "StorePlace",
+    "StreamsMetadata",
+    "all_clients",
+    "clients_of_store",
+    "default_partition",
+    "host_of_key",
+]
+
+Partitioner = Callable[[Any, int], int]
+"""Takes a key and the number of partitions, gives the partition."""
+
+
+@runtime_checkable
+class Serializer(Protocol):
+    """Makes bytes of keys; serdes are such."""
+
+    def serialize(self, value: Any) -> bytes | None: ...
+
+
+# --- what is answered ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMetadata:
+    """What one client of the application has, as last agreed.
+
+    Attributes:
+        state_store_names: the stores of which a partition is active there, and the global ones.
+        topic_partitions: the changelog partitions that fill what is active there.
+        standby_state_store_names, standby_topic_partitions: the same of its standbys.
+
+    Source: org.apache.kafka.streams.StreamsMetadata.
+    Differs: partitions are those of changelogs (for a table without a copy: of its topic), because it is the
+        pipelines that read source topics, and a pipeline does not run where its stores are.
+    """
+
+    host_info: HostInfo
+    state_store_names: frozenset[str] = frozenset()
+    topic_partitions: frozenset[TopicPartition] = frozenset()
+    standby_state_store_names: frozenset[str] = frozenset()
+    standby_topic_partitions: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def host(self) -> str:
+        """The host of `host_info`."""
+        return self.host_info.host
+
+    @property
+    def port(self) -> int:
+        """The port of `host_info`."""
+        return self.host_info.port
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQueryMetadata:
+    """Who has a key.
+
+    Attributes:
+        active_host: the client with the active part; `HostInfo.unavailable()` if that has no
+            `application.server`, or nobody has it now.
+        standby_hosts: the clients with standbys; they answer stale reads (`enable_stale_stores()`).
+        partition: of the store; -1: it is not known, or the store is global and all clients have all of it.
+
+    Source: org.apache.kafka.streams.KeyQueryMetadata; KIP-535.
+    Differs: without any `application.server` the partition is told all the same.
+    """
+
+    active_host: HostInfo
+    standby_hosts: frozenset[HostInfo] = frozenset()
+    partition: int = -1
+
+    NOT_AVAILABLE: ClassVar[KeyQueryMetadata]
+    """Nothing is agreed yet, or not any more: ask again after the next rebalance."""
+
+
+KeyQueryMetadata.NOT_AVAILABLE = KeyQueryMetadata(HostInfo.unavailable())
+
+
+# --- what is known ---------------------------------------------------------------------------------------
+
+
+class StorePlace(NamedTuple):
+    """One partition of one store: the task that it belongs to, and what fills it."""
+
+    store: str
+    task_id: TaskId
+    changelog: TopicPartition
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What the group has agreed: where each part of each store is.
+
+    Attributes:
+        places: all parts of all stores that are shared out.
+        hosts: the active and the standby tasks of each client that has an `application.server`.
+        local: this client's; `HostInfo.unavailable()` if it has none.
+        global_stores: the names of the stores that every client has, with the topic partitions that fill
+            them.
+    """
+
+    places: tuple[StorePlace, ...] = ()
+    hosts: Mapping[HostInfo, tuple[frozenset[TaskId], frozenset[TaskId]]] = field(default_factory=dict)
+    local: HostInfo = HostInfo.unavailable()  # noqa: RUF009 - a NamedTuple, which nobody can change
+    global_stores: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
+
+    def clients(self) -> tuple[StreamsMetadata, ...]:
+        """What each client with an `application.server` has, by host."""
+        return tuple(self._client(host, *self.hosts[host]) for host in sorted(self.hosts))
+
+    def _client(
+        self, host: HostInfo, active: frozenset[TaskId], standby: frozenset[TaskId]
+    ) -> StreamsMetadata:
+        has = [place for place in self.places if place.task_id in active]
+        warm = [place for place in self.places if place.task_id in standby]
+        return StreamsMetadata(
+            host,
+            frozenset(place.store for place in has) | frozenset(self.global_stores),
+            frozenset(place.changelog for place in has).union(*self.global_stores.values()),
+            frozenset(place.store for place in warm),
+            frozenset(place.changelog for place in warm),
+        )
+
+    def of_partition(self, store: str, partition: int) -> KeyQueryMetadata:
+        """Who has a partition of a store."""
+        task = next(
+            (
+                place.task_id
+                for place in self.places
+                if place.store == store and place.task_id.partition == partition
+            ),
+            None,
+        )
+        active = next((host for host in sorted(self.hosts) if task in self.hosts[host][0]), None)
+        standby = frozenset(host for host, (_, warm) in self.hosts.items() if task in warm)
+        return KeyQueryMetadata(active or HostInfo.unavailable(), standby, partition)
+
+    def of_global(self) -> KeyQueryMetadata:
+        """Who has a global store: this client if it has an address, else the first that has one.
+
+        Source: StreamsMetadataState.getKeyQueryMetadataForKey.
+        """
+        if self.local.is_available or not self.hosts:
+            return KeyQueryMetadata(self.local)
+        return KeyQueryMetadata(min(self.hosts))
+
+
+# --- the questions ---------------------------------------------------------------------------------------
+
+
+def all_clients(snapshot: StoreSnapshot, placement: Placement | None) -> tuple[StreamsMetadata, ...]:
+    """All clients that have an `application.server`; none while nothing is agreed.
+
+    Raises:
+        StreamsNotStartedException: the client is CREATED.
+        StateStoreNotAvailableException: it is ending or has ended.
+
+    Source: KafkaStreams.metadataForAllStreamsClients.
+    """
+    _check(snapshot, "")
+    return () if placement is None else placement.clients()
+
+
+def clients_of_store(
+    snapshot: StoreSnapshot, placement: Placement | None, store: str
+) -> tuple[StreamsMetadata, ...]:
+    """Those of them that have a part of a store, active or standby.
+
+    Raises:
+        StreamsNotStartedException, StateStoreNotAvailableException: as `all_clients`.
+        UnknownStateStoreException: the topology has no such store.
+
+    Source: KafkaStreams.streamsMetadataForStore. Differs: upstream has an empty answer for an unknown store.
+    """
+    _check(snapshot, store)
+    return tuple(
+        client
+        for client in all_clients(snapshot, placement)
+        if store in client.state_store_names or store in client.standby_state_store_names
+    )
+
+
+def host_of_key(
+    snapshot: StoreSnapshot,
+    placement: Placement | None,
+    store: str,
+    key: Any,
+    how: Serializer | Partitioner | None = None,
+) -> KeyQueryMetadata:
+    """Who has a key: `KeyQueryMetadata.NOT_AVAILABLE` while that is not agreed.
+
+    Args:
+        key: for windowed stores the plain key; a `Windowed` stands for its key.
+        how: a serializer of the key (by default the store's serde), or a partitioner of a topic that others
+            write, called as `partitioner(key, partitions)`.
+
+    Raises:
+        StreamsNotStartedException, StateStoreNotAvailableException, UnknownStateStoreException: as
+            `clients_of_store`.
+        SerializationException: the key does not fit the serializer.
+        TypeError: the key is None, or `how` is neither.
+        ValueError: the partitioner's answer is no partition.
+
+    Source: KafkaStreams.queryMetadataForKey; KIP-535.
+    Differs: upstream answers NOT_AVAILABLE, and later null, for an unknown store. A partitioner takes the key
+        and the number of partitions.
+    """
+    if key is None:
+        raise TypeError(f"query_metadata_for_key('{store}', key) needs a key; got None")
+    if how is not None and not (isinstance(how, Serializer) or callable(how)):
+        raise TypeError(
+            "query_metadata_for_key takes a serializer (a Serde, such as Serdes.string()) or a partitioner "
+            f"(a function of the key and the number of partitions); got {how!r}"
+        )
+    _check(snapshot, store)
+    if placement is None:
+        return KeyQueryMetadata.NOT_AVAILABLE
+    if store in placement.global_stores:
+        return placement.of_global()
+    declaration = snapshot.stores[store]
+    partitions = sum(place.store == store for place in placement.places)
+    if not partitions:
+        return KeyQueryMetadata.NOT_AVAILABLE
+    plain = key.key if isinstance(key, Windowed) else key
+    if how is None or isinstance(how, Serializer):
+        serializer = how or declaration.key_serde
+        if serializer is None:
+            return KeyQueryMetadata.NOT_AVAILABLE  # which serde it is shows when the pipelines are compiled
+        partition = _partition_of(declaration, _bytes_of(store, plain, serializer), partitions)
+    else:
+        partition = how(plain, partitions)
+        if isinstance(partition, bool) or not isinstance(partition, int) or not 0 <= partition < partitions:
+            raise ValueError(
+                f"the partitioner's answer for store '{store}' should be one partition, a number from 0 to "
+                f"{partitions - 1}; it is {partition!r}"
+            )
+    return placement.of_partition(store, partition)
+
+
+def _check(snapshot: StoreSnapshot, store: str) -> None:
+    """Raise what `KafkaStreams.store` raises when it cannot know of any store, or of this one."""
+    state = snapshot.client_state
+    outcome = decide(
+        client_state=state,
+        known=not store or store in snapshot.stores,
+        type_fits=True,
+        settled=True,
+        presence=Presence.READABLE,
+        scope=Scope.STORE,
+    )
+    if outcome is Outcome.READ:
+        return
+    if store:
+        parameters = StoreQueryParameters(store, QueryableStoreTypes.key_value_store())
+        raise refusal(outcome, snapshot, parameters)
+    client = f"client '{snapshot.client_id}' is {state}"
+    error: InvalidStateStoreException
+    if outcome is Outcome.NOT_STARTED:
+        error = StreamsNotStartedException(
+            f"{client}, so it knows nothing of other clients yet; call start() first"
+        )
+    else:
+        error = StateStoreNotAvailableException(
+            f"{client}, so it knows nothing of other clients any more; ask another client"
+        )
+    raise error
+
+
+def _bytes_of(store: str, key: Any, serializer: Serializer) -> bytes:
+    try:
+        data = serializer.serialize(key)
+    except Exception as error:  # a serde of the user's may raise anything
+        raise SerializationException(
+            f"a key of type {type(key).__name__} does not fit the serializer for store '{store}': "
+            f"{type(error).__name__}; give a key of the store's type, or the right serializer"
+        ) from error
+    if data is None:
+        raise SerializationException(
+            f"the serializer for store '{store}' makes no bytes of a key of type {type(key).__name__}; give "
+            "a key of the store's type, or the right serializer"
+        )
+    return data
+
+
+def _partition_of(declaration: StoreDeclaration, data: bytes, partitions: int) -> int:
+    if declaration.partition_of is not None:
+        return declaration.partition_of(data)
+    # A topic that others write is the changelog. As upstream, we take it that they partition as Kafka's own
+    # producers do; who knows better gives a partitioner.
+    return default_partition(data, partitions)
+
+
+def default_partition(key: bytes, partitions: int) -> int:
+    """The partition that Kafka's Java producer gives a key.
+
+    Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
+    """
+    return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data: bytes) -> int:
+    """Source: org.apache.kafka.common.utils.Utils.murmur2."""
+    most, factor = 0xFFFFFFFF, 0x5BD1E995
+    length = len(data)
+    whole = length & ~3
+    result = 0x9747B28C ^ length
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * factor & most
+        word = (word ^ word >> 24) * factor & most
+        result = (result * factor & most) ^ word
+    if whole < length:
+        result = (result ^ int.from_bytes(data[whole:], "little")) * factor & most
+    result = (result ^ result >> 13) * factor & most
+    return result ^ result >> 15

@@ -1,0 +1,468 @@
+"""Answers a `StateQueryRequest` (IQv2, KIP-796): each partition by itself, with a value or a reason.
+
+`answerable` is the decision about one partition, `to_answer` which partitions there are to decide about;
+both pure. `run_query` performs it: it looks at the snapshot once, and reads the stores that may be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+from millstream.model import SessionWindow, StoreKind, TimeWindow, Windowed
+from millstream.query.codec import key_decoder, key_encoder, value_decoder
+from millstream.query.handle import in_one_order
+from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.position import Position
+from millstream.query.provider import (
+    LocalStore,
+    Outcome,
+    Presence,
+    Role,
+    Scope,
+    StoreDeclaration,
+    StoreSnapshot,
+    StoreView,
+    decide,
+    is_settled,
+    parts_by_partition,
+    refusal,
+)
+from millstream.query.request import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    Query,
+    RangeQuery,
+    ResultOrder,
+    SessionRangeQuery,
+    StateQueryRequest,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from millstream.query.result import FailureReason, QueryResult, StateQueryResult, VersionedRecord
+from millstream.stores.api import ClosedStoreError
+
+__all__ = ["answerable", "position_of", "raise_if_none_can_answer", "run_query", "to_answer"]
+
+
+# --- the decisions ---------------------------------------------------------------------------------------
+
+
+def answerable(
+    *, fits: bool, exists: bool, presence: Presence, settled: bool, up_to_bound: bool
+) -> FailureReason | None:
+    """Why one partition does not answer; None: it does. Pure.
+
+    Args:
+        fits: whether stores of this kind know the query.
+        exists: whether the store has a partition of this number, on whichever client.
+        presence: what this client has of it; STANDBY only if active ones were asked for.
+        settled: false while the partition may be on its way to this client.
+        up_to_bound: whether it is as far as was asked for.
+
+    Source: KIP-796; StoreQueryUtils.handleBasicQueries, KafkaStreams.query.
+    Differs: what is not here while the client rebalances is NOT_ACTIVE, which can be tried again, and not
+        left out. A partition that the store does not have is DOES_NOT_EXIST.
+    """
+    if not fits:
+        return FailureReason.UNKNOWN_QUERY_TYPE
+    if not exists:
+        return FailureReason.DOES_NOT_EXIST
+    if presence in (Presence.ABSENT, Presence.LEFT, Presence.CLOSED):
+        return FailureReason.NOT_PRESENT if settled else FailureReason.NOT_ACTIVE
+    if presence is not Presence.READABLE:
+        return FailureReason.NOT_ACTIVE
+    return None if up_to_bound else FailureReason.NOT_UP_TO_BOUND
+
+
+def to_answer(
+    *, asked: frozenset[int] | None, here: frozenset[int], count: int | None, settled: bool
+) -> tuple[int, ...]:
+    """The partitions that get a result, ascending; never none. Pure.
+
+    Args:
+        asked: None: all that are on this client.
+        count: how many the store has on all clients, if that is known.
+
+    Differs: Kafka leaves out what is not here, so that a client that has nothing yet answers with an empty
+        map. Here, what may still come is listed, and so are all if there is none here at all.
+    """
+    if asked is not None:
+        return tuple(sorted(asked))
+    if here and settled:
+        return tuple(sorted(here))
+    # A store has one partition at least, also while nobody has counted them yet.
+    return tuple(sorted(here | frozenset(range(count or 1))))
+
+
+def position_of(part: LocalStore) -> Position:
+    """How far a part is, at least: read before what it has, it is never ahead of that.
+
+    Raises:
+        ClosedStoreError: it is closed.
+    """
+    after_last = part.store.position
+    if part.changelog is None or not after_last:
+        return Position()
+    return Position().with_component(*part.changelog, after_last - 1)
+
+
+def _is_up_to(bound: Position, part: LocalStore, position: Position) -> bool:
+    if part.role is Role.RESTORING and part.store.position is None:
+        return False  # nothing was read of its changelog yet, not even whether there is anything
+    return part.changelog is None or position.reaches(bound, [part.changelog])
+
+
+# --- performing it ---------------------------------------------------------------------------------------
+
+
+def run_query(view: StoreView, request: StateQueryRequest[Any]) -> StateQueryResult[Any]:
+    """What `KafkaStreams.query` is.
+
+    Raises:
+        TypeError: it is not a StateQueryRequest.
+        UnknownStateStoreException: the topology has no such store.
+        StreamsNotStartedException: the client is CREATED.
+        StateStoreNotAvailableException: it is ending or has ended.
+        SerializationException: the key of the query does not fit the store's serde.
+
+    Source: KafkaStreams.query(StateQueryRequest).
+    Differs: a stopped client is StateStoreNotAvailableException (KIP-796: StreamsStoppedException).
+    """
+    if not isinstance(request, StateQueryRequest):
+        raise TypeError(f"query() takes StateQueryRequest.in_store(name).with_query(query), not {request!r}")
+    snapshot = view.snapshot()
+    raise_if_none_can_answer(snapshot, request.store_name)
+    name, declaration = request.store_name, snapshot.stores[request.store_name]
+    settled = is_settled(snapshot)
+    found = parts_by_partition(snapshot, name, stale=not request.is_require_active)
+    reading = _reading(view, request.query, declaration)
+    results: dict[int, QueryResult[Any]] = {}
+    for number in to_answer(
+        asked=request.partitions, here=frozenset(found), count=declaration.partitions, settled=settled
+    ):
+        presence, part = found.get(number, (Presence.ABSENT, None))
+        about = _About(snapshot, request, declaration, number, presence, part, settled)
+        results[number] = about.answer(reading)
+    if declaration.is_global and request.partitions is None:
+        return StateQueryResult({}, _as_one(reading, results))
+    return StateQueryResult({number: _as_one(reading, {number: each}) for number, each in results.items()})
+
+
+def raise_if_none_can_answer(snapshot: StoreSnapshot, store: str) -> None:
+    """Raise unless there is such a store, and a client that runs.
+
+    Raises:
+        UnknownStateStoreException: the topology has no such store; before anything else.
+        StreamsNotStartedException: the client is CREATED.
+        StateStoreNotAvailableException: it is ending or has ended.
+    """
+    known = store in snapshot.stores
+    outcome = decide(
+        client_state=snapshot.client_state if known else "RUNNING",  # what is unknown stays so in any state
+        known=known,
+        type_fits=True,
+        settled=True,
+        presence=Presence.READABLE,
+        scope=Scope.STORE,
+    )
+    if outcome is not Outcome.READ:
+        raise refusal(outcome, snapshot, _parameters(store))
+
+
+def _parameters(store: str) -> StoreQueryParameters[Any]:
+    return StoreQueryParameters.from_name_and_type(store, QueryableStoreTypes.key_value_store())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How a query is read: `read` what one part has, `finish` makes the user's result of one or several."""
+
+    read: Callable[[Any], Any]
+    finish: Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """One partition, and all that its answer follows from."""
+
+    snapshot: StoreSnapshot
+    request: StateQueryRequest[Any]
+    declaration: StoreDeclaration
+    number: int
+    presence: Presence
+    part: LocalStore | None
+    settled: bool
+
+    def answer(self, reading: _Reading | None) -> QueryResult[Any]:
+        try:
+            return self._answered(reading)
+        except ClosedStoreError as error:
+            # It was closed since the snapshot: it is on its way elsewhere, or is opened anew here.
+            return self._failed(FailureReason.NOT_ACTIVE, None, error)
+        except Exception as error:  # one partition's failure is no reason to have none of the others' answers
+            return self._failed(FailureReason.STORE_EXCEPTION, None, error)
+
+    def _answered(self, reading: _Reading | None) -> QueryResult[Any]:
+        declaration, part = self.declaration, self.part
+        position = Position() if part is None else position_of(part)
+        bound = self.request.position_bound.position
+        serdes_known = declaration.key_serde is not None and declaration.value_serde is not None
+        reason = answerable(
+            fits=not serdes_known or reading is not None,
+            exists=declaration.partitions is None or self.number < declaration.partitions,
+            # Serdes are known once the topology is compiled, which comes before the first RUNNING.
+            presence=self.presence if serdes_known else Presence.WAITING,
+            settled=self.settled,
+            up_to_bound=part is not None and _is_up_to(bound, part, position),
+        )
+        if reason is not None or part is None or reading is None:
+            return self._failed(reason or FailureReason.NOT_ACTIVE, position)
+        return QueryResult(reading.read(part.store), position=position, execution_info=self._info("answered"))
+
+    def _failed(
+        self, reason: FailureReason, position: Position | None, cause: Exception | None = None
+    ) -> QueryResult[Any]:
+        return QueryResult(
+            failure=reason,
+            message=self._words(reason, position, cause),
+            position=position if self.part is not None else None,
+            execution_info=self._info(f"failed: {reason.name}"),
+            cause=cause,
+        )
+
+    def _info(self, what: str) -> tuple[str, ...]:
+        if not self.request.execution_info_enabled:
+            return ()
+        part = self.part
+        where = (
+            ""
+            if part is None
+            else f" by {type(part.store).__name__} of task {part.task_id}, {part.role.value}"
+        )
+        query = type(self.request.query).__name__
+        return (
+            f"{query} on partition {self.number} of store '{self.request.store_name}': {what}{where}, on "
+            f"client '{self.snapshot.client_id}' ({self.snapshot.client_state})",
+        )
+
+    def _words(self, reason: FailureReason, position: Position | None, cause: Exception | None) -> str:
+        name, number, snapshot, part = self.request.store_name, self.number, self.snapshot, self.part
+        what, client = f"partition {number} of store '{name}'", f"client '{snapshot.client_id}'"
+        query = type(self.request.query).__name__
+        match reason:
+            case FailureReason.UNKNOWN_QUERY_TYPE:
+                with_history = self.declaration.history_ms is not None
+                kind = f"{self.declaration.kind.value} store{' with history' if with_history else ''}"
+                return f"store '{name}' is a {kind}, which doesn't know how to execute {query}{_hint(self)}"
+            case FailureReason.DOES_NOT_EXIST:
+                count = self.declaration.partitions
+                return f"store '{name}' has no partition {number}; it has {count}, counted from 0"
+            case FailureReason.NOT_PRESENT:
+                return (
+                    f"The requested partition was not present at the time of the query: {what} is not on "
+                    f"{client}; query_metadata_for_key('{name}', key) names the client that has a key"
+                )
+            case FailureReason.NOT_UP_TO_BOUND:
+                if (
+                    part is not None
+                    and part.role is Role.RESTORING
+                    and (position is None or position.is_empty)
+                ):
+                    return "The store is not initialized yet, so it is not yet up to the bound"
+                return (
+                    f"For store partition {number}, the current position {position} is not yet up to the "
+                    f"bound {self.request.position_bound.position}; retry"
+                )
+            case FailureReason.STORE_EXCEPTION:
+                return f"{what} failed to handle {query}: {type(cause).__name__}: {cause}"
+        if part is None:
+            return (
+                f"{what} is not here yet: {client} is {snapshot.client_state}, and it may be on its way; "
+                "retry once the client is RUNNING"
+            )
+        state = snapshot.threads.get(part.thread, "DEAD")
+        closed = ", and was closed since" if cause is not None else ""
+        return (
+            f"Query requires a running active task, but partition was in state {state} and was "
+            f"{'' if part.role is Role.ACTIVE else 'not '}active: {what} is {part.role.value} on {client}"
+            f"{closed}; retry"
+        )
+
+
+def _hint(about: _About) -> str:
+    query, kind = about.request.query, about.declaration.kind
+    if isinstance(query, VersionedKeyQuery | MultiVersionedKeyQuery) and kind is StoreKind.KEY_VALUE:
+        return "; declare it with Materialized.with_history(...)"
+    if isinstance(query, WindowRangeQuery) and kind is StoreKind.WINDOW:
+        return ".with_key; window stores support WindowRangeQuery.with_window_start_range"
+    if isinstance(query, WindowRangeQuery) and kind is StoreKind.SESSION:
+        return ".with_window_start_range; session stores support WindowRangeQuery.with_key"
+    return "; ask with a query for this kind of store"
+
+
+def _as_one(reading: _Reading | None, results: dict[int, QueryResult[Any]]) -> QueryResult[Any]:
+    """One answer of those of several partitions; a failure of one is a failure of all."""
+    parts = list(results.values())
+    failed = next((each for each in parts if each.is_failure), None)
+    if failed is not None or reading is None:
+        for each in parts:
+            value: Any = each.value
+            if hasattr(value, "close"):
+                value.close()
+        return failed or parts[0]
+    return replace(
+        parts[0],
+        value=reading.finish([each.value for each in parts]),
+        position=StateQueryResult(results).position,
+        execution_info=tuple(line for each in parts for line in each.execution_info),
+    )
+
+
+# --- each query ------------------------------------------------------------------------------------------
+
+
+def _reading(view: StoreView, query: Query[Any], declaration: StoreDeclaration) -> _Reading | None:
+    """How this store answers the query; None: it does not know it, or its serdes are not known yet.
+
+    Raises:
+        SerializationException: a key of the query does not fit the store's serde.
+    """
+    key_serde, value_serde = declaration.key_serde, declaration.value_serde
+    if key_serde is None or value_serde is None or query.kind is not declaration.kind:
+        return None
+    name = declaration.name
+    encode = key_encoder(name, key_serde, f"a {type(query).__name__}")
+    timestamped = isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery)
+    make = _Maker(
+        view,
+        declaration,
+        key_decoder(name, key_serde),
+        value_decoder(name, value_serde, timestamped=timestamped),
+    )
+
+    def bytes_of(key: Any) -> bytes | None:
+        return None if key is None else encode(key)
+
+    match query:
+        case KeyQuery():
+            key = encode(query.key)
+            return make.point(lambda store: store.get(key))
+        case RangeQuery():
+            lower, upper = bytes_of(query.lower_bound), bytes_of(query.upper_bound)
+            empty = lower is not None and upper is not None and lower > upper
+            end, reverse = lower if empty else upper, query.result_order is ResultOrder.DESCENDING
+            return make.scan(
+                lambda store: store.range(lower, end, reverse=reverse, end_inclusive=not empty),
+                make.decode_key,
+                reverse=reverse,
+            )
+        case WindowKeyQuery():
+            key = encode(query.key)
+            return make.scan(
+                lambda store: store.fetch(key, key, query.time_from_ms, query.time_to_ms),
+                itemgetter(1),
+                kind=WindowStoreIterator,
+            )
+        case WindowRangeQuery() if query.key is None:
+            return make.scan(
+                lambda store: store.fetch(None, None, query.time_from_ms, query.time_to_ms), make.window
+            )
+        case WindowRangeQuery():
+            key = encode(query.key)
+            return make.scan(lambda store: store.find(key, key, None, None), make.session)
+        case SessionRangeQuery():
+            lower, upper = bytes_of(query.lower_key), bytes_of(query.upper_key)
+            return make.scan(
+                lambda store: store.find(lower, upper, query.earliest_end_ms, query.latest_start_ms),
+                make.session,
+            )
+        case VersionedKeyQuery() if declaration.history_ms is not None:
+            key, at = encode(query.key), query.as_of_timestamp_ms
+            return make.versions(lambda store: [store.version(key, at)], _first_of)
+        case MultiVersionedKeyQuery() if declaration.history_ms is not None:
+            key, oldest_first = encode(query.key), query.result_order is ResultOrder.ASCENDING
+            return make.versions(
+                lambda store: store.versions(key, query.from_time_ms, query.to_time_ms),
+                lambda found: tuple(reversed(found) if oldest_first else found),
+            )
+    return None
+
+
+def _first_of(found: list[Any]) -> Any:
+    return next(iter(found), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes readings of one store."""
+
+    view: StoreView
+    declaration: StoreDeclaration
+    decode_key: Callable[[bytes], Any]
+    decode: Callable[[bytes], Any]
+
+    def point(self, get: Callable[[Any], bytes | None]) -> _Reading:
+        """At most one value; of several parts, the first that has one."""
+
+        def read(store: Any) -> Any:
+            stored = get(store)
+            return None if stored is None else self.decode(stored)
+
+        return _Reading(read, lambda found: next((each for each in found if each is not None), None))
+
+    def scan(
+        self,
+        scan: Callable[[Any], Any],
+        decode_key: Callable[[Any], Any],
+        *,
+        reverse: bool = False,
+        kind: type[KeyValueIterator[Any, Any]] = KeyValueIterator,
+    ) -> _Reading:
+        """Entries in order; several parts are merged."""
+
+        def finish(sources: list[Any]) -> Any:
+            entries = in_one_order(sources, itemgetter(0), reverse=reverse)
+            return kind(self.declaration.name, entries, sources, decode_key, self.decode, self._lost)
+
+        return _Reading(scan, finish)
+
+    def versions(self, find: Callable[[Any], Any], finish: Callable[[list[Any]], Any]) -> _Reading:
+        """Values with the times that they were valid from and to."""
+
+        def read(store: Any) -> list[VersionedRecord[Any]]:
+            return [
+                VersionedRecord(self.decode(version.stored), version.timestamp, version.valid_to)
+                for version in find(store)
+                if version is not None
+            ]
+
+        return _Reading(read, lambda found: finish([each for of_part in found for each in of_part]))
+
+    def window(self, at: tuple[bytes, int]) -> Windowed[Any]:
+        key, start = at
+        size = self.declaration.window_size_ms or 0
+        return Windowed(self.decode_key(key), TimeWindow(start, start + size))
+
+    def session(self, at: tuple[bytes, int, int]) -> Windowed[Any]:
+        key, start, end = at
+        return Windowed(self.decode_key(key), SessionWindow(start, end))
+
+    def _lost(self, error: ClosedStoreError) -> Exception:
+        """What an iterator raises from now on: its store was closed under it."""
+        snapshot, name = self.view.snapshot(), self.declaration.name
+        outcome = decide(
+            client_state=snapshot.client_state,
+            known=True,
+            type_fits=True,
+            settled=True,
+            presence=Presence.CLOSED,
+            scope=Scope.STORE,
+        )
+        return refusal(outcome, snapshot, _parameters(name), reader="an open iterator")

@@ -1,0 +1,405 @@
+"""Stores as tables: what a store had at one moment, in Arrow, in batches, with only the columns one wants.
+
+Columns are `key`, `value` and `timestamp`; of window and session stores also `window_start` and
+`window_end`. Bytes go into Arrow as they are, and a column is decoded when it is asked for: numbers and text
+without a step of Python for each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import SerializationException
+from millstream.model import StoreKind
+from millstream.query.handle import in_one_order
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
+from millstream.query.plan import Plan, make_plan
+from millstream.query.position import Position
+from millstream.query.provider import Presence, Serde, StoreDeclaration, StoreSnapshot, StoreView
+from millstream.query.schemas import arrow_type, for_arrow, needs_preparing
+from millstream.query.state_query import position_of
+from millstream.stores.api import ClosedStoreError
+
+__all__ = [
+    "Chunk",
+    "OpenTable",
+    "columns_of",
+    "one_type",
+    "open_table",
+    "open_tables",
+    "record_batches",
+    "to_table",
+]
+
+_TIMESTAMP = pa.timestamp("ms", tz="UTC")
+_ATTEMPTS = 3
+_CHUNK_BYTES = 16 << 20
+_ROWS = 65_536
+
+_NUMBERS: dict[str, tuple[str, int, pa.DataType]] = {
+    "short": ("h", 2, pa.int16()),
+    "integer": ("i", 4, pa.int32()),
+    "long": ("q", 8, pa.int64()),
+    "float": ("f", 4, pa.float32()),
+    "double": ("d", 8, pa.float64()),
+}
+"""Serdes of fixed size, big-endian: the type code of `array`, the size, the Arrow type."""
+
+
+def columns_of(kind: StoreKind) -> tuple[str, ...]:
+    """The columns of stores of a kind."""
+    if kind is StoreKind.KEY_VALUE:
+        return ("key", "value", "timestamp")
+    return ("key", "window_start", "window_end", "value", "timestamp")
+
+
+# --- opening ---------------------------------------------------------------------------------------------
+
+
+def open_tables(view: StoreView, names: Sequence[str]) -> dict[str, OpenTable]:
+    """The named stores, each as it is now; all are opened before any is read.
+
+    Each partition of each store is a snapshot, and is told with its position. They are taken one right after
+    the other: between two of them, a record may go into the second.
+
+    Raises:
+        InvalidStateStoreException: one of its leaves: a store, or a part of it, cannot be read now.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        snapshot = view.snapshot()
+        plans = {name: _plan(snapshot, name) for name in names}
+        opened: dict[str, OpenTable] = {}
+        try:
+            for name, plan in plans.items():
+                opened[name] = open_table(plan)
+        except ClosedStoreError as error:
+            _close_all(opened)
+            if attempt == _ATTEMPTS or view.snapshot() is snapshot:
+                plan = _plan(view.snapshot(), error.store)
+                outcome = plan.decide(Presence.CLOSED, plan.scope)
+                raise plan.refuse(outcome, None, "a read") from error
+        except BaseException:
+            _close_all(opened)
+            raise
+        else:
+            return opened
+    raise AssertionError("unreachable")
+
+
+def _plan(snapshot: StoreSnapshot, name: str) -> Plan:
+    declaration = snapshot.stores.get(name)
+    kind = StoreKind.KEY_VALUE if declaration is None else declaration.kind
+    parameters: StoreQueryParameters[Any] = StoreQueryParameters.from_name_and_type(
+        name, QueryableStoreType(kind.value, kind)
+    )
+    plan = make_plan(snapshot, parameters, frozenset())
+    if plan.whole() is not Presence.READABLE:
+        raise plan.refuse_whole()
+    return plan
+
+
+def open_table(plan: Plan) -> OpenTable:
+    """The store of a plan as it is now: of all parts that can be read.
+
+    Raises:
+        ClosedStoreError: one was closed since the plan was made.
+    """
+    declaration = plan.snapshot.stores[plan.parameters.store_name]
+    sources: list[Any] = []
+    position = Position()
+    try:
+        for part in plan.parts.values():
+            position = position.merge(position_of(part))  # first: it is never ahead of what is read
+            sources.append(_scan(declaration.kind, part.store))
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+    return OpenTable(declaration, sources, position)
+
+
+def _scan(kind: StoreKind, store: Any) -> Any:
+    match kind:
+        case StoreKind.KEY_VALUE:
+            return store.range(None, None)
+        case StoreKind.WINDOW:
+            return store.fetch(None, None, None, None)
+        case StoreKind.SESSION:
+            return store.find(None, None, None, None)
+
+
+def _close_all(tables: Mapping[str, OpenTable]) -> None:
+    for table in tables.values():
+        table.close()
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+class OpenTable:
+    """One store as it was when this was made. Read once, or closed.
+
+    Attributes:
+        position: how far each part was, at least.
+    """
+
+    def __init__(self, declaration: StoreDeclaration, sources: list[Any], position: Position) -> None:
+        key_serde, value_serde = declaration.key_serde, declaration.value_serde
+        assert key_serde is not None, "a plan is made only when serdes are known"
+        assert value_serde is not None, "a plan is made only when serdes are known"
+        self.position = position
+        self.name = declaration.name
+        self._sources = sources
+        self._codecs = _Codecs(declaration, key_serde, value_serde)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns; None: only the values tell the type of one."""
+        types = [self._codecs.type_of(column) for column in self._codecs.columns]
+        if None in types:
+            return None
+        return pa.schema(list(zip(self._codecs.columns, types, strict=True)))
+
+    def chunks(self, rows: int, *, ordered: bool = False) -> Iterator[Chunk]:
+        """All entries, up to so many at a time, and fewer if they are large.
+
+        `ordered`: in the order of the keys over all partitions, and not one partition after the other.
+
+        Raises:
+            ClosedStoreError: the store has left this client meanwhile.
+        """
+        if ordered and len(self._sources) > 1:
+            sources: list[Any] = [in_one_order(self._sources, _key_of, reverse=False)]
+        else:
+            sources = self._sources
+        for source in sources:
+            wanted = rows
+            while entries := list(islice(source, wanted)):
+                chunk = Chunk(self._codecs, entries)
+                yield chunk
+                wanted = max(1, min(rows, _CHUNK_BYTES * len(entries) // max(1, chunk.nbytes)))
+
+    def empty(self) -> Chunk:
+        """No entries, with the right types."""
+        return Chunk(self._codecs, [])
+
+    def close(self) -> None:
+        """Release what it holds of the store. Idempotent."""
+        for source in self._sources:
+            source.close()
+
+
+def _key_of(entry: tuple[Any, bytes]) -> Any:
+    return entry[0]
+
+
+def to_table(table: OpenTable, columns: Sequence[str]) -> pa.Table:
+    """All entries, in the order of their keys; the table is used up.
+
+    Types follow the serdes, and where those do not tell, the values; text, if they have no type in common.
+    """
+    chunks = list(table.chunks(_ROWS, ordered=True)) or [table.empty()]
+    return pa.table({name: one_type([chunk.column(name) for chunk in chunks]) for name in columns})
+
+
+def record_batches(
+    table: OpenTable, columns: Sequence[str], rows: int, lost: Callable[[ClosedStoreError], Exception]
+) -> pa.RecordBatchReader:
+    """The same in batches of up to so many rows, each made when it is asked for; the last one closes the
+    table, and so does closing the reader.
+
+    Raises, from the reader:
+        SerializationException: a value does not fit the type of those of the first batch.
+        Exception: what `lost` makes of a store that is closed meanwhile.
+    """
+    chunks = table.chunks(rows, ordered=True)
+
+    def next_batch() -> pa.RecordBatch | None:
+        try:
+            chunk = next(chunks, None)
+        except ClosedStoreError as error:
+            raise lost(error) from error
+        return None if chunk is None else chunk.batch(columns)
+
+    first = next_batch() or table.empty().batch(columns)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield first
+            while (batch := next_batch()) is not None:
+                yield _fitted(batch, first.schema, table.name)
+        finally:
+            table.close()
+
+    return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema, store: str) -> pa.RecordBatch:
+    if batch.schema == schema:
+        return batch
+    try:
+        return batch.cast(schema)
+    except _NO_TYPE as error:
+        raise SerializationException(
+            f"the values of store '{store}' have no type in common that the first batch told: {error}; use "
+            "to_arrow(), which looks at all of them, or a serde that tells its type"
+        ) from error
+
+
+class Chunk:
+    """Some entries in bytes; a column is decoded when it is asked for, and kept."""
+
+    __slots__ = ("_codecs", "_columns", "_ends", "_keys", "_starts", "_times", "_values")
+
+    def __init__(self, codecs: _Codecs, entries: Sequence[tuple[Any, bytes]]) -> None:
+        self._codecs = codecs
+        self._columns: dict[str, pa.Array] = {}
+        self._values = pa.array([stored[8:] for _, stored in entries], pa.binary())
+        self._times = b"".join([stored[:8] for _, stored in entries])
+        self._starts: Any = None
+        self._ends: Any = None
+        if codecs.kind is StoreKind.KEY_VALUE:
+            self._keys = pa.array([at for at, _ in entries], pa.binary())
+            return
+        self._keys = pa.array([at[0] for at, _ in entries], pa.binary())
+        self._starts = pa.array([at[1] for at, _ in entries], pa.int64())
+        if codecs.kind is StoreKind.SESSION:
+            self._ends = pa.array([at[2] for at, _ in entries], pa.int64())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return self._codecs.columns
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its entries."""
+        return int(self._keys.nbytes + self._values.nbytes + len(self._times))
+
+    def column(self, name: str) -> pa.Array:
+        """One column.
+
+        Raises:
+            SerializationException: a key or value cannot be read.
+        """
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self._decoded(name)
+        return found
+
+    def batch(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The named columns, or all."""
+        names = list(self.names if columns is None else columns)
+        return pa.RecordBatch.from_arrays([self.column(name) for name in names], names=names)
+
+    def _decoded(self, name: str) -> pa.Array:
+        codecs = self._codecs
+        match name:
+            case "key":
+                return codecs.decoded(self._keys, codecs.key_serde, "key")
+            case "value":
+                return codecs.decoded(self._values, codecs.value_serde, "value")
+            case "timestamp":
+                return _numbers(self._times, "q", pa.int64()).cast(_TIMESTAMP)
+            case "window_start":
+                return self._starts.cast(_TIMESTAMP)
+            case _:
+                ends = pc.add(self._starts, codecs.window_size_ms) if self._ends is None else self._ends
+                return ends.cast(_TIMESTAMP)
+
+
+class _Codecs:
+    """How the columns of one store are decoded."""
+
+    def __init__(self, declaration: StoreDeclaration, key_serde: Serde, value_serde: Serde) -> None:
+        self.store = declaration.name
+        self.kind = declaration.kind
+        self.columns = columns_of(declaration.kind)
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.window_size_ms = declaration.window_size_ms or 0
+        self._types = {"key": arrow_type(key_serde), "value": arrow_type(value_serde)}
+
+    def type_of(self, column: str) -> pa.DataType | None:
+        return self._types.get(column, _TIMESTAMP)
+
+    def decoded(self, raw: pa.Array, serde: Serde, what: str) -> pa.Array:
+        try:
+            return _decoded(raw, serde, self._types[what])
+        except Exception as error:  # whatever a serde raises, users look for one exception
+            raise SerializationException(
+                f"a {what} of store '{self.store}' cannot be read: {error}"
+            ) from error
+
+
+def _decoded(raw: pa.Array, serde: Serde, kind: pa.DataType | None) -> pa.Array:
+    number = _NUMBERS.get(serde.name)
+    if number is not None:
+        code, size, kind = number
+        sizes = pc.min_max(pc.binary_length(raw)).as_py()
+        if len(raw) and (sizes["min"], sizes["max"]) != (size, size):
+            wrong = sizes["min"] if sizes["min"] != size else sizes["max"]
+            raise SerializationException(f"serde '{serde.name}' takes {size} bytes, and these are {wrong}")
+        return _numbers(b"".join(raw.to_pylist()), code, kind)
+    if serde.name == "bytes":
+        return raw
+    if serde.name == "string":
+        try:
+            return raw.cast(pa.string())
+        except pa.ArrowInvalid:  # not UTF-8: as the serde reads it, with U+FFFD
+            return pa.array([serde.deserialize(each) for each in raw.to_pylist()], pa.string())
+    values = [serde.deserialize(each) for each in raw.to_pylist()]
+    if serde.name == "uuid":
+        values = [str(value) for value in values]
+    elif kind is not None and needs_preparing(kind):
+        values = [for_arrow(value, kind) for value in values]
+    return pa.array(values, kind) if kind is not None else _inferred(values)
+
+
+_NO_TYPE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
+
+
+def _inferred(values: list[Any]) -> pa.Array:
+    """Values of a serde of the user's: the type that fits them; text, where none does."""
+    try:
+        return pa.array(values)
+    except _NO_TYPE:
+        return pa.array([_as_text(value) for value in values], pa.string())
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, default=str, sort_keys=True)
+
+
+def one_type(arrays: Sequence[pa.Array]) -> pa.ChunkedArray:
+    """The parts of a column whose types only their values told, in a type that fits all; else as text."""
+    if len({each.type for each in arrays}) == 1:
+        return pa.chunked_array(arrays)
+    try:
+        return pa.chunked_array([pa.array([value for each in arrays for value in each.to_pylist()])])
+    except _NO_TYPE:
+        texts = [
+            value if pa.types.is_string(each.type) else _as_text(value)
+            for each in arrays
+            for value in each.to_pylist()
+        ]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def _numbers(data: bytes, code: str, kind: pa.DataType) -> pa.Array:
+    """Big-endian numbers that follow each other."""
+    numbers = array(code, data)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])

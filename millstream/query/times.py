@@ -1,0 +1,34 @@
+"""Times as users give them to a query: a datetime, or milliseconds since the epoch. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["Time", "to_ms"]
+
+Time = datetime | int
+"""A moment: a datetime with a time zone, or milliseconds since the epoch."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def to_ms(time: Time, what: str) -> int:
+    """Milliseconds since the epoch; what is finer is cut off, as Java's Instant.toEpochMilli does.
+
+    `what` names the time in messages.
+
+    Raises:
+        TypeError: it is neither a datetime nor an int.
+        ValueError: it is a datetime without a time zone, which says a moment only where it was made.
+    """
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise ValueError(
+                f"{what} is {time!r}, which has no time zone; say which is meant, such as "
+                f"{time.replace(tzinfo=UTC)!r}"
+            )
+        return (time - _EPOCH) // _MILLISECOND
+    if isinstance(time, bool) or not isinstance(time, int):
+        raise TypeError(f"{what} is a datetime, or an int: milliseconds since the epoch; not {time!r}")
+    return time

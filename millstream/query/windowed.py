@@ -1,0 +1,430 @@
+"""The handles on window stores and session stores.
+
+Every read over several keys is in one order over all partitions: by the key's bytes, then by time. Times
+are datetimes with a time zone, or milliseconds since the epoch; None leaves that side open.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, TypeVar, overload
+
+from millstream.model import SessionWindow, TimeWindow, Windowed
+from millstream.query.handle import StoreHandle, in_one_order
+from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
+from millstream.query.plan import Plan
+from millstream.query.times import Time, to_ms
+from millstream.stores.keys import MAX_TIME_MS
+
+__all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_log = logging.getLogger(__name__)
+
+
+class _WindowedHandle(StoreHandle[Windowed[K], V]):
+    """What the handles on windows and on sessions have in common."""
+
+    def __contains__(self, key: Any) -> bool:
+        return self._value_of(key, "__contains__") is not None
+
+    def __getitem__(self, key: Windowed[K]) -> V:
+        value = self._value_of(key, "__getitem__")
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def _value_of(self, key: Any, method: str) -> V | None:
+        raise NotImplementedError
+
+    def _bounds(
+        self, from_: Time | None, to: Time | None, method: str
+    ) -> tuple[int | None, int | None, bool]:
+        """Both times in milliseconds, None where it is open; whether anything can be between them."""
+        start = None if from_ is None else to_ms(from_, f"{method}() of store '{self._name}': the first time")
+        end = None if to is None else to_ms(to, f"{method}() of store '{self._name}': the last time")
+        if start is None or end is None or start <= end:
+            return start, end, True
+        _log.warning(
+            "store '%s': %s() from a time that is after the one it goes to is empty", self._name, method
+        )
+        return start, end, False
+
+    def _wrong_arguments(self, method: str, forms: str, given: int) -> TypeError:
+        return TypeError(f"{method}() of store '{self._name}' takes {forms}; it was given {given} arguments")
+
+
+class ReadOnlyWindowStore(_WindowedHandle[K, V]):
+    """A window store, read-only, over its partitions on this client. Any number of threads may use it.
+
+    Times are those of a window's start; both ends are included. Only what is within the store's retention is
+    there. Besides Kafka Streams' methods: `windowed in store`, `store[windowed]`, iteration over the windowed
+    keys, `keys()`, `values()`, `items()`, `to_arrow()`, `to_pandas()`.
+
+    Raises, from every read:
+        StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
+        StateStoreMigratedException: what it read before has left this client; ask for a new handle.
+        StateStoreNotAvailableException: the client is stopping or has stopped.
+        InvalidStateStorePartitionException: the partition it is for is not on this client.
+        SerializationException: a key or value does not fit the store's serde.
+        ProcessorStateException: what is on disk is damaged, or cannot be read.
+        TypeError: a key is None where one is needed, or a time is neither a datetime nor an int.
+        ValueError: a datetime has no time zone.
+
+    Source: org.apache.kafka.streams.state.ReadOnlyWindowStore; KIP-216, KIP-358, KIP-617.
+    Differs: reads over several partitions are merged, in the order of the keys' bytes and then of the windows
+        (Kafka: a key's windows of the first partition that has any; ranges one partition, and one segment,
+        after the other). A time may be None: open on that side. A first time after the last one is logged.
+    """
+
+    # --- reads of Kafka Streams --------------------------------------------------------------------------
+
+    @overload
+    def fetch(self, key: K, time: Time, /) -> V | None: ...
+    @overload
+    def fetch(self, key: K, time_from: Time | None, time_to: Time | None, /) -> WindowStoreIterator[V]: ...
+    @overload
+    def fetch(
+        self, key_from: K | None, key_to: K | None, time_from: Time | None, time_to: Time | None, /
+    ) -> KeyValueIterator[Windowed[K], V]: ...
+    def fetch(self, *arguments: Any) -> Any:
+        """`fetch(key, time)`: the value of the key's window that starts then; None if there is none here.
+        `fetch(key, time_from, time_to)`: the key's windows, as (start in ms, value).
+        `fetch(key_from, key_to, time_from, time_to)`: the windows of a range of keys.
+
+        Times in milliseconds in the second and third form are deprecated, as in Kafka Streams.
+        """
+        if len(arguments) == 2:
+            return self._fetch_one(*arguments)
+        return self._fetch("fetch", arguments, reverse=False)
+
+    @overload
+    def backward_fetch(
+        self, key: K, time_from: Time | None, time_to: Time | None, /
+    ) -> WindowStoreIterator[V]: ...
+    @overload
+    def backward_fetch(
+        self, key_from: K | None, key_to: K | None, time_from: Time | None, time_to: Time | None, /
+    ) -> KeyValueIterator[Windowed[K], V]: ...
+    def backward_fetch(self, *arguments: Any) -> Any:
+        """The same windows as `fetch` with the same arguments, last first."""
+        return self._fetch("backward_fetch", arguments, reverse=True)
+
+    def all(self) -> KeyValueIterator[Windowed[K], V]:
+        """Every window of every key."""
+        return self._scan(None, None, None, None, "all", reverse=False)
+
+    def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
+        """Every window of every key, last first."""
+        return self._scan(None, None, None, None, "backward_all", reverse=True)
+
+    def fetch_all(self, time_from: Time | None, time_to: Time | None) -> KeyValueIterator[Windowed[K], V]:
+        """The windows of every key that start from `time_from` to `time_to`, both included.
+
+        Times in milliseconds are deprecated, as in Kafka Streams.
+        """
+        _deprecate_milliseconds("fetch_all", time_from, time_to)
+        return self._scan(None, None, time_from, time_to, "fetch_all", reverse=False)
+
+    def backward_fetch_all(
+        self, time_from: Time | None, time_to: Time | None
+    ) -> KeyValueIterator[Windowed[K], V]:
+        """The same windows as `fetch_all(time_from, time_to)`, last first."""
+        _deprecate_milliseconds("backward_fetch_all", time_from, time_to)
+        return self._scan(None, None, time_from, time_to, "backward_fetch_all", reverse=True)
+
+    # --- reading by a plan -------------------------------------------------------------------------------
+
+    def _value_of(self, key: Any, method: str) -> V | None:
+        if not isinstance(key, Windowed):
+            raise TypeError(f"{method} of window store '{self._name}' takes a Windowed, not {key!r}")
+        return self._fetch_one(key.key, key.window.start_ms)
+
+    def _fetch_one(self, key: Any, time: Any) -> V | None:
+        plan = self._current()
+        data = self._key_bytes(plan, key, "fetch")
+        start = to_ms(time, f"fetch() of store '{self._name}': the time")
+        stored = self._reading(
+            lambda plan: self._lookup(plan, data, lambda store: store.fetch_one(data, start))
+        )
+        if stored is None:
+            return None
+        value: V = plan.decode(stored)
+        return value
+
+    def _fetch(self, method: str, arguments: tuple[Any, ...], *, reverse: bool) -> Any:
+        if len(arguments) == 3:
+            key, time_from, time_to = arguments
+            _deprecate_milliseconds(method, time_from, time_to, depth=4)
+            return self._scan_one(key, time_from, time_to, method, reverse=reverse)
+        if len(arguments) == 4:
+            key_from, key_to, time_from, time_to = arguments
+            _deprecate_milliseconds(method, time_from, time_to, depth=4)
+            return self._scan(key_from, key_to, time_from, time_to, method, reverse=reverse)
+        one = "(key, time), " if method == "fetch" else ""
+        forms = f"{one}(key, time_from, time_to) or (key_from, key_to, time_from, time_to)"
+        raise self._wrong_arguments(method, forms, len(arguments))
+
+    def _scan_one(
+        self, key: Any, time_from: Any, time_to: Any, method: str, *, reverse: bool
+    ) -> WindowStoreIterator[V]:
+        plan = self._current()
+        data = self._key_bytes(plan, key, method)
+        start, end, any_between = self._bounds(time_from, time_to, method)
+        if not any_between:
+            start, end = _NEVER
+        sources = self._open_of(data, lambda store: store.fetch(data, data, start, end, reverse=reverse))
+        entries = in_one_order(sources, _key_of, reverse=reverse)
+        return WindowStoreIterator(self._name, entries, sources, _start_of, plan.decode, self._iterator_lost)
+
+    def _scan(
+        self, key_from: Any, key_to: Any, time_from: Any, time_to: Any, method: str, *, reverse: bool
+    ) -> KeyValueIterator[Windowed[K], V]:
+        plan = self._current()
+        first, last, any_keys = self._key_range(key_from, key_to, method)
+        start, end, any_times = self._bounds(time_from, time_to, method)
+        if not (any_keys and any_times):
+            first, last, (start, end) = None, None, _NEVER
+        sources = self._open_all(lambda store: store.fetch(first, last, start, end, reverse=reverse))
+        entries = in_one_order(sources, _key_of, reverse=reverse)
+        return KeyValueIterator(
+            self._name, entries, sources, _window_decoder(plan), plan.decode, self._iterator_lost
+        )
+
+
+class ReadOnlySessionStore(_WindowedHandle[K, V]):
+    """A session store, read-only, over its partitions on this client. Any number of threads may use it.
+
+    Only what is within the store's retention is there. Besides Kafka Streams' methods: `all()` and
+    `backward_all()`, `windowed in store`, `store[windowed]`, iteration over the windowed keys, `keys()`,
+    `values()`, `items()`, `to_arrow()`, `to_pandas()`.
+
+    Raises, from every read:
+        StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
+        StateStoreMigratedException: what it read before has left this client; ask for a new handle.
+        StateStoreNotAvailableException: the client is stopping or has stopped.
+        InvalidStateStorePartitionException: the partition it is for is not on this client.
+        SerializationException: a key or value does not fit the store's serde.
+        ProcessorStateException: what is on disk is damaged, or cannot be read.
+        TypeError: a key is None where one is needed, or a time is neither a datetime nor an int.
+        ValueError: a datetime has no time zone.
+
+    Source: org.apache.kafka.streams.state.ReadOnlySessionStore; KIP-216, KIP-617, KIP-666.
+    Differs: reads over several partitions are merged, in the order of the keys' bytes, then of the ends, then
+        of the starts (Kafka: a key's sessions of the first partition that has any; ranges one partition after
+        the other). `fetch_session` finds the session in whichever partition it is. A time may be None: open
+        on that side.
+    """
+
+    # --- reads of Kafka Streams --------------------------------------------------------------------------
+
+    @overload
+    def fetch(self, key: K, /) -> KeyValueIterator[Windowed[K], V]: ...
+    @overload
+    def fetch(self, key_from: K | None, key_to: K | None, /) -> KeyValueIterator[Windowed[K], V]: ...
+    def fetch(self, *arguments: Any) -> KeyValueIterator[Windowed[K], V]:
+        """`fetch(key)`: the key's sessions. `fetch(key_from, key_to)`: those of a range of keys."""
+        return self._fetch("fetch", arguments, reverse=False)
+
+    @overload
+    def backward_fetch(self, key: K, /) -> KeyValueIterator[Windowed[K], V]: ...
+    @overload
+    def backward_fetch(self, key_from: K | None, key_to: K | None, /) -> KeyValueIterator[Windowed[K], V]: ...
+    def backward_fetch(self, *arguments: Any) -> KeyValueIterator[Windowed[K], V]:
+        """The same sessions as `fetch` with the same arguments, last first."""
+        return self._fetch("backward_fetch", arguments, reverse=True)
+
+    @overload
+    def find_sessions(
+        self, key: K, earliest_session_end_time: Time | None, latest_session_start_time: Time | None, /
+    ) -> KeyValueIterator[Windowed[K], V]: ...
+    @overload
+    def find_sessions(
+        self,
+        key_from: K | None,
+        key_to: K | None,
+        earliest_session_end_time: Time | None,
+        latest_session_start_time: Time | None,
+        /,
+    ) -> KeyValueIterator[Windowed[K], V]: ...
+    def find_sessions(self, *arguments: Any) -> KeyValueIterator[Windowed[K], V]:
+        """`find_sessions(key, earliest_session_end_time, latest_session_start_time)`: the key's sessions that
+        end at the first time or later, and start at the second or earlier: those that meet that span.
+        `find_sessions(key_from, key_to, earliest_session_end_time, latest_session_start_time)`: those of a
+        range of keys.
+        """
+        return self._find("find_sessions", arguments, reverse=False)
+
+    @overload
+    def backward_find_sessions(
+        self, key: K, earliest_session_end_time: Time | None, latest_session_start_time: Time | None, /
+    ) -> KeyValueIterator[Windowed[K], V]: ...
+    @overload
+    def backward_find_sessions(
+        self,
+        key_from: K | None,
+        key_to: K | None,
+        earliest_session_end_time: Time | None,
+        latest_session_start_time: Time | None,
+        /,
+    ) -> KeyValueIterator[Windowed[K], V]: ...
+    def backward_find_sessions(self, *arguments: Any) -> KeyValueIterator[Windowed[K], V]:
+        """The same sessions as `find_sessions` with the same arguments, last first."""
+        return self._find("backward_find_sessions", arguments, reverse=True)
+
+    def fetch_session(self, key: K, session_start_time: Time, session_end_time: Time) -> V | None:
+        """The value of the key's session from exactly one time to the other; None if there is none here."""
+        plan = self._current()
+        data = self._key_bytes(plan, key, "fetch_session")
+        start = to_ms(session_start_time, f"fetch_session() of store '{self._name}': the start")
+        end = to_ms(session_end_time, f"fetch_session() of store '{self._name}': the end")
+        stored = self._reading(
+            lambda plan: self._lookup(plan, data, lambda store: store.fetch_session(data, start, end))
+        )
+        if stored is None:
+            return None
+        value: V = plan.decode(stored)
+        return value
+
+    # --- reads that Python users expect ------------------------------------------------------------------
+
+    def all(self) -> KeyValueIterator[Windowed[K], V]:
+        """Every session of every key."""
+        return self._scan(None, None, None, None, "all", reverse=False)
+
+    def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
+        """Every session of every key, last first."""
+        return self._scan(None, None, None, None, "backward_all", reverse=True)
+
+    # --- reading by a plan -------------------------------------------------------------------------------
+
+    def _value_of(self, key: Any, method: str) -> V | None:
+        if not isinstance(key, Windowed):
+            raise TypeError(f"{method} of session store '{self._name}' takes a Windowed, not {key!r}")
+        return self.fetch_session(key.key, key.window.start_ms, key.window.end_ms)
+
+    def _fetch(
+        self, method: str, arguments: tuple[Any, ...], *, reverse: bool
+    ) -> KeyValueIterator[Windowed[K], V]:
+        if len(arguments) == 1:
+            return self._scan_one(arguments[0], None, None, method, reverse=reverse)
+        if len(arguments) == 2:
+            return self._scan(*arguments, None, None, method, reverse=reverse)
+        raise self._wrong_arguments(method, "(key) or (key_from, key_to)", len(arguments))
+
+    def _find(
+        self, method: str, arguments: tuple[Any, ...], *, reverse: bool
+    ) -> KeyValueIterator[Windowed[K], V]:
+        if len(arguments) == 3:
+            return self._scan_one(*arguments, method, reverse=reverse)
+        if len(arguments) == 4:
+            return self._scan(*arguments, method, reverse=reverse)
+        times = "earliest_session_end_time, latest_session_start_time"
+        raise self._wrong_arguments(method, f"(key, {times}) or (key_from, key_to, {times})", len(arguments))
+
+    def _span(self, earliest_end: Any, latest_start: Any, method: str) -> tuple[int | None, int | None]:
+        """Both times in milliseconds. The first may well be after the second: a session can be longer."""
+        what = f"{method}() of store '{self._name}': the "
+        return (
+            None if earliest_end is None else to_ms(earliest_end, what + "earliest end"),
+            None if latest_start is None else to_ms(latest_start, what + "latest start"),
+        )
+
+    def _scan_one(
+        self, key: Any, earliest_end: Any, latest_start: Any, method: str, *, reverse: bool
+    ) -> KeyValueIterator[Windowed[K], V]:
+        plan = self._current()
+        data = self._key_bytes(plan, key, method)
+        end, start = self._span(earliest_end, latest_start, method)
+        sources = self._open_of(data, lambda store: store.find(data, data, end, start, reverse=reverse))
+        return self._iterator(plan, sources, reverse=reverse)
+
+    def _scan(
+        self, key_from: Any, key_to: Any, earliest_end: Any, latest_start: Any, method: str, *, reverse: bool
+    ) -> KeyValueIterator[Windowed[K], V]:
+        plan = self._current()
+        first, last, any_keys = self._key_range(key_from, key_to, method)
+        end, start = self._span(earliest_end, latest_start, method)
+        if not any_keys:
+            first, last, end = None, None, MAX_TIME_MS + 1
+        sources = self._open_all(lambda store: store.find(first, last, end, start, reverse=reverse))
+        return self._iterator(plan, sources, reverse=reverse)
+
+    def _iterator(self, plan: Plan, sources: list[Any], *, reverse: bool) -> KeyValueIterator[Windowed[K], V]:
+        entries = in_one_order(sources, _session_order, reverse=reverse)
+        return KeyValueIterator(
+            self._name, entries, sources, _session_decoder(plan), plan.decode, self._iterator_lost
+        )
+
+
+# --- what the stores' entries become ---------------------------------------------------------------------
+
+_WINDOWS_KEPT = 1024
+
+_NEVER = (1, 0)
+"""From a time to an earlier one: the stores have nothing there, and say whether they can be read."""
+
+_new_windowed = tuple.__new__
+"""Windowed(…) without the checks of its arguments: a scan makes one for each entry."""
+
+_key_of: Callable[[tuple[Any, bytes]], Any] = itemgetter(0)
+
+
+def _start_of(key: tuple[bytes, int]) -> int:
+    return key[1]
+
+
+def _session_order(entry: tuple[tuple[bytes, int, int], bytes]) -> tuple[bytes, int, int]:
+    key, start, end = entry[0]
+    return key, end, start
+
+
+def _window_decoder(plan: Plan) -> Callable[[tuple[bytes, int]], Windowed[Any]]:
+    size, decode_key = plan.window_size_ms, plan.decode_key
+    windows: dict[int, TimeWindow] = {}
+    last: bytes | None = None
+    key: Any = None
+
+    def decode(local: tuple[bytes, int]) -> Windowed[Any]:
+        nonlocal last, key
+        data, start = local
+        if data != last:  # a key's windows come one after the other
+            key, last = decode_key(data), data
+        window = windows.get(start)
+        if window is None:  # many keys have the same windows
+            if len(windows) >= _WINDOWS_KEPT:
+                windows.clear()
+            window = windows[start] = TimeWindow(start, min(start + size, MAX_TIME_MS))
+        return _new_windowed(Windowed, (key, window))
+
+    return decode
+
+
+def _session_decoder(plan: Plan) -> Callable[[tuple[bytes, int, int]], Windowed[Any]]:
+    decode_key = plan.decode_key
+    last: bytes | None = None
+    key: Any = None
+
+    def decode(local: tuple[bytes, int, int]) -> Windowed[Any]:
+        nonlocal last, key
+        data, start, end = local
+        if data != last:
+            key, last = decode_key(data), data
+        return _new_windowed(Windowed, (key, SessionWindow(start, end)))
+
+    return decode
+
+
+def _deprecate_milliseconds(method: str, *times: Any, depth: int = 3) -> None:
+    if any(isinstance(time, int) for time in times):
+        warnings.warn(
+            f"{method}() with times in milliseconds is deprecated, as in Kafka Streams; give datetimes with "
+            f"a time zone",
+            DeprecationWarning,
+            stacklevel=depth,
+        )

@@ -1,0 +1,90 @@
+"""Opens one task's part of a store, of whichever kind the topology says, on disk or in memory."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from millstream.errors import ProcessorStateException
+from millstream.model import StoreKind, TaskId
+from millstream.ports import BytesStore
+from millstream.stores.api import MAX_ITERATORS, OrderedBytesStore
+from millstream.stores.segments import MARK, SessionStore, WindowStore
+from millstream.stores.versioned import VersionedStore
+from millstream.topology.nodes import Store
+
+__all__ = ["open_store"]
+
+_log = logging.getLogger(__name__)
+
+
+def open_store(
+    store: Store,
+    task_id: TaskId,
+    path: Path | None,
+    *,
+    in_memory: bool = False,
+    max_iterators: int = MAX_ITERATORS,
+) -> BytesStore:
+    """Open what the topology declares; what is on disk from a store of another kind is wiped.
+
+    Args:
+        store: its name, its kind, and whether it is to be persistent.
+        path: its directory; None for a store in memory.
+        in_memory: keep even a persistent one in memory.
+
+    Raises:
+        LockException: the directory is open elsewhere, in this process or another.
+        ProcessorStateException: it cannot be opened: no permission, a full disk.
+        ValueError: a window or session store without a retention.
+    """
+    kind, retention = store.kind, store.retention_ms
+    if kind is not StoreKind.KEY_VALUE and (retention is None or retention <= 0):
+        raise ValueError(
+            f"{kind.value} store '{store.name}' is declared with a retention of {retention} ms; it needs one "
+            f"that is positive"
+        )
+    for is_again in (False, True):
+        inner = _open_inner(store, task_id, path, in_memory, max_iterators)
+        try:
+            return _laid_out(store, inner)
+        except BaseException as error:
+            inner.close()
+            if is_again or not isinstance(error, ProcessorStateException):
+                raise
+            # What says how it is laid out is damaged. That is noted in its directory, and the next open
+            # starts afresh.
+            _log.warning("%s", error)
+    raise AssertionError("unreachable")
+
+
+def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
+    """The store of the declared kind in `inner`, which is wiped if another kind is in it."""
+    retention = store.retention_ms
+    if store.kind is StoreKind.WINDOW and retention is not None:
+        return WindowStore(inner, retention)
+    if store.kind is StoreKind.SESSION and retention is not None:
+        return SessionStore(inner, retention)
+    if store.history_ms is not None:
+        return VersionedStore(inner, store.history_ms)
+    if inner.get(MARK) is not None:
+        _log.warning(
+            "store '%s' of task %s was a window or session store, or one with history, before; it is wiped, "
+            "and restored from its changelog",
+            store.name,
+            inner.task_id,
+        )
+        inner.wipe()
+    return inner
+
+
+def _open_inner(
+    store: Store, task_id: TaskId, path: Path | None, in_memory: bool, max_iterators: int
+) -> OrderedBytesStore:
+    if in_memory or not store.persistent or path is None:
+        from millstream.stores.memory import MemoryStore
+
+        return MemoryStore(store.name, task_id, max_iterators=max_iterators)
+    from millstream.stores.rocksdb import RocksDBStore
+
+    return RocksDBStore(store.name, task_id, path, max_iterators=max_iterators)

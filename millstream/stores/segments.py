@@ -1,0 +1,474 @@
+"""Window and session stores: laid out in an ordered key-value store, in segments of time.
+
+A segment has the windows of a stretch of time. What is older than the retention is gone from reads at once,
+and from the disk a segment at a time, in the very write that brings the newer record. How far the time of
+the store is (the newest start of a window, the newest end of a session, in records' order) is kept in an
+entry of its own, the *mark*: so a snapshot of the entries has the time that belongs to it. Below the
+first segment that is kept is the *floor*, three entries: a backward scan looks as far as that, and else would
+step over all that was dropped, one by one, which RocksDB does until it has written it anew.
+
+Three segments live at most, or four: a read opens each and merges them, as of one moment.
+
+Source: org.apache.kafka.streams.state.internals.AbstractRocksDBSegmentedBytesStore, RocksDBWindowStore,
+RocksDBSessionStore.
+Differs: one database for all segments; ranges come in the order of keys, not segment after segment;
+in-memory stores do the same as persistent ones, to the millisecond.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from struct import Struct, error
+from typing import Any
+
+from millstream.clock import Clock, SystemClock
+from millstream.model import TaskId
+from millstream.stores.api import (
+    ClosedStoreError,
+    Entry,
+    KeyRange,
+    OrderedBytesStore,
+    StoreIterator,
+    timestamp_of,
+    value_of,
+)
+from millstream.stores.keys import (
+    MAX_TIME_MS,
+    escaped,
+    pack_segment,
+    pack_time,
+    unescaped,
+)
+
+__all__ = ["MARK", "SessionStore", "WindowStore", "segment_interval"]
+
+_log = logging.getLogger(__name__)
+
+MARK = b"\xff\xff\xff\xff\xff\xff\xff\xffmillstream.segments"
+"""The key of the entry that has the store's time and layout. No segment's number begins like this."""
+
+_NO_TIME = -1
+_TELL_S = 10.0
+_FLOOR = (b"", b"\0", b"\0\0")
+"""What is behind the number of the first segment in the entries of the floor."""
+_FIRST = b"\0\0\0"
+"""Behind a segment's number: after the floor, and before all else."""
+_AFTER = b"\xff" * 9
+"""Behind a time in a local key: after all that can follow it there."""
+_MIN_INTERVAL_MS = 60_000
+
+_WINDOW_KEY = Struct(">qi").unpack_from
+_SESSION_KEY = Struct(">qq").unpack_from
+_TIME = Struct(">q").unpack_from
+_TWO_TIMES = Struct(">qq").unpack_from
+
+Local = tuple[bytes, bytes | None, int]
+
+
+def segment_interval(retention_ms: int) -> int:
+    """How much time a segment covers, in milliseconds: half of the retention, and a minute at least.
+
+    Source: org.apache.kafka.streams.state.Stores.persistentWindowStore.
+    """
+    return max(retention_ms // 2, _MIN_INTERVAL_MS)
+
+
+class _SegmentedStore:
+    """What window and session stores have in common.
+
+    Raises:
+        ValueError: the retention is not a positive number.
+    """
+
+    _kind = ""
+
+    def __init__(self, inner: OrderedBytesStore, retention_ms: int, *, clock: Clock | None = None) -> None:
+        if retention_ms <= 0:
+            raise ValueError(
+                f"store '{inner.name}' keeps its windows for {retention_ms} ms; a retention is positive"
+            )
+        self._inner = inner
+        self._retention = retention_ms
+        self._interval = segment_interval(retention_ms)
+        self._layout = f"{self._kind} 1 {retention_ms}".encode()
+        self._clock = clock or SystemClock()
+        self._writing = threading.Lock()
+        self._expired = 0
+        self._untold_expired = self._untold_wrong = 0
+        self._told_at = float("-inf")
+        self._time = self._recover()
+        if hasattr(inner, "properties"):
+            # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
+            self.properties = inner.properties
+
+    def _recover(self) -> int:
+        """The time of what is there; what has another layout (another retention, once) is wiped."""
+        marked = self._inner.get(MARK)
+        if marked is not None and value_of(marked) == self._layout:
+            return timestamp_of(marked)
+        if marked is not None or self._inner.position is not None:
+            _log.warning(
+                "store '%s' of task %s is on disk as another kind of store, or with another retention; it "
+                "is wiped, and restored from its changelog",
+                self._inner.name,
+                self._inner.task_id,
+            )
+            self._inner.wipe()
+        return _NO_TIME
+
+    # --- what every store has ----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._inner.task_id
+
+    @property
+    def is_open(self) -> bool:
+        return self._inner.is_open
+
+    @property
+    def position(self) -> int | None:
+        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        return self._inner.position
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+        return self._inner.epoch
+
+    @property
+    def retention_ms(self) -> int:
+        """How long a window is kept, by the time of the store."""
+        return self._retention
+
+    @property
+    def stream_time_ms(self) -> int | None:
+        """The newest start of a window, or end of a session, of all records so far; None: there were none."""
+        return None if self._time == _NO_TIME else self._time
+
+    @property
+    def expired_records(self) -> int:
+        """How many records were left out since the store was opened: they came after their retention.
+
+        Source: the metric expired-window-record-drop.
+        """
+        return self._expired
+
+    def approximate_num_entries(self) -> int:
+        """About how many windows there are; those count that are older than the retention but not deleted."""
+        ours = 1 if self._first_segment(self._time) == 0 else 1 + len(_FLOOR)  # the mark, and the floor
+        return max(0, self._inner.approximate_num_entries() - ours)
+
+    def close(self) -> None:
+        """Release everything, iterators included. Idempotent."""
+        self._inner.close()
+
+    def wipe(self) -> None:
+        """Delete all entries, the position and the time; the store stays open."""
+        with self._writing:
+            self._inner.wipe()
+            self._time = _NO_TIME
+
+    # --- writes ------------------------------------------------------------------------------------------
+
+    def apply(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+    ) -> None:
+        """Put and delete, drop what is too old now, and save `next_offset` and the epoch: one atomic write.
+
+        `entries` are changelog records, with Kafka's keys. What is older than the retention is left out, and
+        so is what has no window's key at all, with a warning.
+        """
+        with self._writing:
+            before = self._time
+            local, time, expired, wrong = self._localised(entries, before)
+            drop = None
+            first_before, first = self._first_segment(before), self._first_segment(time)
+            if first > first_before:
+                lowest = pack_segment(first)
+                drop = (pack_segment(first_before), lowest)
+                kept = [entry for entry in local if entry[0] >= lowest]
+                expired += len(local) - len(kept)  # the batch itself has made them too old
+                local = kept
+                local += [(lowest + each, b"", time) for each in _FLOOR]
+            if time != before or self._inner.position is None:
+                local.append((MARK, self._layout, time))
+            self._inner.apply(local, next_offset, epoch, drop=drop)
+            # Last: a reader that has the old time and the new entries takes none for older than it is.
+            self._time = time
+        if expired or wrong:
+            self._tell(expired, wrong)
+
+    def _localised(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
+    ) -> tuple[list[Local], int, int, int]:
+        """The entries with local keys; the time after them; how many came too late; how many are none."""
+        raise NotImplementedError
+
+    def _first_segment(self, time: int) -> int:
+        """The first segment that has something at this time."""
+        return max(0, time - self._retention + 1) // self._interval
+
+    def _tell(self, expired: int, wrong: int) -> None:
+        """Count what was left out, and log it; at once, and then not more often than every ten seconds."""
+        self._expired += expired
+        self._untold_expired += expired
+        self._untold_wrong += wrong
+        now = self._clock.now()
+        if now - self._told_at < _TELL_S:
+            return
+        if self._untold_wrong:
+            _log.warning(
+                "store '%s' of task %s: left out %d changelog records whose keys are not those of a %s; "
+                "something else writes to its changelog",
+                self.name,
+                self.task_id,
+                self._untold_wrong,
+                self._kind,
+            )
+        if self._untold_expired:
+            _log.debug(
+                "store '%s' of task %s: left out %d records that are older than its retention of %d ms",
+                self.name,
+                self.task_id,
+                self._untold_expired,
+                self._retention,
+            )
+        self._untold_expired = self._untold_wrong = 0
+        self._told_at = now
+
+    # --- reads -------------------------------------------------------------------------------------------
+
+    def _get_one(self, local: bytes, time_ms: int) -> bytes | None:
+        """What is stored under a local key (without its segment) of a time, unless that is too old."""
+        if not 0 <= time_ms <= MAX_TIME_MS:
+            if not self._inner.is_open:
+                raise ClosedStoreError(self.name)
+            return None
+        now = self._time
+        stored = self._inner.get(pack_segment(time_ms // self._interval) + local)
+        return None if time_ms <= now - self._retention else stored
+
+    def _scan(
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        from_ms: int | None,
+        to_ms: int | None,
+        convert: Callable[[list[Entry], int, int], list[Any]],
+        *,
+        reverse: bool,
+    ) -> StoreIterator:
+        """The entries of some keys and times, as `convert` makes them. It is given entries of the keys, of
+        which some may be of other times, and the first and the last time that count in the snapshot.
+        """
+        one_key = from_key is not None and from_key == to_key
+        head = b"" if from_key is None else escaped(from_key)
+        tail = b"" if to_key is None else escaped(to_key)
+        low = high = 0
+
+        def ranges(marked: bytes | None) -> list[KeyRange]:
+            nonlocal low, high
+            if marked is None:
+                return []
+            now = timestamp_of(marked)
+            low = max(0, now - self._retention + 1, 0 if from_ms is None else from_ms)
+            high = now if to_ms is None else min(now, to_ms)
+            if low > high or (tail and head > tail):
+                return []
+            found = []
+            for number in range(low // self._interval, high // self._interval + 1):
+                segment = pack_segment(number)
+                start = segment + (head + pack_time(low) if head else _FIRST)
+                end = segment + tail + pack_time(high) + _AFTER if tail else pack_segment(number + 1)
+                found.append((start, end))
+            return found
+
+        return self._inner.scan(
+            ranges,
+            mark=MARK,
+            ignored=0 if one_key else 8,  # one key's windows are in the order of the segments
+            reverse=reverse,
+            convert=lambda entries: convert(entries, low, high),
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._retention} ms in {self._inner!r}>"
+
+
+class WindowStore(_SegmentedStore):
+    """One task's part of a window store (ports.WindowBytesStore), in a key-value store of bytes.
+
+    Args:
+        inner: where the entries are; nothing else is in it.
+        retention_ms: how long a window is kept, counted from its start to the newest start.
+
+    Source: RocksDBWindowStore, InMemoryWindowStore.
+    Differs: a window has one value; there are no duplicates, and no other sequence number than 0.
+    """
+
+    _kind = "window"
+
+    def _localised(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
+    ) -> tuple[list[Local], int, int, int]:
+        local: list[Local] = []
+        add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
+        number, segment = -1, b""
+        expired = wrong = 0
+        for data, value, timestamp in entries:
+            try:
+                start, sequence = _WINDOW_KEY(data, -12)
+            except error:
+                wrong += 1
+                continue
+            if start < 0 or sequence:
+                wrong += 1
+                continue
+            if start > time:
+                time = start
+            elif start <= time - retention:
+                expired += 1
+                continue
+            if start // interval != number:
+                number = start // interval
+                segment = pack(number)
+            # `escaped`, spelt out: this is what the updater does for each record
+            key = data[:-12].replace(b"\0", b"\0\xff")
+            add((segment + key + b"\0\0" + data[-12:-4], value, timestamp))
+        return local, time, expired, wrong
+
+    def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
+        """Timestamp and value of a key's window; None if it is older than the retention.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            ProcessorStateException: what is on disk is damaged, or cannot be read.
+        """
+        return self._get_one(escaped(key) + _packed(start_ms), start_ms)
+
+    def fetch(
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        from_ms: int | None,
+        to_ms: int | None,
+        *,
+        reverse: bool = False,
+    ) -> StoreIterator:
+        """A consistent snapshot: ((key, start in ms), stored), by key and then start; None: unbounded.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            IllegalStateException: too many iterators are open.
+        """
+        last, key = b"", b""
+
+        def convert(entries: list[Entry], low: int, high: int) -> list[Any]:
+            nonlocal last, key
+            found = []
+            for local, stored in entries:
+                start = _TIME(local, -8)[0]
+                if low <= start <= high:
+                    body = local[8:-8]
+                    if body != last:  # a key's windows come one after the other
+                        last, key = body, unescaped(body)
+                    found.append(((key, start), stored))
+            return found
+
+        return self._scan(from_key, to_key, from_ms, to_ms, convert, reverse=reverse)
+
+
+class SessionStore(_SegmentedStore):
+    """One task's part of a session store (ports.SessionBytesStore), in a key-value store of bytes.
+
+    Args:
+        inner: where the entries are; nothing else is in it.
+        retention_ms: how long a session is kept, counted from its end to the newest end.
+
+    Source: RocksDBSessionStore, InMemorySessionStore.
+    """
+
+    _kind = "session"
+
+    def _localised(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
+    ) -> tuple[list[Local], int, int, int]:
+        local: list[Local] = []
+        add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
+        number, segment = -1, b""
+        expired = wrong = 0
+        for data, value, timestamp in entries:
+            try:
+                end, start = _SESSION_KEY(data, -16)
+            except error:
+                wrong += 1
+                continue
+            if not 0 <= start <= end:
+                wrong += 1
+                continue
+            if end > time:
+                time = end
+            elif end <= time - retention:
+                expired += 1
+                continue
+            if end // interval != number:
+                number = end // interval
+                segment = pack(number)
+            key = data[:-16].replace(b"\0", b"\0\xff")
+            add((segment + key + b"\0\0" + data[-16:], value, timestamp))
+        return local, time, expired, wrong
+
+    def fetch_session(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
+        """Timestamp and value of one session; None if it is older than the retention.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            ProcessorStateException: what is on disk is damaged, or cannot be read.
+        """
+        return self._get_one(escaped(key) + _packed(end_ms) + _packed(start_ms), end_ms)
+
+    def find(
+        self,
+        from_key: bytes | None,
+        to_key: bytes | None,
+        earliest_end_ms: int | None,
+        latest_start_ms: int | None,
+        *,
+        reverse: bool = False,
+    ) -> StoreIterator:
+        """A consistent snapshot: ((key, start, end in ms), stored) of the sessions that end at
+        `earliest_end_ms` or later and start at `latest_start_ms` or earlier, by key, then end, then start;
+        None: unbounded.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            IllegalStateException: too many iterators are open.
+        """
+        latest = MAX_TIME_MS if latest_start_ms is None else latest_start_ms
+        last, key = b"", b""
+
+        def convert(entries: list[Entry], low: int, _: int) -> list[Any]:
+            nonlocal last, key
+            found = []
+            for local, stored in entries:
+                end, start = _TWO_TIMES(local, -16)
+                if start <= latest and end >= low:
+                    body = local[8:-16]
+                    if body != last:
+                        last, key = body, unescaped(body)
+                    found.append(((key, start, end), stored))
+            return found
+
+        return self._scan(from_key, to_key, earliest_end_ms, None, convert, reverse=reverse)
+
+
+def _packed(time_ms: int) -> bytes:
+    """A time as a local key has it; one that no entry can have becomes one that is not there either."""
+    return pack_time(time_ms) if 0 <= time_ms <= MAX_TIME_MS else b""

@@ -1,0 +1,630 @@
+"""A key-value store with history: what a key had at an earlier time, laid out in an ordered store.
+
+A *version* is a value, or a deletion, with the time from which on it was valid; it is valid until the next
+one of its key. Versions are ordered by their timestamps, not by their arrival: a late record puts its version
+where it belongs (KIP-889). The keys inside, where `key` is escaped and ended as in keys.py, and times are 8
+bytes, big-endian, in the order of the numbers:
+
+    L key                       the newest version, a value                   timestamp, value
+    D key                       the newest version, a deletion                timestamp
+    V key, timestamp            any other version; a key's newest first       valid to; 01, value; or 00
+    E valid to, key, timestamp  when which V, or D, can be forgotten          nothing
+    F                           the floor: ends backward scans of L           nothing
+    the mark                    the newest timestamp of all                   see `_Mark`
+
+So `get` is one read of the latest value, as in any store, and a range of latest values meets nothing else. L
+and V are in the order of the keys after their first byte, so that a range as of a time is one scan of both,
+as of one moment, in which each key has one version at most that was valid then.
+
+The *horizon* is the newest timestamp minus the history. What was valid only before it is forgotten, in the
+write that moves it.
+
+Source: KIP-889; org.apache.kafka.streams.state.internals.RocksDBVersionedStore.
+Differs: a read as of a time before the horizon raises (Kafka: null, as if there were no such key). A record
+    that is older than the horizon is put all the same if its version would still be valid there, and is the
+    newest of its key in particular; Kafka drops it, so that one timestamp far in the future stops a table.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from struct import Struct
+
+from millstream.model import TaskId
+from millstream.stores.api import (
+    Entry,
+    KeyRange,
+    OrderedBytesStore,
+    StoreIterator,
+    pack_timestamp,
+    timestamp_of,
+    value_of,
+)
+from millstream.stores.keys import END_OF_KEY, escaped
+from millstream.stores.segments import MARK
+
+__all__ = ["Version", "VersionedStore"]
+
+_log = logging.getLogger(__name__)
+
+_LATEST, _DELETED, _VERSION, _EXPIRY = b"L", b"D", b"V", b"E"
+_FLOOR = (b"F0", b"F1", b"F2")
+"""A backward scan that ends at the first L looks a few entries further, and would step over all of E that was
+dropped: RocksDB forgets ranges late.
+"""
+_A_VALUE, _A_DELETION = b"\x01", b"\x00"
+_AFTER = b"\xff" * 9
+"""Behind a key's end: after all times that can follow it."""
+_NEVER = -(2**63)
+"""Before all times: no record was seen, nothing was forgotten."""
+_LAST = 2**63 - 1
+_MOST_AT_ONCE = 10_000
+"""How many versions one write forgets at most; the next ones forget the rest."""
+
+_TIME = Struct(">Q")
+_LAYOUT = b"history 1 "
+_MARK = Struct(">Qq")
+
+Local = tuple[bytes, bytes | None, int]
+
+
+def _sortable(time_ms: int) -> bytes:
+    """8 bytes in the order of the numbers, negative ones included."""
+    return _TIME.pack(time_ms + 2**63)
+
+
+def _valid_to_of(key: bytes) -> int:
+    """Of an E."""
+    time: int = _TIME.unpack_from(key, 1)[0]
+    return time - 2**63
+
+
+def _newest_first(time_ms: int) -> bytes:
+    """8 bytes in the opposite order: so the version of a time is the first of a forward scan, which has an
+    end. (RocksDB's backward scans have none here, and would step over what other keys have lost.)
+    """
+    return _TIME.pack(_LAST - time_ms)
+
+
+def _timestamp_of_version(key: bytes) -> int:
+    """Of a V, or an E."""
+    time: int = _TIME.unpack_from(key, -8)[0]
+    return _LAST - time
+
+
+def _clamped(time_ms: int) -> int:
+    """The nearest time that 8 bytes can say."""
+    return min(max(time_ms, _NEVER), _LAST)
+
+
+def _plain(body: bytes) -> bytes:
+    """The key that was escaped; without its end."""
+    return body.replace(b"\0\xff", b"\0") if b"\0" in body else body
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A value that a key had, from `timestamp` up to, and without, `valid_to`; None: it has it still.
+
+    `stored` is its timestamp and its bytes, as `get` gives them.
+    """
+
+    stored: bytes
+    timestamp: int
+    valid_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What the store knows of itself, in the entry `MARK`.
+
+    Attributes:
+        newest: the newest timestamp of all records; `_NEVER`: there were none.
+        count: how many keys have a value.
+        forgotten: up to where versions were forgotten, if the history was shorter once.
+    """
+
+    newest: int = _NEVER
+    count: int = 0
+    forgotten: int = _NEVER
+
+    @classmethod
+    def read(cls, stored: bytes) -> _Mark:
+        count, forgotten = _MARK.unpack_from(stored, 8 + len(_LAYOUT))
+        return cls(timestamp_of(stored), count, forgotten)
+
+    def entry(self) -> Local:
+        return (MARK, _LAYOUT + _MARK.pack(self.count, self.forgotten), self.newest)
+
+    def horizon(self, history_ms: int) -> int:
+        """The earliest time that can be read."""
+        wanted = _NEVER if self.newest == _NEVER else max(_NEVER, self.newest - history_ms)
+        return max(wanted, self.forgotten)
+
+
+class VersionedStore:
+    """One task's part of a key-value store with history (ports.KeyValueBytesStore).
+
+    Args:
+        inner: where the entries are; nothing else is in it.
+        history_ms: how far back it can be read, from its newest timestamp.
+
+    Raises:
+        ValueError: the history is negative.
+    """
+
+    def __init__(self, inner: OrderedBytesStore, history_ms: int) -> None:
+        if history_ms < 0:
+            raise ValueError(f"store '{inner.name}' cannot keep a history of {history_ms} ms; give 0 or more")
+        self._inner = inner
+        self._history = history_ms
+        self._writing = threading.Lock()
+        self._forget_from = _EXPIRY  # where the next forgetting begins: before it, all is forgotten
+        self._mark = self._recover()
+        if hasattr(inner, "properties"):
+            # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
+            self.properties = inner.properties
+
+    def _recover(self) -> _Mark:
+        marked = self._inner.get(MARK)
+        if marked is not None and value_of(marked).startswith(_LAYOUT):
+            return _Mark.read(marked)
+        if marked is not None or self._inner.position is not None:
+            _log.warning(
+                "store '%s' of task %s was kept without history, or as another kind of store; it is wiped, "
+                "and restored from its changelog",
+                self._inner.name,
+                self._inner.task_id,
+            )
+            self._inner.wipe()
+        return _Mark()
+
+    # --- what every store has ----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._inner.task_id
+
+    @property
+    def is_open(self) -> bool:
+        return self._inner.is_open
+
+    @property
+    def position(self) -> int | None:
+        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        return self._inner.position
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+        return self._inner.epoch
+
+    @property
+    def history_ms(self) -> int:
+        """How far back it can be read."""
+        return self._history
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The earliest time that can be read; None: any, as there are no records yet."""
+        horizon = self._mark.horizon(self._history)
+        return None if horizon == _NEVER else horizon
+
+    def approximate_num_entries(self) -> int:
+        """How many keys have a value; exact."""
+        self._inner.position  # noqa: B018  # raises once the store is closed
+        return self._mark.count
+
+    def close(self) -> None:
+        """Release everything, iterators included. Idempotent."""
+        self._inner.close()
+
+    def wipe(self) -> None:
+        """Delete all entries, the position and the history; the store stays open."""
+        with self._writing:
+            self._inner.wipe()
+            self._mark = _Mark()
+            self._forget_from = _EXPIRY
+
+    # --- reads of what is latest -------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        """Timestamp and latest value of a key."""
+        if b"\0" in key:
+            return self._inner.get(_LATEST + escaped(key))
+        return self._inner.get(b"L%b\0\0" % key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The same for many keys, in their order."""
+        return self._inner.multi_get([_LATEST + escaped(key) for key in keys])
+
+    def range(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool = False, end_inclusive: bool = True
+    ) -> Iterator[Entry]:
+        """A consistent snapshot of the latest values from `start` to `end`; None: unbounded.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            IllegalStateException: too many iterators are open.
+        """
+        low, high = _bounds(_LATEST, start, end, end_inclusive)
+        return _Mapped(self._inner.range(low, high, reverse=reverse, end_inclusive=False), _latest_entry)
+
+    # --- reads as of a time ------------------------------------------------------------------------------
+
+    def get_as_of(self, key: bytes, at_ms: int) -> bytes | None:
+        """Timestamp and value that a key had at a time.
+
+        Raises:
+            ValueError: that is before the history.
+            ClosedStoreError: the store is closed.
+        """
+        version = self.version(key, at_ms)
+        return None if version is None else version.stored
+
+    def version(self, key: bytes, at_ms: int | None = None) -> Version | None:
+        """The version that was valid at a time, None: the latest; None if there was no value.
+
+        Raises:
+            ValueError: the time is before the history.
+            ClosedStoreError: the store is closed.
+        """
+        latest = self.get(key)
+        if at_ms is not None:
+            at_ms = _clamped(at_ms)
+            self._check_within(self._mark, at_ms)
+        if latest is not None and (at_ms is None or timestamp_of(latest) <= at_ms):
+            return Version(latest, timestamp_of(latest), None)
+        if at_ms is None:
+            return None
+        first = _VERSION + escaped(key)
+        with _closing(self._inner.range(first + _newest_first(at_ms), first + _AFTER)) as versions:
+            entry = next(versions, None)
+        # What was read may have been forgotten meanwhile: the mark moves before the entries do.
+        self._check_within(self._mark, at_ms)
+        return None if entry is None else _valid_at(*entry, at_ms)
+
+    def range_as_of(
+        self,
+        start: bytes | None,
+        end: bytes | None,
+        at_ms: int,
+        *,
+        reverse: bool = False,
+        end_inclusive: bool = True,
+    ) -> Iterator[Entry]:
+        """A consistent snapshot of the values from `start` to `end` that were valid at a time.
+
+        Raises:
+            ValueError: that is before the history.
+            ClosedStoreError: the store is closed.
+            IllegalStateException: too many iterators are open.
+        """
+        at_ms = _clamped(at_ms)
+        mark = _Mark()
+
+        def ranges(marked: bytes | None) -> list[KeyRange]:
+            nonlocal mark
+            if marked is not None:
+                mark = _Mark.read(marked)
+            return [_bounds(each, start, end, end_inclusive) for each in (_LATEST, _VERSION)]
+
+        def entry_at(key: bytes, stored: bytes) -> Entry | None:
+            if key[:1] == _LATEST:
+                return _latest_entry(key, stored) if timestamp_of(stored) <= at_ms else None
+            version = _valid_at(key, stored, at_ms)
+            return None if version is None else (_plain(key[1:-10]), version.stored)
+
+        scan = self._inner.scan(ranges, mark=MARK, ignored=1, reverse=reverse)
+        try:
+            self._check_within(mark, at_ms)  # by the horizon of what is read
+        except ValueError:
+            scan.close()
+            raise
+        return _Mapped(scan, entry_at)
+
+    def versions(self, key: bytes, from_ms: int | None = None, to_ms: int | None = None) -> list[Version]:
+        """The values that a key had at any moment from one time to the other, both included; newest first.
+
+        None: as far as the history goes.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+        """
+        body = escaped(key)
+        horizon = _NEVER
+
+        def ranges(marked: bytes | None) -> list[KeyRange]:
+            nonlocal horizon
+            if marked is not None:
+                horizon = _Mark.read(marked).horizon(self._history)
+            return [(each + body, each + body + _AFTER) for each in (_LATEST, _VERSION)]
+
+        found: list[Version] = []
+        with _closing(self._inner.scan(ranges, mark=MARK)) as entries:
+            for inner_key, stored in entries:
+                if inner_key[:1] == _LATEST:
+                    found.append(Version(stored, timestamp_of(stored), None))
+                elif stored[8:9] == _A_VALUE:
+                    timestamp, valid_to = _timestamp_of_version(inner_key), timestamp_of(stored)
+                    found.append(Version(pack_timestamp(timestamp) + stored[9:], timestamp, valid_to))
+        first = horizon if from_ms is None else max(horizon, from_ms)
+        return sorted(
+            (
+                each
+                for each in found
+                if (each.valid_to is None or each.valid_to > first)
+                and (to_ms is None or each.timestamp <= to_ms)
+            ),
+            key=lambda each: -each.timestamp,
+        )
+
+    def check_as_of(self, at_ms: int) -> None:
+        """Raise what a read as of this time would raise.
+
+        Raises:
+            ValueError: that is before the history.
+            ClosedStoreError: the store is closed.
+        """
+        self._inner.position  # noqa: B018  # raises once the store is closed
+        self._check_within(self._mark, _clamped(at_ms))
+
+    def _check_within(self, mark: _Mark, at_ms: int) -> None:
+        horizon = mark.horizon(self._history)
+        if at_ms < horizon:
+            raise ValueError(
+                f"store '{self.name}' cannot be read as of {_as_text(at_ms)}: it keeps "
+                f"{timedelta(milliseconds=self._history)} of history, and partition {self.task_id.partition} "
+                f"goes back to {_as_text(horizon)}; ask for a later time, or declare it with a longer history"
+            )
+
+    # --- writes ------------------------------------------------------------------------------------------
+
+    def apply(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+    ) -> None:
+        """Put versions, forget what is too old, and save `next_offset` and the epoch: one atomic write."""
+        with self._writing:
+            before = self._mark
+            newest = max((timestamp for _, _, timestamp in entries), default=_NEVER)
+            horizon = _Mark(max(before.newest, newest), 0, before.forgotten).horizon(self._history)
+            by_key: dict[bytes, list[tuple[int, bytes | None]]] = {}
+            for key, value, timestamp in entries:
+                by_key.setdefault(escaped(key), []).append((timestamp, value))
+            local: list[Local] = []
+            added = 0
+            for body, new, latest, deleted in self._with_newest(by_key):
+                of_key: list[Local] = []
+                added += self._put(of_key, body, new, latest, deleted, horizon)
+                local += of_key
+            drop = self._forget(local, by_key, horizon)
+            mark = _Mark(max(before.newest, newest), before.count + added, horizon)
+            if self._inner.position is None:
+                local += [(key, b"", 0) for key in _FLOOR]
+            if mark != before or self._inner.position is None:
+                local.append(mark.entry())
+            # First: a reader that has the new entries and the old mark would miss what is forgotten by now.
+            self._mark = mark
+            self._inner.apply(local, next_offset, epoch, drop=drop)
+
+    def _with_newest(
+        self, by_key: dict[bytes, list[tuple[int, bytes | None]]]
+    ) -> Iterable[tuple[bytes, list[tuple[int, bytes | None]], bytes | None, bytes | None]]:
+        """Each key with what is new of it, and with its L and its D."""
+        bodies = list(by_key)
+        stored = self._inner.multi_get([mark + body for mark in (_LATEST, _DELETED) for body in bodies])
+        count = len(bodies)
+        return zip(bodies, by_key.values(), stored[:count], stored[count:], strict=True)
+
+    def _put(
+        self,
+        local: list[Local],
+        body: bytes,
+        new: list[tuple[int, bytes | None]],
+        latest: bytes | None,
+        deleted: bytes | None,
+        horizon: int,
+    ) -> int:
+        """Put what is new of a key, which `local` has nothing else of; by how many more keys have a value."""
+        newest: tuple[int, bytes | None] | None = None
+        if latest is not None:
+            newest = (timestamp_of(latest), latest[8:])
+        elif deleted is not None:
+            newest = (timestamp_of(deleted), None)
+        for number, (timestamp, value) in enumerate(new):
+            if newest is not None and timestamp < newest[0]:
+                newest = self._put_late(local, body, newest, new[number:], horizon)
+                break
+            if newest is not None and timestamp > newest[0]:
+                _put_version(local, body, *newest, timestamp, horizon)
+            newest = (timestamp, value)
+        assert newest is not None, "there is something new of each key"
+        timestamp, value = newest
+        if value is not None:
+            local.append((_LATEST + body, value, timestamp))
+            if deleted is not None:
+                local.append((_DELETED + body, None, timestamp))
+            return int(latest is None)
+        if latest is not None:
+            local.append((_LATEST + body, None, timestamp))
+        if timestamp > horizon:
+            local.append((_DELETED + body, b"", timestamp))
+            local.append((_EXPIRY + _sortable(timestamp) + body + _newest_first(timestamp), b"", timestamp))
+        elif deleted is not None:
+            local.append((_DELETED + body, None, timestamp))
+        return -int(latest is not None)
+
+    def _put_late(
+        self,
+        local: list[Local],
+        body: bytes,
+        newest: tuple[int, bytes | None],
+        new: list[tuple[int, bytes | None]],
+        horizon: int,
+    ) -> tuple[int, bytes | None]:
+        """Put records of which one at least is older than the newest version; the newest one after them.
+
+        Rare, and so without haste: all versions of the key are put in order anew.
+        """
+        first = _VERSION + body
+        known: dict[int, tuple[bytes | None, int | None]] = {}
+        with _closing(self._inner.scan(lambda _: [(first, first + _AFTER)], mark=MARK)) as entries:
+            for key, stored in entries:
+                known[_timestamp_of_version(key)] = (_value_of_version(stored), timestamp_of(stored))
+        for key, payload, valid_to in local:  # what this batch has put of it already
+            if key.startswith(first) and len(key) == len(first) + 8 and payload is not None:
+                known[_timestamp_of_version(key)] = (
+                    payload[1:] if payload[:1] == _A_VALUE else None,
+                    valid_to,
+                )
+        known[newest[0]] = (newest[1], None)
+        times = sorted(known)
+        changed: set[int] = set()
+        for timestamp, value in new:
+            place = bisect_left(times, timestamp)
+            if timestamp not in known:
+                times.insert(place, timestamp)
+                if place:
+                    changed.add(times[place - 1])
+            known[timestamp] = (value, None)
+            changed.add(timestamp)
+        changed.add(newest[0])
+        last = times[-1]
+        for timestamp in changed - {last}:
+            valid_to = times[bisect_right(times, timestamp)]
+            if valid_to > horizon:
+                _put_version(local, body, timestamp, known[timestamp][0], valid_to, horizon)
+            else:
+                local.append((first + _newest_first(timestamp), None, timestamp))
+        return last, known[last][0]
+
+    def _forget(
+        self, local: list[Local], by_key: dict[bytes, list[tuple[int, bytes | None]]], horizon: int
+    ) -> KeyRange | None:
+        """Delete what was valid only before the horizon; the part of the list of such that is done with."""
+        start, end = self._forget_from, _expiry_after(horizon)
+        if horizon == _NEVER or start >= end:
+            return None
+        found: list[bytes] = []
+        with _closing(self._inner.range(start, end, end_inclusive=False)) as entries:
+            for key, _ in entries:
+                found.append(key)
+                if len(found) == _MOST_AT_ONCE:
+                    break
+        if len(found) == _MOST_AT_ONCE:
+            end = found[-1] + b"\0"
+        self._forget_from = end
+        deletions: list[tuple[bytes, int]] = []
+        for key in found:
+            valid_to, body, timestamp = _valid_to_of(key), key[9:-8], _timestamp_of_version(key)
+            if timestamp < valid_to:
+                local.append((_VERSION + key[9:], None, valid_to))
+            elif body not in by_key:  # else it is decided about by what is new
+                deletions.append((body, timestamp))
+        stored = self._inner.multi_get([_DELETED + body for body, _ in deletions])
+        for (body, timestamp), deleted in zip(deletions, stored, strict=True):
+            if deleted is not None and timestamp_of(deleted) == timestamp:
+                local.append((_DELETED + body, None, timestamp))
+        return (start, end) if found else None
+
+    def __repr__(self) -> str:
+        return f"<VersionedStore of {self._history} ms in {self._inner!r}>"
+
+
+# --- the layout ------------------------------------------------------------------------------------------
+
+
+def _expiry_after(time_ms: int) -> bytes:
+    """Behind all entries E of this time."""
+    return _EXPIRY + _sortable(time_ms + 1) if time_ms < _LAST else bytes([_EXPIRY[0] + 1])
+
+
+def _put_version(
+    local: list[Local], body: bytes, timestamp: int, value: bytes | None, valid_to: int, horizon: int
+) -> None:
+    """A version that another one follows, unless it can be forgotten already."""
+    if valid_to <= horizon:
+        return
+    payload = _A_DELETION if value is None else _A_VALUE + value
+    at = _newest_first(timestamp)
+    local.append((_VERSION + body + at, payload, valid_to))
+    local.append((_EXPIRY + _sortable(valid_to) + body + at, b"", valid_to))
+
+
+def _value_of_version(stored: bytes) -> bytes | None:
+    return stored[9:] if stored[8:9] == _A_VALUE else None
+
+
+def _valid_at(key: bytes, stored: bytes, at_ms: int) -> Version | None:
+    """The version of a V, if it is a value and was valid then."""
+    timestamp, valid_to = _timestamp_of_version(key), timestamp_of(stored)
+    if stored[8:9] != _A_VALUE or not timestamp <= at_ms < valid_to:
+        return None
+    return Version(pack_timestamp(timestamp) + stored[9:], timestamp, valid_to)
+
+
+def _latest_entry(key: bytes, stored: bytes) -> Entry:
+    return _plain(key[1:-2]), stored
+
+
+def _bounds(mark: bytes, start: bytes | None, end: bytes | None, end_inclusive: bool) -> KeyRange:
+    low = mark if start is None else mark + escaped(start)
+    if end is None:
+        return low, bytes([mark[0] + 1])
+    high = mark + escaped(end) + (_AFTER if end_inclusive else b"")
+    return low, max(low, high)
+
+
+def _as_text(time_ms: int) -> str:
+    """A time for people; as a number, where a calendar has no such day."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec='milliseconds')}"
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+
+
+# --- iterators -------------------------------------------------------------------------------------------
+
+
+class _Mapped(Iterator[Entry]):
+    """What an iterator of the inner store gives, as users of this one see it; None: left out."""
+
+    __slots__ = ("_entries", "_see")
+
+    def __init__(self, entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | None]) -> None:
+        self._entries = entries
+        self._see = see
+
+    def __next__(self) -> Entry:
+        while True:
+            key, stored = next(self._entries)
+            seen = self._see(key, stored)
+            if seen is not None:
+                return seen
+
+    def close(self) -> None:
+        """Release what it holds; there are no more entries. Idempotent."""
+        self._entries.close()  # type: ignore[attr-defined]
+
+
+class _closing:  # noqa: N801  # contextlib.closing, for iterators whose type does not say that they close
+    def __init__(self, entries: Iterator[Entry] | StoreIterator) -> None:
+        self._entries = entries
+
+    def __enter__(self) -> Iterator[Entry]:
+        return self._entries
+
+    def __exit__(self, *_: object) -> None:
+        self._entries.close()  # type: ignore[union-attr]
+
+
+assert END_OF_KEY == b"\0\0", "`get` spells it out"

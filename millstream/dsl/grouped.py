@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
+from millstream.dsl.aggregations import aggregation_of, reduction_of
 from millstream.dsl.drafts import Draft, Drafts
-from millstream.dsl.ktable import KTable, check_function, declare_store
+from millstream.dsl.ktable import KTable, check_retention, declare_store
 from millstream.dsl.options import Materialized, Named, name_of, option
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.topology import nodes
-from millstream.topology.functions import accepts, arity, describe_function
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
 
 __all__ = ["KGroupedStream"]
 
@@ -65,15 +68,10 @@ class KGroupedStream:
             reducer: `lambda value: F.max(value)`, a Spark aggregate expression; or with two parameters,
                 `lambda aggregate, value: …`, a Python function that is called record by record.
         """
-        takes = arity(reducer) if callable(reducer) else None
-        if takes not in (1, 2):
-            raise TopologyException(
-                f"reduce() takes `lambda value: F.max(value)`, a Spark aggregate expression, or "
-                f"`lambda aggregate, value: …`, a Python function; got {_shown(reducer)}"
-            )
+        aggregation = reduction_of(reducer)
         given = option(materialized, Materialized, "reduce")
         return self._aggregate(
-            nodes.ColumnAggregation(reducer) if takes == 1 else nodes.Fold(reducer),
+            aggregation,
             given,
             named,
             "KSTREAM-REDUCE-",
@@ -115,32 +113,30 @@ class KGroupedStream:
         Column, or a dict of several by name for a struct of them.
         `aggregate(lambda: 0, lambda key, value, aggregate: …)` folds in Python, record by record.
         """
-        positional = list(rest)
-        adder = positional.pop(0) if positional and callable(positional[0]) else None
-        if positional and materialized is None:
-            materialized = positional.pop(0)
-        if positional:
-            raise TopologyException(
-                "aggregate() takes an expression, or an initializer and an adder, and then a Materialized; "
-                f"got {positional[0]!r} besides"
-            )
-        aggregation: nodes.Aggregation
-        if adder is None:
-            check_function("aggregate", first)
-            aggregation = nodes.ColumnAggregation(first)
-        else:
-            if not callable(first) or not accepts(first, 0):
-                raise TopologyException(
-                    "the initializer of aggregate() is a function of nothing, such as `lambda: 0`; "
-                    f"got {_shown(first)}"
-                )
-            if not accepts(adder, 3):
-                raise TopologyException(
-                    f"the adder of aggregate() is a function of key, value and aggregate; got {_shown(adder)}"
-                )
-            aggregation = nodes.Fold(adder, first)
+        aggregation, materialized = aggregation_of(first, rest, materialized)
         given = option(materialized, Materialized, "aggregate")
         return self._aggregate(aggregation, given, named, "KSTREAM-AGGREGATE-", value_serde=given.value_serde)
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream: ...
+
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+
+    def windowed_by(self, windows: Windows) -> TimeWindowedKStream | SessionWindowedKStream:
+        """One value for each key and window, not one for each key.
+
+        Raises:
+            TopologyException: `windows` are none.
+        """
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self._aggregate, windows, self._value_serde)
+        if not isinstance(windows, TimeWindows | SlidingWindows):
+            raise TopologyException(
+                "windowed_by() takes TimeWindows, SlidingWindows or SessionWindows, such as "
+                f"TimeWindows.of_size_with_no_grace(timedelta(minutes=5)); got {windows!r}"
+            )
+        return TimeWindowedKStream(self._aggregate, windows, self._value_serde)
 
     def _aggregate(
         self,
@@ -151,6 +147,7 @@ class KGroupedStream:
         *,
         value_serde: Serde | None,
         burns_a_count: bool = False,
+        windows: Windows | None = None,
     ) -> KTable:
         """The table of an aggregation, behind a repartition if keys may have changed.
 
@@ -164,13 +161,16 @@ class KGroupedStream:
         if burns_a_count:
             drafts.names.store(prefix)  # count(Materialized) does so upstream, for compatibility with itself
         key_serde = materialized.key_serde or self._key_serde
-        store = declare_store(materialized, drafts.names, prefix, key_serde, value_serde)
+        if windows is not None and materialized.store_name is not None:
+            check_retention(materialized, windows, materialized.store_name)
+        store = declare_store(materialized, drafts.names, prefix, key_serde, value_serde, windows=windows)
         name = drafts.names.processor(prefix, given)
         parent = self._draft
         if self._repartition_required:
             parent = self._repartitioned(self._name or store.name)
-        draft = drafts.add(nodes.Aggregate(name, (), aggregation, store), parent)
-        return KTable(drafts, draft, key_serde, value_serde, materialized.store_name)
+        draft = drafts.add(nodes.Aggregate(name, (), aggregation, store, windows), parent)
+        table_key = None if key_serde is None else windowed_serde(windows, key_serde)
+        return KTable(drafts, draft, table_key, value_serde, materialized.store_name)
 
     def _repartitioned(self, prefix: str) -> Draft:
         """The repartition before an aggregation; if it has a name, all aggregations of the group share it."""
@@ -182,7 +182,3 @@ class KGroupedStream:
             self._drafts, self._draft, prefix, self._key_serde, self._value_serde
         )
         return self._repartition
-
-
-def _shown(function: Any) -> str:
-    return describe_function(function) if callable(function) else repr(function)

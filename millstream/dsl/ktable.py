@@ -9,14 +9,16 @@ from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.options import Materialized, Named, StoreType, name_of, option
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.model import StoreKind
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import NameProvider
+from millstream.topology.windows import SessionWindows, Windows, milliseconds
 
 if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
-__all__ = ["KTable", "check_function", "declare_store"]
+__all__ = ["KTable", "check_function", "check_retention", "declare_store"]
 
 Function = nodes.Function
 
@@ -174,11 +176,28 @@ def declare_store(
     value_serde: Serde | None,
     *,
     source_topic: str | None = None,
+    windows: Windows | None = None,
 ) -> nodes.Store:
     """The store that `materialized` asks for. Without a name it gets one, and cannot be queried.
 
     Source: MaterializedInternal.
     """
+    kind, retention_ms, history_ms = StoreKind.KEY_VALUE, None, None
+    if materialized.history is not None:
+        if windows is not None:
+            raise TopologyException(
+                "with_history() is for the stores of tables; the windows of a windowed aggregation are its "
+                "past, and with_retention() says how long they are kept"
+            )
+        history_ms = milliseconds(materialized.history, "the history")
+    if windows is not None:
+        kind = StoreKind.SESSION if isinstance(windows, SessionWindows) else StoreKind.WINDOW
+        retention_ms = check_retention(materialized, windows, materialized.store_name or "(unnamed)")
+    elif materialized.retention is not None:
+        raise TopologyException(
+            "with_retention() is for the stores of windowed aggregations, and this table has none; a "
+            "key-value store keeps the last value of each key until it is deleted"
+        )
     return nodes.Store(
         materialized.store_name or names.store(prefix),
         key_serde=key_serde,
@@ -188,7 +207,24 @@ def declare_store(
         logged=materialized.logging_enabled,
         source_topic=source_topic,
         topic_config=dict(materialized.topic_config),
+        kind=kind,
+        window_size_ms=None if windows is None or isinstance(windows, SessionWindows) else windows.size_ms,
+        retention_ms=retention_ms,
+        history_ms=history_ms,
     )
+
+
+def check_retention(materialized: Materialized, windows: Windows, store: str) -> int:
+    """How long a window is kept, in milliseconds: as asked for, else no longer than windows need it.
+
+    Raises:
+        TopologyException: windows need it longer than was asked for.
+    """
+    retention_ms = windows.least_retention_ms
+    if materialized.retention is not None:
+        retention_ms = milliseconds(materialized.retention, "the retention")
+        windows.check_retention(store, retention_ms)
+    return max(1, retention_ms)  # a gap of nothing is a gap; a store that keeps nothing is none
 
 
 def check_function(operation: str, function: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -270,6 +271,9 @@ class Materialized(_WithSerdes):
         caching_enabled: kept, and without effect: a micro-batch is the cache here, each key's last value
             goes out once per batch.
         store_type: None means the configured default.
+        retention: for the store of a windowed aggregation: how long a window can be queried, counted from
+            its start (a session: its end). None: as long as records of it can come.
+        history: for a table's store: how far back it can be read as of an earlier time. None: only as it is.
 
     Source: org.apache.kafka.streams.kstream.Materialized.
     """
@@ -279,9 +283,26 @@ class Materialized(_WithSerdes):
     topic_config: Mapping[str, str] = field(default_factory=dict, hash=False)
     caching_enabled: bool = True
     store_type: StoreType | None = None
+    retention: timedelta | None = None
+    history: timedelta | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.history is not None and (
+            not isinstance(self.history, timedelta) or self.history < timedelta(0)
+        ):
+            raise TopologyException(
+                "the history of Materialized is a timedelta that is not negative, such as "
+                f"timedelta(hours=1); got {self.history!r}"
+            )
+        if self.retention is not None:
+            if not isinstance(self.retention, timedelta):
+                raise TopologyException(
+                    f"the retention of Materialized is a timedelta, such as timedelta(days=1); got "
+                    f"{self.retention!r}"
+                )
+            if self.retention < timedelta(0):
+                raise TopologyException(f"Retention must not be negative, got {self.retention}")
         if self.store_name is not None:
             validate_name(self.store_name, "store name")
         if self.store_type is not None and not isinstance(self.store_type, StoreType):
@@ -322,6 +343,20 @@ class Materialized(_WithSerdes):
     def with_caching_disabled(self) -> Materialized:
         """Kept, and without effect (see the class)."""
         return replace(self, caching_enabled=False)
+
+    def with_retention(self, retention: timedelta) -> Materialized:
+        """The same, with windows kept for so long; only for the stores of windowed aggregations."""
+        return replace(self, retention=retention)
+
+    def with_history(self, history: timedelta) -> Materialized:
+        """The same with a past: `store.as_of(timestamp)` reads it as it was then, so far back.
+
+        Counted by records' timestamps from the newest one of each partition. Of a table's changes within one
+        micro-batch only the last is written, and so is in the history.
+
+        Source: KIP-889 (Stores.persistentVersionedKeyValueStore).
+        """
+        return replace(self, history=history)
 
     def with_store_type(self, store_type: StoreType) -> Materialized:
         """The same in another kind of store."""

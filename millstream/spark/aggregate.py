@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -18,18 +20,32 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.spark import serdes
 from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Node, ToTable
+from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Function, Node, ToTable
+from millstream.topology.windows import TimeWindows, Windows
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.state import GroupState
 
-__all__ = ["FoldSerdes", "Pending", "fold", "group"]
+__all__ = [
+    "EVENT_TIME",
+    "FoldSerdes",
+    "Made",
+    "Pending",
+    "column_of",
+    "fold",
+    "fold_of",
+    "group",
+    "windowed_key",
+    "with_context",
+    "with_stream_time",
+]
 
 Made = tuple[Flow, dict[Node, Lane]]
 
@@ -41,35 +57,74 @@ class Pending:
     node: Node
     flow: Flow
     lane: Lane
+    group_key_serde: Serde | None = None
+    """Of a windowed one, the serde of its keys without their windows."""
 
     @property
     def is_fold(self) -> bool:
         return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold)
 
     @property
+    def is_native(self) -> bool:
+        """Whether one of Spark's own operators computes it: its windows are told by a record's timestamp."""
+        return not self.is_fold and (self.windows is None or isinstance(self.windows, TimeWindows))
+
+    @property
     def belongs(self) -> Column:
         """Which rows count: a null key never does, a null value only as a deletion in a table."""
         here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
-        return here if isinstance(self.node, ToTable) else here & F.col(self.lane.value).isNotNull()
+        if isinstance(self.node, ToTable):
+            return here
+        here &= F.col(self.lane.value).isNotNull()
+        return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
+
+    @property
+    def windows(self) -> Windows | None:
+        """What it is windowed by."""
+        return self.node.windows if isinstance(self.node, Aggregate) else None
+
+    @property
+    def time_windows(self) -> TimeWindows | None:
+        """The same, where it is a native aggregation: those of other windows are not."""
+        assert self.windows is None or isinstance(self.windows, TimeWindows)
+        return self.windows
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """The serde of its results' keys, as far as it is known."""
+        return (
+            self.lane.key_serde if self.group_key_serde is None else self.windowed_serde(self.group_key_serde)
+        )
+
+    def windowed_serde(self, key_serde: Serde) -> Serde:
+        """The serde of its results' keys, from that of its group's."""
+        return windowed_serde(self.windows, key_serde)
 
 
 def group(pending: list[Pending], names: Names) -> Made:
     """The native aggregations of one flow, as one operator."""
     flow = pending[0].flow
-    tag, stamp = names.new("n"), names.new("s")
+    tag, start, closes, stamp = names.new("n"), names.new("w"), names.new("w"), names.new("s")
     keys, values = [names.new("k") for _ in pending], [names.new("v") for _ in pending]
+    windowed = any(item.windows is not None for item in pending)
+    df = with_stream_time(flow.df, pending, names) if windowed else flow.df
     if len(pending) == 1:
         item = pending[0]
-        df = flow.df.where(item.belongs)
+        df = df.where(item.belongs)
         df = df.withColumns({keys[0]: F.col(item.lane.key), values[0]: F.col(item.lane.value)})
+        if windowed:
+            df = df.select("*", _repeated(pending).alias(start))
         grouping = keys
     else:
-        df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
+        each = names.new("n")
+        df = df.select("*", _repeated(pending, tagged=True).alias(each))
+        df = (
+            df.withColumns({tag: F.col(each)["n"], start: F.col(each)["start"]})
+            if windowed
+            else (df.withColumnRenamed(each, tag))
+        )
         mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
-        anyone = mine[0]
-        for condition in mine[1:]:
-            anyone = anyone | condition
-        df = df.where(anyone)
+        df = df.where(reduce(or_, mine))
         # NULL for the rows of the others, so that no expression sees a value that is not its own.
         columns = {}
         for i, item in enumerate(pending):
@@ -77,11 +132,14 @@ def group(pending: list[Pending], names: Names) -> Made:
             columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
         df = df.withColumns(columns)
         grouping = [tag, *keys]
+    if windowed:
+        df = df.select("*", _closes(pending, tag, start).alias(closes, metadata=EVENT_TIME))
+        grouping = [*grouping, start, closes]
 
     results = [names.new("v") for _ in pending]
     expressions = [F.max(TIMESTAMP).alias(stamp)]
     for i, item in enumerate(pending):
-        result = _expression(item, keys[i], values[i])
+        result, _ = column_of(item, keys[i], values[i])
         if len(pending) > 1:
             result = F.when(F.col(tag) == i, result)
         expressions.append(result.alias(results[i]))
@@ -91,18 +149,96 @@ def group(pending: list[Pending], names: Names) -> Made:
         functions[0] if len(functions) == 1 else None,
         lambda: df.groupBy(*grouping).agg(*expressions),
     )
-    new = Flow(_with_context(aggregated, stamp), names)
+    new = Flow(with_context(aggregated, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, item in enumerate(pending):
         keep = new.with_column("f", F.col(tag) == i) if len(pending) > 1 else None
-        value = results[i]
+        key, value = keys[i], results[i]
+        if item.time_windows is not None:
+            end = F.col(start) + item.time_windows.size_ms
+            key = new.with_column("k", windowed_key(F.col(key), F.col(start), end))
         if isinstance(
             item.node, ToTable
         ):  # unwrap: max_by kept the value in a struct so that NULL stays visible
             value = new.with_column("v", F.col(value)["value"])
         value_serde = item.lane.value_serde if isinstance(item.node, ToTable) else None
-        lanes[item.node] = Lane(keys[i], value, keep, item.lane.key_serde, value_serde)
+        lanes[item.node] = Lane(key, value, keep, item.key_serde, value_serde)
     return new, lanes
+
+
+# --- windows ---------------------------------------------------------------------------------------------
+
+
+EVENT_TIME = {"spark.watermarkDelayMs": 0}
+"""Makes a grouping column what Spark compares with its watermark: state whose value in it is not above the
+watermark is given up, and so are records that come for it."""
+
+
+def with_stream_time(df: DataFrame, pending: list[Pending], names: Names) -> DataFrame:
+    """Have Spark take the largest timestamp of the records that go into windows as its watermark.
+
+    That is Kafka's stream time. Each aggregation has its own grace: it is in the time at which its windows
+    close, which is a grouping column of their own (EVENT_TIME), so one watermark serves all of them.
+    """
+    counts = reduce(or_, (item.belongs for item in pending if item.windows is not None))
+    beginning = F.timestamp_millis(F.lit(0))  # leaves the maximum as it is
+    time = names.new("w")
+    df = df.withColumn(time, F.when(counts, F.col(TIMESTAMP)).otherwise(beginning))
+    return df.withWatermark(time, "0 seconds")
+
+
+def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
+    """A windowed key, as functions see it."""
+    window = F.struct(F.timestamp_millis(start_ms).alias("start"), F.timestamp_millis(end_ms).alias("end"))
+    return F.struct(key.alias("key"), window.alias("window"))
+
+
+def _repeated(pending: list[Pending], *, tagged: bool = False) -> Column:
+    """A row once for each aggregation and window that it belongs to: the window's start, or with its tag."""
+    if not tagged:
+        windows = pending[0].time_windows
+        assert windows is not None
+        starts = _starts(windows)
+        return F.get(starts, F.lit(0)) if windows.advance_ms == windows.size_ms else F.explode(starts)
+    if all(item.time_windows is None for item in pending):
+        return F.explode(F.array(*(F.lit(i) for i in range(len(pending)))))
+
+    def element(number: int) -> Callable[[Column], Column]:
+        return lambda start: F.struct(F.lit(number).alias("n"), start.cast("bigint").alias("start"))
+
+    arrays = []
+    for i, item in enumerate(pending):
+        if item.time_windows is None:
+            arrays.append(F.array(element(i)(F.lit(None))))
+        else:
+            arrays.append(F.transform(_starts(item.time_windows), element(i)))
+    return F.explode(F.concat(*arrays))
+
+
+def _starts(windows: TimeWindows) -> Column:
+    """The starts of the windows that a record belongs to.
+
+    Source: TimeWindows.windowsFor.
+    """
+    time, size, advance = F.unix_millis(F.col(TIMESTAMP)), windows.size_ms, windows.advance_ms
+
+    def aligned(position: Column) -> Column:
+        at = F.greatest(position, F.lit(0).cast("bigint"))
+        return at - F.pmod(at, F.lit(advance))
+
+    if advance == size:
+        return F.array(aligned(time))
+    return F.sequence(aligned(time - size + advance), aligned(time), F.lit(advance).cast("bigint"))
+
+
+def _closes(pending: list[Pending], tag: str, start: str) -> Column:
+    """When a row's window closes: no more records are taken then. NULL: it has none, and never does."""
+    closes = F.lit(None).cast("bigint")
+    for i, item in enumerate(pending):
+        if item.time_windows is not None:
+            at = F.col(start) + item.time_windows.size_ms + item.time_windows.grace_ms
+            closes = at if len(pending) == 1 else F.when(F.col(tag) == i, at).otherwise(closes)
+    return F.timestamp_millis(closes)
 
 
 def _function(node: Node) -> Callable[..., Any] | None:
@@ -111,15 +247,19 @@ def _function(node: Node) -> Callable[..., Any] | None:
     return None
 
 
-def _expression(item: Pending, key: str, value: str) -> Column:
-    """The aggregate expression of one aggregation over its own key and value columns."""
+def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | None]:
+    """The aggregate expression of one aggregation over its own key and value columns, and whose it is.
+
+    Raises:
+        TopologyException: it does not aggregate.
+    """
     node = item.node
     if isinstance(node, ToTable):
         order = F.struct(F.col(TIMESTAMP), F.col(TOPIC), F.col(PARTITION), F.col(OFFSET))
-        return F.max_by(F.struct(F.col(value).alias("value")), order)
+        return F.max_by(F.struct(F.col(value).alias("value")), order), None
     assert isinstance(node, Aggregate)
     if isinstance(node.aggregation, Count):
-        return F.count(F.lit(1))
+        return F.count(F.lit(1)), None
     assert isinstance(node.aggregation, ColumnAggregation)
     function = node.aggregation.expression
     result = as_column(trace(node, function, F.col(key), F.col(value), item.flow.record))
@@ -133,7 +273,7 @@ def _expression(item: Pending, key: str, value: str) -> Column:
             "  lambda key, value: F.sum(value.amount)    # should be this\n"
             "A Python fold takes two functions: aggregate(lambda: 0, lambda key, value, total: ...)."
         )
-    return result
+    return result, function
 
 
 def _aggregates(df: DataFrame, result: Column) -> bool:
@@ -149,7 +289,7 @@ def _aggregates(df: DataFrame, result: Column) -> bool:
     return True
 
 
-def _with_context(df: DataFrame, stamp: str) -> DataFrame:
+def with_context(df: DataFrame, stamp: str) -> DataFrame:
     """Give an aggregation's rows the columns of flow.CONTEXT: of them it only has the timestamp."""
     nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name != TIMESTAMP}
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
@@ -200,15 +340,15 @@ def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
         .where(F.col(record).isNotNull())
         .select(f"{record}.*")
     )
-    step = _folding([(_fold_of(item.node), using) for item, using in pending])
+    step = _folding([(fold_of(item.node), using) for item, using in pending])
     df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
     number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
     df = df.withColumnsRenamed({"fold": number, "key": key_bytes, "aggregate": value_bytes})
     df = df.withColumn(stamp, F.timestamp_millis("timestamp")).drop("timestamp")
-    new = Flow(_with_context(df, stamp), names)
+    new = Flow(with_context(df, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, (item, using) in enumerate(pending):
-        where = F.lit(f"{item.node.name}: result of {describe_function(_fold_of(item.node).adder)}")
+        where = F.lit(f"{item.node.name}: result of {describe_function(fold_of(item.node).adder)}")
         mine = F.col(number) == i
         key = new.with_column("k", serdes.from_bytes(using.key, F.when(mine, F.col(key_bytes)), where))
         value = new.with_column(
@@ -219,7 +359,7 @@ def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
     return new, lanes
 
 
-def _fold_of(node: Node) -> Fold:
+def fold_of(node: Node) -> Fold:
     assert isinstance(node, Aggregate)
     assert isinstance(node.aggregation, Fold)
     return node.aggregation

@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
-from millstream.model import TIMESTAMP_HEADER
+from millstream.model import TIMESTAMP_HEADER, StoreKind
 from millstream.spark import serdes
 from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
 from millstream.spark.flow import (
@@ -50,6 +51,7 @@ from millstream.spark.handlers import (
 from millstream.spark.peek import peek
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.trace import as_column, trace, translated
+from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
@@ -180,9 +182,13 @@ class Compiler:
         self.outputs[node] = output
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
-        key = self._settle(
-            store.key_serde, lane.key_serde, self.context.default_key_serde, flow.type_of(lane.key)
-        )
+        windowed = store.kind is not StoreKind.KEY_VALUE
+        key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
+        if windowed:  # the serde of a windowed store is that of the keys themselves
+            assert isinstance(key_type, T.StructType)
+            key_column, key_type = key_column["key"], key_type["key"].dataType
+            inherited = inherited.inner if isinstance(inherited, WindowedSerde) else None
+        key = self._settle(store.key_serde, inherited, self.context.default_key_serde, key_type)
         value = self._settle(
             store.value_serde, lane.value_serde, self.context.default_value_serde, flow.type_of(lane.value)
         )
@@ -190,18 +196,16 @@ class Compiler:
         if not store.logged:
             return
         topic = f"{store.name}-changelog"
+        plain_key = serdes.to_bytes(
+            key, key_column, key_type, f"{node.name}: the key of store '{store.name}'"
+        )
         self._pin(
             node,
             flow,
             lane,
             Output(
                 topic=F.lit(f"{self.context.application_id}-{topic}"),
-                key=serdes.to_bytes(
-                    key,
-                    F.col(lane.key),
-                    flow.type_of(lane.key),
-                    f"{node.name}: the key of store '{store.name}'",
-                ),
+                key=_windowed_bytes(store, plain_key, F.col(lane.key)["window"]) if windowed else plain_key,
                 value=serdes.to_bytes(
                     value,
                     F.col(lane.value),
@@ -209,6 +213,7 @@ class Compiler:
                     f"{node.name}: the value of store '{store.name}'",
                 ),
                 partitions=self._partitions(topic),
+                partition_by=plain_key if windowed else None,
                 timestamped=True,
                 fenced=True,
                 headers=False,
@@ -728,16 +733,23 @@ class Compiler:
         """Turn what waits into stateful operators: one a flow for what Spark computes, one for its folds."""
         aggregated: set[Node] = set()
         for flow in list(self.flows):
-            mine = [Pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes]
+            mine = [
+                self._pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes
+            ]
             if not mine:
                 continue
             flow.count_dropped()
-            native = [item for item in mine if not item.is_fold]
-            if len(native) in (0, len(mine)):
+            native = [item for item in mine if item.is_native]
+            windowed = [item for item in mine if not item.is_native and item.windows is not None]
+            folded = [item for item in mine if not item.is_native and item.windows is None]
+            if sum(map(bool, (native, windowed, folded))) == 1:
                 self._look_ahead(flow)
             made = [group(native, self.names)] if native else []
-            if folds := [(item, self._fold_serdes(item)) for item in mine if item.is_fold]:
-                made.append(fold(folds, self.names))
+            if folded:
+                made.append(fold([(item, self._fold_serdes(item)) for item in folded], self.names))
+            if windowed:
+                each = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
+                made.append(merge_windows(each, self.names))
             for item in mine:
                 del flow.lanes[item.node]
             if not flow.lanes:
@@ -749,6 +761,14 @@ class Compiler:
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
+
+    def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
+        pending = Pending(node, flow, lane)
+        if pending.windows is None:
+            return pending
+        declared = node.store.key_serde if node.store is not None else None
+        inner = self._settle(declared, lane.key_serde, self.context.default_key_serde, flow.type_of(lane.key))
+        return replace(pending, group_key_serde=inner)
 
     def _look_ahead(self, flow: Flow) -> None:
         """Where nothing but one operator needs the rows, what peeks at them does so on their way there.
@@ -768,8 +788,7 @@ class Compiler:
         store = item.node.store
         assert store is not None
         (key, _), (value, _) = self._codecs(item.flow, item.lane)
-        if store.key_serde is not None:
-            key = store.key_serde
+        key = item.group_key_serde or store.key_serde or key
         aggregate = store.value_serde
         if aggregate is None:
             assert isinstance(item.node, nodes.Aggregate)
@@ -802,6 +821,14 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows
+
+
+def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
+    """The key of a windowed store's changelog: as Kafka's WindowKeySchema and SessionKeySchema have it."""
+    start = serdes.big_endian(F.unix_millis(window["start"]), 8)
+    if store.kind is StoreKind.SESSION:
+        return F.concat(key, serdes.big_endian(F.unix_millis(window["end"]), 8), start)
+    return F.concat(key, start, F.lit(bytearray(4)))  # a sequence number, which is 0
 
 
 _TIMESTAMP_HEADER_SIZE = len(TIMESTAMP_HEADER) + 1 + 8 + 1

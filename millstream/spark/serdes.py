@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import CustomSerde, JsonSerde, Serde, Serdes
+from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.spark.trace import as_column
 
-__all__ = ["column_type", "complaint", "from_bytes", "infer", "to_bytes"]
+__all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "to_bytes"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def _signed(data: Column, bits: int, type_: str) -> Column:
     return F.when(number >= half, number - full).otherwise(number).cast(type_)
 
 
-def _big_endian(number: Column, width: int) -> Column:
+def big_endian(number: Column, width: int) -> Column:
+    """The last bytes of a whole number, the highest first."""
     # hex() of a negative bigint is its 64-bit two's complement, so the last digits are right for any width.
     digits = F.lpad(F.hex(number.cast("bigint")), 16, "0")
     return F.unhex(digits if width == 8 else F.substring(digits, 17 - 2 * width, 2 * width))
@@ -98,13 +100,13 @@ _CODECS: dict[str, _Codec] = {
         takes="the 36 characters of a UUID",
     ),
     "short": _sized(
-        2, T.ShortType(), lambda c: _signed(c, 16, "smallint"), lambda c: _big_endian(c, 2), T.ByteType
+        2, T.ShortType(), lambda c: _signed(c, 16, "smallint"), lambda c: big_endian(c, 2), T.ByteType
     ),
     "integer": _sized(
         4,
         T.IntegerType(),
         lambda c: _signed(c, 32, "int"),
-        lambda c: _big_endian(c, 4),
+        lambda c: big_endian(c, 4),
         T.ByteType,
         T.ShortType,
     ),
@@ -112,7 +114,7 @@ _CODECS: dict[str, _Codec] = {
         8,
         T.LongType(),
         lambda c: _signed(c, 64, "bigint"),
-        lambda c: _big_endian(c, 8),
+        lambda c: big_endian(c, 8),
         T.ByteType,
         T.ShortType,
         T.IntegerType,
@@ -121,13 +123,13 @@ _CODECS: dict[str, _Codec] = {
         4,
         T.FloatType(),
         lambda c: _java("java.lang.Float.intBitsToFloat", _signed(c, 32, "int")).cast("float"),
-        lambda c: _big_endian(_java("java.lang.Float.floatToRawIntBits", c.cast("float")), 4),
+        lambda c: big_endian(_java("java.lang.Float.floatToRawIntBits", c.cast("float")), 4),
     ),
     "double": _sized(
         8,
         T.DoubleType(),
         lambda c: _java("java.lang.Double.longBitsToDouble", _signed(c, 64, "bigint")).cast("double"),
-        lambda c: _big_endian(_java("java.lang.Double.doubleToRawLongBits", c.cast("double")), 8),
+        lambda c: big_endian(_java("java.lang.Double.doubleToRawLongBits", c.cast("double")), 8),
         T.FloatType,
         T.IntegerType,
         T.ShortType,
@@ -148,10 +150,10 @@ _KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long"))
 
 
 def column_type(serde: Serde) -> T.DataType | None:
-    """The type of the Column that `from_bytes` gives; None for a user's own serde."""
+    """The type of the Column that `from_bytes` gives; None where a user's own serde has a part in it."""
     if isinstance(serde, JsonSerde):
         return _schema(serde)
-    return None if isinstance(serde, CustomSerde) else _CODECS[serde.name].column
+    return None if isinstance(serde, CustomSerde | WindowedSerde) else _CODECS[serde.name].column
 
 
 def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
@@ -164,6 +166,8 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
         return as_column(serde.to_column(data))
     if isinstance(serde, JsonSerde):
         return _from_json(data, _schema(serde), where)
+    if isinstance(serde, WindowedSerde):
+        return _from_windowed(serde, data, where)
     codec = _CODECS[serde.name]
     if codec.valid is None:
         return codec.decode(data)
@@ -182,6 +186,8 @@ def complaint(serde: Serde, data: Column, where: Column) -> Column:
     """What is said of bytes that the serde cannot read, as a text Column."""
     if isinstance(serde, CustomSerde):
         return _complaint(serde, data, where, "")
+    if isinstance(serde, WindowedSerde):
+        return _complaint(serde, data, where, _windowed_takes(serde))
     return _complaint(
         serde, data, where, _JSON_TAKES if isinstance(serde, JsonSerde) else _CODECS[serde.name].takes
     )
@@ -226,6 +232,8 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         return as_column(serde.from_column(value))
     if isinstance(type_, T.NullType):
         return value.cast("binary")
+    if isinstance(serde, WindowedSerde):
+        return _windowed_to_bytes(serde, value, type_, what)
     if isinstance(serde, JsonSerde):
         _check_json(_schema(serde), type_, what)
         return F.to_json(value).cast("binary")
@@ -237,6 +245,41 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         )
     encoded = codec.encode(value if type_ == codec.column else value.cast(codec.column))
     return encoded if serde.name in _KEEP_NULL else F.when(value.isNotNull(), encoded)
+
+
+def _windowed_takes(serde: WindowedSerde) -> str:
+    return f"a key and {serde.tail} bytes of its window"
+
+
+def _from_windowed(serde: WindowedSerde, data: Column, where: Column) -> Column:
+    size = F.octet_length(data)
+    fits = size >= serde.tail
+    inner = from_bytes(serde.inner, F.when(fits, F.substring(data, F.lit(1), size - serde.tail)), where)
+
+    def time(position: Column) -> Column:
+        return F.conv(F.hex(F.substring(data, position, F.lit(8))), 16, -10).cast("bigint")
+
+    start = time(size - 7)
+    end = time(size - 15) if serde.window_size_ms is None else start + serde.window_size_ms
+    window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
+    read = F.struct(inner.alias("key"), window.alias("window"))
+    wrong = _wrong(serde, data, where, _windowed_takes(serde))
+    # The error is a field of its own struct: the key's type is known to Spark alone.
+    return F.when(fits, read).when(data.isNotNull() & wrong.cast("boolean"), read)
+
+
+def _windowed_to_bytes(serde: WindowedSerde, value: Column, type_: T.DataType, what: str) -> Column:
+    if not isinstance(type_, T.StructType) or type_.fieldNames() != ["key", "window"]:
+        raise TopologyException(
+            f"{what} has the serde of a windowed key, {serde!r}, but its column is {type_.simpleString()}; "
+            f"use {_suggestion(type_)}"
+        )
+    inner = to_bytes(serde.inner, value["key"], type_["key"].dataType, what)
+    window = value["window"]
+    times = [big_endian(F.unix_millis(window["start"]), 8)]
+    if serde.window_size_ms is None:
+        times.insert(0, big_endian(F.unix_millis(window["end"]), 8))
+    return F.when(value.isNotNull(), F.concat(F.coalesce(inner, F.lit(bytearray())), *times))
 
 
 def infer(type_: T.DataType) -> Serde:

@@ -59,6 +59,9 @@ SQL_DEFAULTS: Mapping[str, str] = {
     # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
     # cuts there), and what else Spark checks here a topology cannot express.
     f"{_STREAMING}unsupportedOperationCheck": "false",
+    # Records are late by the watermark that state is given up by, the stream time before the micro-batch. For
+    # operators in a row Spark would compare them with the one of a batch earlier.
+    f"{_STREAMING}statefulOperator.allowMultiple": "false",
 }
 """SQL settings of a client's session, unless its configuration has others."""
 

@@ -37,6 +37,8 @@ class Output:
     Attributes:
         topic, key, value: what to write; key and value in bytes.
         partitions: the topic's partition count, for a topic that is partitioned by crc32(key).
+        partition_by: the bytes that count for that, where it is not the key as it is written: a windowed
+            key's windows all have their place by the key itself.
         partition: else the partition; None, or NULL: as Kafka's default partitioner has it.
         timestamped: carry the record's timestamp in a header.
         fenced: carry the epoch there too: the topic is a changelog.
@@ -50,6 +52,7 @@ class Output:
     key: Column
     value: Column
     partitions: int | None = None
+    partition_by: Column | None = None
     partition: Column | None = None
     timestamped: bool = False
     fenced: bool = False
@@ -86,7 +89,8 @@ def _fields(output: Output) -> list[Column]:
     partition = F.lit(None).cast("int") if output.partition is None else output.partition
     if output.partitions is not None:
         # A record without a key has no place of its own; it goes where the empty key goes.
-        key = F.coalesce(output.key, F.lit(bytearray()))
+        key = output.key if output.partition_by is None else output.partition_by
+        key = F.coalesce(key, F.lit(bytearray()))
         partition = (F.crc32(key) % output.partitions).cast("int")
     none = F.lit(None).cast(HEADERS_TYPE)
     headers = F.col(HEADERS) if output.headers else none

@@ -26,13 +26,15 @@ from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import IllegalStateException
 from millstream.model import TIMESTAMP_HEADER, KeyValue, Record, TaskId
+from millstream.ports import BytesStore
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
+from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.global_tables import global_parts, global_serdes
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
-from millstream.stores.memory import MemoryStore
+from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Repartition, Source
@@ -108,15 +110,16 @@ class TopologyTestDriver:
         sources = dict.fromkeys(topology.source_topics, 1)
         self._plan = plan_internal_topics(topology, self._application_id, sources)
         partitions = {name: count or 1 for name, count in self._plan.partitions.items()}
-        self._stores = {
-            name: MemoryStore(name, TaskId(place.subtopology, 0)) for name, place in self._plan.stores.items()
+        self._stores: dict[str, BytesStore] = {
+            name: open_bytes_store(place.store, TaskId(place.subtopology, 0), None)
+            for name, place in self._plan.stores.items()
         }
         self._fills: dict[str, list[str]] = {}
         for name, place in self._plan.stores.items():
             if place.topic is not None:
                 self._fills.setdefault(place.topic, []).append(name)
         for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
-            self._stores[part.store.name] = MemoryStore(part.store.name, part.task_id)
+            self._stores[part.store.name] = open_bytes_store(part.store, part.task_id, None)
             self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
         defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
         self._global_serdes = global_serdes(topology, *defaults)
@@ -200,12 +203,44 @@ class TopologyTestDriver:
         kind = QueryableStoreTypes.timestamped_key_value_store()
         return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
 
+    def get_window_store(self, name: str) -> ReadOnlyWindowStore[Any, Any]:
+        """The same of a windowed aggregation's store.
+
+        Raises:
+            UnknownStateStoreException: the topology has no such store.
+        """
+        kind = QueryableStoreTypes.window_store()
+        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+
+    def get_timestamped_window_store(self, name: str) -> ReadOnlyWindowStore[Any, Any]:
+        """The same, with `ValueAndTimestamp`s."""
+        kind = QueryableStoreTypes.timestamped_window_store()
+        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+
+    def get_session_store(self, name: str) -> ReadOnlySessionStore[Any, Any]:
+        """The same of a store of sessions.
+
+        Raises:
+            UnknownStateStoreException: the topology has no such store.
+        """
+        kind = QueryableStoreTypes.session_store()
+        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+
     def _declared(self) -> StoreSnapshot:
         serdes: dict[str, tuple[Any, Any]] = dict(self._global_serdes)
         for running in self._pipelines:
             serdes.update(running.store_serdes)
+        stores = {**self._topology.stores, **self._topology.global_stores}
         declared = {
-            name: StoreDeclaration(name, *serdes.get(name, (None, None)), partitions=1)
+            name: StoreDeclaration(
+                name,
+                *serdes.get(name, (None, None)),
+                partitions=1,
+                kind=stores[name].kind,
+                window_size_ms=stores[name].window_size_ms,
+                retention_ms=stores[name].retention_ms,
+                history_ms=stores[name].history_ms,
+            )
             for name in self._stores
         }
         local = {name: [LocalStore(store.task_id, store, _THREAD)] for name, store in self._stores.items()}

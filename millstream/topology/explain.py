@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
+from millstream.model import StoreKind
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import GlobalTable, Repartition, Sink, Source, Store, TableSource
+from millstream.topology.nodes import Aggregate, GlobalTable, Repartition, Sink, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["explain"]
@@ -33,6 +35,7 @@ def _paragraph(pipeline: Pipeline) -> str:
     lines += _section(
         "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)
     )
+    lines += _section("windows", _windows(pipeline))
     lines += _section("keeps", (_store(store) for store in pipeline.stores))
     lines += _section("writes", (_output(node) for node in pipeline.outputs))
     lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
@@ -75,7 +78,16 @@ def _store(store: Store) -> str:
         log = f"changelog {_internal(f'{store.name}-changelog')}"
     else:
         log = "no changelog, so it cannot be queried"
-    return f"store {store.name} in {kind}, {log}"
+    if store.kind is not StoreKind.KEY_VALUE:
+        kind += f" for {timedelta(milliseconds=store.retention_ms or 0)}"
+    word = {StoreKind.WINDOW: "window store", StoreKind.SESSION: "session store"}.get(store.kind, "store")
+    return f"{word} {store.name} in {kind}, {log}"
+
+
+def _windows(pipeline: Pipeline) -> Iterable[str]:
+    for node in pipeline.nodes:
+        if isinstance(node, Aggregate) and node.windows is not None:
+            yield f"{node.windows} ({node.name})"
 
 
 def _internal(name: str) -> str:

@@ -2,7 +2,8 @@
 
 Pure: topology, application id and the source topics' partition counts in, a plan out.
 
-Source: RepartitionTopics, ChangelogTopics, RepartitionTopicConfig, UnwindowedUnversionedChangelogTopicConfig.
+Source: RepartitionTopics, ChangelogTopics, RepartitionTopicConfig, UnwindowedUnversionedChangelogTopicConfig,
+    WindowedChangelogTopicConfig.
 Differs: a repartition that is a shuffle gets a partition count like any other, for the tasks behind it,
     but no topic; a table's topic is its changelog.
 """
@@ -33,6 +34,13 @@ CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact",
     "message.timestamp.type": "CreateTime",
 }
+WINDOWED_CHANGELOG_CONFIGS = {
+    "cleanup.policy": "compact,delete",
+    "message.timestamp.type": "CreateTime",
+}
+ADDITIONAL_RETENTION_MS = 86_400_000
+"""The default of `windowstore.changelog.additional.retention.ms`."""
+_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -79,12 +87,16 @@ class InternalTopics:
 
 
 def plan_internal_topics(
-    topology: Topology, application_id: str, source_partitions: Mapping[str, int]
+    topology: Topology,
+    application_id: str,
+    source_partitions: Mapping[str, int],
+    *,
+    additional_retention_ms: int = ADDITIONAL_RETENTION_MS,
 ) -> InternalTopics:
     """The plan for this topology, with sources of so many partitions. Global tables add nothing to it.
 
     `source_partitions` has every source topic, and those that match the topology's patterns; others in it
-    are ignored.
+    are ignored. `additional_retention_ms`: how much longer a changelog keeps windows than their store.
 
     Raises:
         MissingSourceTopicException: a source topic is not in `source_partitions`, or a pattern that a
@@ -124,10 +136,26 @@ def plan_internal_topics(
                 topic = changelog_topic(application_id, store.name)
                 partitions[f"{store.name}-changelog"] = count
                 if count:  # a pattern may match nothing yet
-                    topics.append(InternalTopic(topic, count, {**CHANGELOG_CONFIGS, **store.topic_config}))
+                    configs = {**_changelog_configs(store, additional_retention_ms), **store.topic_config}
+                    topics.append(InternalTopic(topic, count, configs))
             is_source = store.source_topic is not None
             stores[store.name] = StorePlace(store, subtopology.id, count, topic, is_source)
     return InternalTopics(tuple(sorted(topics, key=lambda topic: topic.name)), partitions, tasks, stores)
+
+
+def _changelog_configs(store: Store, additional_retention_ms: int) -> dict[str, str]:
+    """A windowed store's changelog is compacted, and loses what its store has lost; one of a store with
+    history is compacted only behind the history.
+
+    Source: WindowedChangelogTopicConfig, VersionedChangelogTopicConfig.
+    """
+    if store.history_ms is not None:
+        lag_ms = min(store.history_ms + additional_retention_ms, _MAX)
+        return {**CHANGELOG_CONFIGS, "min.compaction.lag.ms": str(lag_ms)}
+    if store.retention_ms is None:
+        return dict(CHANGELOG_CONFIGS)
+    retention_ms = min(store.retention_ms + additional_retention_ms, _MAX)
+    return {**WINDOWED_CHANGELOG_CONFIGS, "retention.ms": str(retention_ms)}
 
 
 def _repartition_counts(

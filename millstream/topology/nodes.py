@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.model import StoreKind
+from millstream.topology.windows import Windows
 
 __all__ = [
     "Aggregate",
@@ -289,18 +290,21 @@ class Fold(Aggregation):
 
     `adder(key, value, aggregate) -> aggregate`; with `initializer` None (a reduce) the first value
     of a key is its first aggregate and `adder` is called as `adder(aggregate, value)`.
+    `merger(key, one, other) -> aggregate` is for sessions; a reduce merges with `adder`.
     """
 
     adder: Function
     initializer: Function | None = None
+    merger: Function | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Node):
-    """One value per key. Records with a null key or a null value are skipped."""
+    """One value per key, or per key and window. Records with a null key or a null value are skipped."""
 
     aggregation: Aggregation = field(default_factory=Count)
     stored: Store = field(default_factory=lambda: Store(""))
+    windows: Windows | None = None
 
     @property
     def store(self) -> Store | None:

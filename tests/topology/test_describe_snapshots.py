@@ -5,6 +5,7 @@ The texts in tests/snapshots/describe were written by DescribeAll.java there; pr
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from millstream.dsl.options import (
     Repartitioned,
 )
 from millstream.dsl.serdes import Serdes
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
 SNAPSHOTS = Path(__file__).parent.parent / "snapshots" / "describe"
 PROGRAMS: dict[str, Callable[[StreamsBuilder], object]] = {}
@@ -255,6 +257,41 @@ def aggregations_share_repartition(b):
     grouped.reduce(last, Materialized.as_("reduced"))
     b.stream("after").filter(same).to("out")
     grouped.aggregate(lambda: "", fold)
+
+
+@program
+def windowed(b):
+    grouped = b.stream("in").group_by_key()
+    five = timedelta(minutes=5)
+    time = grouped.windowed_by(
+        TimeWindows.of_size_and_grace(five, timedelta(minutes=1)).advance_by(timedelta(minutes=1))
+    )
+    time.count()
+    time.count(Materialized.as_("time-counts"))
+    time.count(LONGS, named="time-named")
+    time.reduce(last).to_stream().to("time-out")
+    time.aggregate(lambda: "", fold, UNNAMED)
+    sliding = grouped.windowed_by(SlidingWindows.of_time_difference_with_no_grace(five))
+    sliding.count(named="sliding-count")
+    sliding.count(LONGS)
+    sliding.reduce(last, Materialized.as_("sliding-reduced"), named="sliding-reduce")
+    sliding.aggregate(lambda: "", fold)
+    session = grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(five))
+    session.count()
+    session.count(LONGS)
+    session.reduce(last, Materialized.as_("session-reduced"))
+    session.aggregate(lambda: "", fold, fold, named="session-aggregate")
+
+
+@program
+def windowed_repartitioned(b):
+    grouped = b.stream("in").group_by(same, Grouped.as_("by-word"))
+    grouped.count(Materialized.as_("counts"))
+    five = timedelta(minutes=5)
+    table = grouped.windowed_by(TimeWindows.of_size_with_no_grace(five)).count(Materialized.as_("windowed"))
+    stream = table.filter(same).to_stream().select_key(same)
+    sessions = SessionWindows.of_inactivity_gap_with_no_grace(five)
+    stream.group_by_key().windowed_by(sessions).count().to_stream(same).to("out")
 
 
 @program

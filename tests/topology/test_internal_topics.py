@@ -1,6 +1,7 @@
 """Internal topics: which there have to be, with how many partitions; and so the tasks."""
 
 import re
+from datetime import timedelta
 
 import pytest
 
@@ -9,6 +10,7 @@ from millstream.dsl.options import Materialized, Repartitioned
 from millstream.errors import MissingSourceTopicException, TopologyException
 from millstream.model import TaskId
 from millstream.topology.internal_topics import plan_internal_topics
+from millstream.topology.windows import SessionWindows, TimeWindows
 
 
 def same(value):
@@ -142,3 +144,24 @@ def test_a_name_that_would_be_too_long_is_refused(builder):
     builder.stream("in").group_by_key().count(Materialized.as_("s" * 240))
     with pytest.raises(TopologyException, match="internal topic name"):
         plan(builder, **{"in": 1})
+
+
+def test_a_windowed_changelog_is_compacted_and_deleted_a_day_after_its_store_forgets(builder):
+    """Kafka's configs: retention of the store and the additional one; what a store asks for goes before."""
+    windows = TimeWindows.of_size_and_grace(timedelta(minutes=5), timedelta(minutes=1))
+    grouped = builder.stream("in").group_by_key()
+    grouped.windowed_by(windows).count(Materialized.as_("a"))
+    asked = Materialized.as_("b").with_logging_enabled({"retention.ms": "7"})
+    grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=2))).count(asked)
+    first, second = plan(builder, **{"in": 2}).topics
+    assert (first.name, first.configs) == (
+        "app-a-changelog",
+        {
+            "cleanup.policy": "compact,delete",
+            "message.timestamp.type": "CreateTime",
+            "retention.ms": str(360_000 + 86_400_000),
+        },
+    )
+    assert second.configs["retention.ms"] == "7"
+    found = plan_internal_topics(builder.build(), "app", {"in": 2}, additional_retention_ms=1)
+    assert [topic.configs["retention.ms"] for topic in found.topics] == ["360001", "7"]

@@ -9,6 +9,7 @@
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -30,6 +31,11 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.SessionWindowedKStream;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.processor.RecordContext;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
 import org.apache.kafka.streams.state.KeyValueStore;
@@ -233,6 +239,45 @@ public class DescribeAll {
             grouped.reduce((a, v) -> v, store("reduced"));
             b.stream("after").filter((k, v) -> true).to("out");
             grouped.aggregate(() -> "", (k, v, a) -> a);
+        });
+
+        all.put("windowed", b -> {
+            final KGroupedStream<String, String> grouped = b.<String, String>stream("in").groupByKey();
+            final TimeWindowedKStream<String, String> time = grouped
+                .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(5), Duration.ofMinutes(1))
+                    .advanceBy(Duration.ofMinutes(1)));
+            time.count();
+            time.count(Materialized.as("time-counts"));
+            time.count(Named.as("time-named"), Materialized.with(Serdes.String(), Serdes.Long()));
+            time.reduce((a, v) -> v).toStream().to("time-out");
+            time.aggregate(() -> "", (k, v, a) -> a, Materialized.with(Serdes.String(), Serdes.String()));
+            final TimeWindowedKStream<String, String> sliding = grouped
+                .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMinutes(5)));
+            sliding.count(Named.as("sliding-count"));
+            sliding.count(Materialized.with(Serdes.String(), Serdes.Long()));
+            sliding.reduce((a, v) -> v, Named.as("sliding-reduce"), Materialized.as("sliding-reduced"));
+            sliding.aggregate(() -> "", (k, v, a) -> a);
+            final SessionWindowedKStream<String, String> session = grouped
+                .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5)));
+            session.count();
+            session.count(Materialized.with(Serdes.String(), Serdes.Long()));
+            session.reduce((a, v) -> v, Materialized.as("session-reduced"));
+            session.aggregate(() -> "", (k, v, a) -> a, (k, one, other) -> one, Named.as("session-aggregate"));
+        });
+
+        all.put("windowed_repartitioned", b -> {
+            final KGroupedStream<String, String> grouped = b.<String, String>stream("in")
+                .groupBy((k, v) -> v, Grouped.as("by-word"));
+            grouped.count(longs("counts"));
+            grouped.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(5))).count(Materialized.as("windowed"))
+                .filter((k, v) -> true)
+                .toStream()
+                .selectKey((k, v) -> k.key())
+                .groupByKey()
+                .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5)))
+                .count()
+                .toStream((k, v) -> k.key())
+                .to("out");
         });
 
         all.put("aggregation_chain", b -> b.<String, String>stream("in")

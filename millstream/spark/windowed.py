@@ -1,0 +1,319 @@
+"""Aggregations whose windows depend on what came before, and windowed Python folds: one operator of a flow.
+
+Spark's own session windows do not go with updates (they give a session when it has ended, not when it
+changes), and it has no sliding windows of Kafka's kind. So here Spark groups by key, and a Python function
+decides once for each key of a micro-batch (window_state.py). What a record brings is computed by Spark
+before, and the result after it: Python merges partial results (mergeable.py), or calls the user's fold.
+
+State that is no longer needed goes when stream time has passed it, whether or not its key is seen again.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.spark import serdes
+from millstream.spark.aggregate import (
+    EVENT_TIME,
+    FoldSerdes,
+    Made,
+    Pending,
+    column_of,
+    fold_of,
+    windowed_key,
+    with_context,
+    with_stream_time,
+)
+from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.mergeable import JSON_OPTIONS, Mergeable, PartsAlgebra, take_apart
+from millstream.spark.trace import translated
+from millstream.spark.window_state import Change, update
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Fold
+from millstream.topology.windows import Windows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
+
+__all__ = ["merge_windows"]
+
+_STATE = "kept string"
+_RESULT = "group binary, change string"
+_CHANGE = T.StructType(
+    [
+        T.StructField("start", T.LongType()),
+        T.StructField("end", T.LongType()),
+        T.StructField("is", T.BooleanType()),
+    ]
+)
+_NEVER = 2**62
+_TAG = 2
+"""How many bytes of a group are the number of its aggregation; the others are its key."""
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One aggregation of the operator, for the compiler: either folds, or is taken apart."""
+
+    pending: Pending
+    key: str
+    key_serde: Serde
+    fold: FoldSerdes | None
+    parts: Mergeable | None
+
+
+def merge_windows(pending: list[tuple[Pending, FoldSerdes | None]], names: Names) -> Made:
+    """These aggregations of one flow, each with its serdes if it is a Python fold."""
+    _need_pandas(pending[0][0].node.name)
+    flow = pending[0][0].flow
+    df = with_stream_time(flow.df, [item for item, _ in pending], names)
+    items = []
+    for item, using in pending:
+        key, value = names.new("k"), names.new("v")
+        parts = None
+        if using is None:
+            # NULL for rows of others, as everywhere.
+            mine = {
+                key: F.when(item.belongs, F.col(item.lane.key)),
+                value: F.when(item.belongs, F.col(item.lane.value)),
+            }
+            df = df.withColumns(mine)
+            parts = _parts(item, flow, df, key, value, names)
+        assert item.group_key_serde is not None
+        items.append(_Item(item, key, item.group_key_serde, using, parts))
+
+    # Two columns and not eight: what costs is a column of a group, not its length.
+    record = names.new("r")
+    records = F.array(*(F.when(item.pending.belongs, _record(i, item)) for i, item in enumerate(items)))
+    rows = df.select(F.explode(records).alias(record)).where(F.col(record).isNotNull()).select(f"{record}.*")
+    # Python decides what is late, so for Spark nothing must be: this time never comes, and Spark cannot know
+    # that it is the same for all rows. A number, because it is handed to Python too, which takes longer for a
+    # timestamp.
+    never = (F.length("record") * 0 + F.lit(_NEVER)).cast("bigint")
+    rows = rows.select("*", never.alias("never", metadata=EVENT_TIME))
+    step = _stepping([_work(item) for item in items])
+    made = rows.groupBy("group").applyInPandasWithState(step, _RESULT, _STATE, "update", "EventTimeTimeout")
+    group, change, number, stamp = (names.new(kind) for kind in "bjns")
+    made = made.withColumnsRenamed({"group": group, "change": change})
+    made = made.withColumn(number, F.conv(F.hex(F.substring(group, 1, _TAG)), 16, 10).cast("int"))
+    latest = F.get_json_object(change, "$.at").cast("bigint")
+    made = made.withColumn(stamp, F.timestamp_millis(latest))
+    new = Flow(with_context(made, stamp), names)
+    several = len(items) > 1
+    return new, {
+        item.pending.node: _lane(i, item, new, F.col(number) == i, group, change, several=several)
+        for i, item in enumerate(items)
+    }
+
+
+def _parts(item: Pending, flow: Flow, df: Any, key: str, value: str, names: Names) -> Mergeable:
+    node = item.node
+    column, function = column_of(item, key, value)
+
+    def cut() -> Mergeable:
+        try:
+            return take_apart(df, column, [key], names)
+        except TopologyException as error:
+            where = node.name if function is None else f"{node.name} ({describe_function(function)})"
+            raise TopologyException(f"{where}: {error}") from error
+
+    made: Mergeable = translated(node, function, cut)
+    return made
+
+
+def _need_pandas(name: str) -> None:
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise TopologyException(
+            f"{name}: sessions, sliding windows and windowed aggregations in Python need pandas; install "
+            "millstream[pandas], or take TimeWindows with Spark's aggregate functions"
+        ) from None
+
+
+def _record(number: int, item: _Item) -> Column:
+    """What goes to Python of one record: its aggregation and key, and all else as JSON."""
+    pending = item.pending
+    flow, lane, name = pending.flow, pending.lane, pending.node.name
+    if item.parts is not None:
+        brings = [part.column.alias(part.name) for part in item.parts.parts]
+    else:
+        assert item.fold is not None
+        type_ = flow.type_of(lane.value)
+        value = serdes.to_bytes(item.fold.value, F.col(lane.value), type_, f"{name}: the value")
+        brings = [F.base64(value).alias("value")]
+    key = serdes.to_bytes(item.key_serde, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key")
+    record = F.struct(
+        F.unix_millis(F.col(TIMESTAMP)).alias("at"),
+        F.col(TOPIC).alias("topic"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        *brings,
+    )
+    tag = F.lit(bytearray(number.to_bytes(_TAG, "big")))
+    return F.struct(F.concat(tag, key).alias("group"), F.to_json(record, JSON_OPTIONS).alias("record"))
+
+
+def _lane(
+    index: int, item: _Item, new: Flow, mine: Column, group: str, change: str, *, several: bool
+) -> Lane:
+    """The results of one aggregation, with its own key and value columns."""
+    name = item.pending.node.name
+    data = F.when(mine, F.substring(F.col(group), F.lit(_TAG + 1), F.octet_length(group)))
+    read = serdes.from_bytes(item.key_serde, data, F.lit(f"{name}: a key"))
+    new.df = new.df.withColumn(item.key, read)
+    brings = [T.StructField("value", T.StringType())]
+    if item.parts is not None:
+        brings = [T.StructField(part.name, part.type) for part in item.parts.parts]
+    schema = T.StructType([*_CHANGE.fields, *brings])
+    told = new.with_column("m", F.from_json(F.when(mine, F.col(change)), schema, JSON_OPTIONS))
+    key = new.with_column("k", windowed_key(F.col(item.key), F.col(told)["start"], F.col(told)["end"]))
+    if item.parts is not None:
+        new.df = new.df.withColumns({part.name: F.col(told)[part.name] for part in item.parts.parts})
+        value = new.with_column("v", F.when(F.col(told)["is"], item.parts.result))
+        value_serde = None
+    else:
+        assert item.fold is not None
+        where = F.lit(f"{name}: result of {describe_function(fold_of(item.pending.node).adder)}")
+        found = F.unbase64(F.col(told)["value"])
+        value = new.with_column("v", serdes.from_bytes(item.fold.aggregate, found, where))
+        value_serde = item.fold.aggregate
+    keep = new.with_column("f", mine) if several else None
+    return Lane(key, value, keep, item.pending.windowed_serde(item.key_serde), value_serde)
+
+
+# --- on the worker ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _FoldAlgebra:
+    """The user's functions, for one key. An aggregate is kept as the text of what its serde writes."""
+
+    fold: Fold
+    using: FoldSerdes
+    key: Any
+
+    def initial(self) -> str | None:
+        """None where the first value is the first aggregate."""
+        return None if self.fold.initializer is None else self._text(self.fold.initializer())
+
+    def add(self, aggregate: str | None, payload: str) -> str | None:
+        """One call of the adder."""
+        value = self.using.value.deserialize(b64decode(payload))
+        if self.fold.initializer is None:
+            return self._text(value if aggregate is None else self.fold.adder(self._value(aggregate), value))
+        return self._text(self.fold.adder(self.key, value, self._value(aggregate)))
+
+    def merge(self, one: str | None, other: str | None) -> str | None:
+        """One call of the merger, or of a reduce's function."""
+        if self.fold.initializer is None:
+            if one is None or other is None:
+                return other if one is None else one
+            return self._text(self.fold.adder(self._value(one), self._value(other)))
+        assert self.fold.merger is not None
+        return self._text(self.fold.merger(self.key, self._value(one), self._value(other)))
+
+    is_exact = False
+    is_associative = False  # who knows what the functions do
+
+    def payload(self, record: dict[str, Any]) -> str:
+        """A record's value, as JSON can express it: sliding windows keep values."""
+        value: str = record["value"]
+        return value
+
+    def result(self, aggregate: str | None) -> dict[str, Any]:
+        """What the serde has written."""
+        return {"value": aggregate}
+
+    def _text(self, aggregate: Any) -> str | None:
+        data = self.using.aggregate.serialize(aggregate)
+        return None if data is None else b64encode(data).decode()
+
+    def _value(self, text: str | None) -> Any:
+        return None if text is None else self.using.aggregate.deserialize(b64decode(text))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One aggregation, as the worker knows it."""
+
+    windows: Windows
+    algebra: Callable[[bytes], PartsAlgebra | _FoldAlgebra]
+
+
+def _work(item: _Item) -> _Work:
+    windows = item.pending.windows
+    assert windows is not None
+    if item.parts is not None:
+        return _Work(windows, partial(_same, item.parts.algebra()))
+    assert item.fold is not None
+    return _Work(windows, partial(_folding, fold_of(item.pending.node), item.fold))
+
+
+def _same(algebra: PartsAlgebra, key: bytes) -> PartsAlgebra:
+    return algebra
+
+
+def _folding(fold: Fold, using: FoldSerdes, key: bytes) -> _FoldAlgebra:
+    return _FoldAlgebra(fold, using, using.key.deserialize(key))
+
+
+def _stepping(
+    work: list[_Work],
+) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The function that Spark calls on a worker, once for each aggregation and key of a micro-batch."""
+
+    def step(
+        group_key: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        if state.hasTimedOut:
+            state.remove()
+            return
+        group = bytes(group_key[0])
+        mine = work[int.from_bytes(group[:_TAG], "big")]
+        algebra = mine.algebra(group[_TAG:])
+        texts: list[str] = []
+        for batch in batches:
+            texts += batch["record"].tolist()
+        # Parsed at once: that is half of the work for a record.
+        numbers: dict[str, Any] = {"parse_float": str, "parse_int": str} if algebra.is_exact else {}
+        rows: list[dict[str, Any]] = json.loads(f"[{','.join(texts)}]", **numbers)
+        if len(rows) > 1:
+            # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
+            rows.sort(key=lambda row: (row["topic"], int(row["partition"]), int(row["offset"])))
+        records = [(int(row["at"]), algebra.payload(row)) for row in rows]
+        stream_time = state.getCurrentWatermarkMs()
+        kept = json.loads(state.get[0]) if state.exists else []
+        outcome = update(mine.windows, algebra, kept, records, stream_time)
+        if outcome.kept and outcome.expires_ms >= stream_time:
+            state.update((json.dumps(outcome.kept, separators=(",", ":")),))
+            state.setTimeoutTimestamp(outcome.expires_ms + 1)
+        elif state.exists:
+            state.remove()
+        if outcome.changes:
+            told = [_told(change, algebra) for change in outcome.changes]
+            yield pd.DataFrame({"group": [group] * len(told), "change": told})
+
+    return step
+
+
+def _told(change: Change, algebra: PartsAlgebra | _FoldAlgebra) -> str:
+    """A change as JSON; `is` is not there where the window is gone."""
+    fields = {"start": change.start_ms, "end": change.end_ms, "at": change.timestamp}
+    if change.aggregate is not None:
+        fields |= {"is": True, **algebra.result(change.aggregate)}
+    return json.dumps(fields, allow_nan=False, separators=(",", ":"))

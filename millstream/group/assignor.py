@@ -10,6 +10,7 @@ The order of the decisions:
 4. Are source topics missing? Then that is the answer (KIP-662).
 5. Pipelines and tasks are shared out (`balance`), and a pipeline that changes hands is held back until the
    one that has it has let go of it: two clients never run a pipeline at once because the group said so.
+   A task that changes hands is warmed up first where it goes (`warmed_up_first`).
 
 Upstream (StreamsPartitionAssignor.assign) decides in this order too, and has no 3. Because of that one the
 leader may be the odd one out itself. What it knows of topics is then about another program, so it says
@@ -23,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.errors import TaskAssignmentException
-from millstream.group.balance import Work, balance, by_process, natural
+from millstream.group.balance import Work, balance, by_process, natural, warmed_up_first
 from millstream.group.codes import AssignorError
 from millstream.group.layout import SubscriptionInfo
 from millstream.group.userdata import MOST_REASON_CHARS, Assignment, MemberInfo, Program
@@ -40,6 +41,7 @@ class Facts:
 
     Attributes:
         pipelines, tasks, standby_replicas: what its own topology has.
+        max_warmups: how many tasks are warmed up at a time before they move; 0: they move at once.
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
     """
@@ -47,6 +49,7 @@ class Facts:
     pipelines: tuple[str, ...] = ()
     tasks: tuple[TaskId, ...] = ()
     standby_replicas: int = 0
+    max_warmups: int = 0
     missing_topics: tuple[str, ...] = ()
     topology: str = ""
 
@@ -87,7 +90,7 @@ def _decide(facts: Facts, members: Mapping[str, bytes], leader: str) -> dict[str
         told = Assignment(error_code=AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA, missing_topics=missing)
         answers.update(dict.fromkeys(fit, told))
     else:
-        answers.update(_share(_program_of(facts, topology, fit), fit, infos))
+        answers.update(_share(_program_of(facts, topology, fit), fit, infos, facts.max_warmups))
     return {member: replace(answer, leader=leader) for member, answer in answers.items()}
 
 
@@ -179,8 +182,7 @@ def _why_odd(side: tuple[str, str], chosen: tuple[str, str], clients: str, other
         return (
             f"{clients} run(s) another topology ({topology or 'not told'}) than {others} "
             f"({their_topology or 'not told'}), which have the work of this application. Run the same "
-            "program on "
-            "all clients, or use another application.id"
+            "program on all clients, or use another application.id"
         )
     return (
         f"{clients} would keep checkpoints in {checkpoint or '(not told)'}, and {others} keep(s) them in "
@@ -207,9 +209,8 @@ def _one_process_each(infos: Mapping[str, MemberInfo]) -> tuple[dict[str, Member
         if before != member:
             twice[member] = (
                 f"client {info.client_id!r} has the process id {info.process_id} of client "
-                f"{infos[before].client_id!r}: its state directory is a copy. Delete the file with "
-                "the process id "
-                "from the copy, or give the client an empty state.dir"
+                f"{infos[before].client_id!r}: its state directory is a copy. Delete the file with the "
+                "process id from the copy, or give the client an empty state.dir"
             )
     return {member: info for member, info in infos.items() if member not in twice}, twice
 
@@ -239,9 +240,10 @@ def _program_of(facts: Facts, topology: str, fit: Mapping[str, MemberInfo]) -> P
 
 
 def _share(
-    program: Program, fit: Mapping[str, MemberInfo], everybody: Mapping[str, MemberInfo]
+    program: Program, fit: Mapping[str, MemberInfo], everybody: Mapping[str, MemberInfo], max_warmups: int
 ) -> dict[str, Assignment]:
-    work = balance(fit, program.pipelines, program.tasks, program.standby_replicas)
+    target = balance(fit, program.pipelines, program.tasks, program.standby_replicas)
+    work, warming = warmed_up_first(fit, target, max_warmups)
     withheld = _withheld(work, everybody)
     hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}
     told: dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]] = {}
@@ -267,6 +269,7 @@ def _share(
             pipelines=pipelines,
             active=work[member].active,
             standby=work[member].standby,
+            warming=warming.get(member, ()),
             hosts=hosts,
             members=told,
             serdes=serdes,

@@ -7,7 +7,8 @@ The rules, in the order in which they win:
    each thread gets `q`, and some one more: a member with three threads gets between 3q and 3q+3. The same
    holds for the pipelines alone.
 3. Nothing moves without need: within what balance allows, what a member has it keeps, and a standby becomes
-   active before a member that has nothing of the task. Balance decides how many move, never more.
+   active before a member that has nothing of the task. Balance decides how many move, never more. A task that
+   can be read where it is moves when it can be read where it goes (`warmed_up_first`).
 4. What has no holder goes where it starts quickest: a pipeline to a member that has none yet and keeps Spark
    warm, a task to the member whose state is furthest; then to whoever has the most room.
 
@@ -26,7 +27,7 @@ from millstream.group.layout import LATEST_OFFSET
 from millstream.group.userdata import MemberInfo
 from millstream.model import TaskId
 
-__all__ = ["Work", "balance", "by_process", "natural"]
+__all__ = ["Work", "balance", "by_process", "natural", "warmed_up_first"]
 
 
 class _Sortable(Protocol):
@@ -332,3 +333,58 @@ def _even_out(
                 placed[taker].add(task)
                 return True
     return False
+
+
+# --- warming up ------------------------------------------------------------------------------------------
+
+
+def warmed_up_first(
+    members: Mapping[str, MemberInfo], work: Mapping[str, Work], most: int
+) -> tuple[Mapping[str, Work], Mapping[str, tuple[TaskId, ...]]]:
+    """The work for now: a task that would move away from a member where it can be read, to one that would
+    have to restore it, stays; the other one gets it as a standby until it is up to date, and the next round
+    moves it. Also which tasks each member is warming up for that.
+
+    Args:
+        most: how many more standbys than `work` has there may be because of this, at a time. 0: tasks move
+            at once, and are restored where they have gone.
+
+    Source: KIP-441, HighAvailabilityTaskAssignor.assignTaskMovements. Differs: balance does not wait for the
+        next probing rebalance: a member says when it has warmed up. Where a task has standbys anyway, the
+        member that it moves to is one of them, which costs nothing.
+    """
+    if not most:
+        return work, {}
+    able = [member for member in by_process(members) if member in work]
+    held = {task for member in able for task in members[member].active_tasks}
+    holder = _first_claimant(able, sorted(held), lambda member, task: task in members[member].active_tasks)
+    moves = [
+        (task, holder[task], taker)
+        for taker in able
+        for task in work[taker].active
+        if holder.get(task, taker) != taker
+        and task in members[holder[task]].up_to_date
+        and task not in members[taker].up_to_date
+        and members[holder[task]].threads
+    ]
+    # Those that are being warmed up go on, before others begin.
+    moves.sort(key=lambda move: (move[0] not in members[move[2]].tasks, move))
+    active = {member: set(work[member].active) for member in able}
+    standby = {member: set(work[member].standby) for member in able}
+    warming: dict[str, list[TaskId]] = {}
+    for task, giver, taker in moves:
+        active[taker].remove(task)
+        active[giver].add(task)
+        if task in standby[giver]:
+            standby[giver].remove(task)
+        elif most:
+            most -= 1
+        else:
+            continue
+        standby[taker].add(task)
+        warming.setdefault(taker, []).append(task)
+    now = {
+        member: Work(work[member].pipelines, tuple(sorted(active[member])), tuple(sorted(standby[member])))
+        for member in work
+    }
+    return now, {member: tuple(sorted(tasks)) for member, tasks in warming.items()}

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 from uuid import UUID
 
 from millstream.errors import TaskAssignmentException
 from millstream.group.wire import Reader, Writer
-from millstream.model import TaskId, TopicPartition
+from millstream.model import HostInfo, TaskId, TopicPartition
 
 __all__ = [
     "LATEST_OFFSET",
@@ -276,13 +275,6 @@ def _refuse_named_topology(message: str, task: TaskId, length: int) -> None:
 
 
 # --- what the leader answers -----------------------------------------------------------------------------
-
-
-class HostInfo(NamedTuple):
-    """Where a client answers queries. Source: org.apache.kafka.streams.state.HostInfo."""
-
-    host: str
-    port: int
 
 
 Partitions = frozenset[TopicPartition]

@@ -71,6 +71,7 @@ class MemberInfo:
         pipelines: those that it holds: it runs them, starts them, or has not finished stopping them.
         stopping: those among them that it is stopping; it has no claim to keep them.
         tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else how far the state is.
+        up_to_date: those among them whose state is up to date, or nearly (`acceptable.recovery.lag`).
         endpoint: where it answers queries, `host:port`, or "".
         error_code: SHUTDOWN_REQUESTED asks all clients of the application to shut down (KIP-671).
         reason: why; at most 2000 characters of it travel.
@@ -97,6 +98,7 @@ class MemberInfo:
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     program: Program | None = None
     stopping: frozenset[str] = frozenset()
+    up_to_date: frozenset[TaskId] = frozenset()
     unique_field: int = 0
     version: int = LATEST_SUPPORTED_VERSION
 
@@ -119,6 +121,8 @@ class MemberInfo:
         }
         if self.stopping:
             tags["stopping"] = _dump(sorted(self.stopping))
+        if self.up_to_date:
+            tags["up_to_date"] = _dump(_tasks_out(self.up_to_date))
         if self.reason:
             tags["reason"] = self.reason[:MOST_REASON_CHARS]
         if self.topology:
@@ -176,6 +180,7 @@ class MemberInfo:
             serdes=dict(_tag(where, tags, "serdes", _serdes)),
             program=_program(where, "work", _load(where, "work", tags["work"])) if "work" in tags else None,
             stopping=frozenset(_tag(where, tags, "stopping", _names)),
+            up_to_date=frozenset(_tag(where, tags, "up_to_date", _tasks)),
             unique_field=info.unique_field,
             version=info.version,
         )
@@ -215,6 +220,7 @@ class Assignment:
         asked_by: the client id of the one that asked all to shut down.
         missing_topics: the source topics that are confirmed to be missing.
         pipelines, active, standby: what this client is to run and to hold.
+        warming: the standbys that are to become active here as soon as they are up to date.
         hosts: which tasks are active, and which standby, where: by endpoint.
         members: which pipelines and active tasks each client gets, by client id.
         serdes: of all stores, from all members.
@@ -235,6 +241,7 @@ class Assignment:
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     rebalance_wanted: bool = False
     leader: str = ""
+    warming: Tasks = ()
 
     def encode(self) -> bytes:
         """Its bytes: Kafka's, then the trailer.
@@ -262,13 +269,13 @@ class Assignment:
             },
             "serdes": dict(self.serdes),
             "rebalance_wanted": self.rebalance_wanted,
+            "warming": _tasks_out(self.warming),
         }
         trailer = _dump({name: value for name, value in said.items() if value}).encode()
         if len(trailer) > MOST_TRAILER_BYTES:
             raise TaskAssignmentException(
-                f"Failed to encode an assignment: it takes {len(trailer)} bytes, and "
-                f"{MOST_TRAILER_BYTES} is the "
-                "most; run fewer clients, or a topology with fewer tasks"
+                f"Failed to encode an assignment: it takes {len(trailer)} bytes, and {MOST_TRAILER_BYTES} is "
+                "the most; run fewer clients, or a topology with fewer tasks"
             )
         out = Writer("an assignment")
         out.raw(kafka.encode())
@@ -299,9 +306,8 @@ class Assignment:
         source = Reader(rest, "an assignment's trailer")
         if source.take(len(_MAGIC)) != _MAGIC:
             raise TaskAssignmentException(
-                "Failed to decode an assignment: what follows Kafka's fields is not Millstream's; do "
-                "all clients "
-                "of the application run Millstream?"
+                "Failed to decode an assignment: what follows Kafka's fields is not Millstream's; do all "
+                "clients of the application run Millstream?"
             )
         if source.left > MOST_TRAILER_BYTES + 4:
             raise TaskAssignmentException(
@@ -332,6 +338,7 @@ class Assignment:
             },
             serdes=dict(_serdes(where, "serdes", said.get("serdes", {}))),
             rebalance_wanted=_flag(where, "rebalance_wanted", said.get("rebalance_wanted", False)),
+            warming=_tasks(where, "warming", said.get("warming", {})),
         )
 
 

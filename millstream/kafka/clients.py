@@ -275,8 +275,7 @@ def _truststore(name: str, value: str, options: Mapping[str, Any], prefix: str) 
         return {"ssl.ca.location": value}
     raise ConfigException(
         f"'{prefix}ssl.truststore.location' is '{value}', a Java key store, which the clients that fill "
-        f"stores "
-        "cannot read; give the certificates as PEM: 'ssl.truststore.type': 'PEM' and a .pem file "
+        "stores cannot read; give the certificates as PEM: 'ssl.truststore.type': 'PEM' and a .pem file "
         "(keytool -exportcert -rfc writes one)"
     )
 
@@ -287,9 +286,8 @@ def _keystore(value: str, options: Mapping[str, Any], prefix: str) -> str:
         return value
     raise ConfigException(
         f"'{prefix}ssl.keystore.location' is '{value}', which is not PKCS#12; convert it (keytool "
-        f"-importkeystore "
-        "-deststoretype PKCS12) and set 'ssl.keystore.type': 'PKCS12', or give 'ssl.keystore.key' and "
-        "'ssl.keystore.certificate.chain' as PEM texts"
+        "-importkeystore -deststoretype PKCS12) and set 'ssl.keystore.type': 'PKCS12', or give "
+        "'ssl.keystore.key' and 'ssl.keystore.certificate.chain' as PEM texts"
     )
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as NativePartition
 
 from millstream.config import StreamsConfig
@@ -80,7 +80,7 @@ class KafkaChangelogConsumer:
         except KafkaException as error:
             raise unreachable(self._config, "read changelogs", error) from error
 
-    def poll(self, timeout_s: float, max_records: int = 10_000) -> list[ChangelogBatch]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         """What has arrived; waits up to `timeout_s` for the first record.
 
         A batch without entries tells that the end is at its `next_offset`, past offsets that are no records.
@@ -100,11 +100,11 @@ class KafkaChangelogConsumer:
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
-        return {partition: low for partition, (low, _) in self._watermarks(partitions).items()}
+        return self._offsets(partitions, OFFSET_BEGINNING)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
-        return {partition: high for partition, (_, high) in self._watermarks(partitions).items()}
+        return self._offsets(partitions, OFFSET_END)
 
     def close(self) -> None:
         """Idempotent."""
@@ -226,19 +226,28 @@ class KafkaChangelogConsumer:
             )
         client_log.warning("changelog consumer: %s", error)
 
-    def _watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        """The first or the last offset of all partitions, with one request to each broker.
+
+        A broker answers it after the fetch under way, which may take `fetch.wait.max.ms`; asking for one
+        partition after the other (get_watermark_offsets) would wait for that each time.
+        """
+        asked = [NativePartition(topic, number, which) for topic, number in partitions]
+        if not asked:
+            return {}
         consumer = self._open()
-        deadline = time.monotonic() + self._timeout_s
+        try:
+            answers = consumer.offsets_for_times(asked, timeout=self._timeout_s)
+        except KafkaException as error:
+            names = ", ".join(f"'{each.topic}-{each.partition}'" for each in asked[:5])
+            raise unreachable(self._config, f"ask for the offsets of {names}", error) from error
         found = {}
-        for partition in partitions:
-            left = max(0.1, deadline - time.monotonic())
-            try:
-                marks = consumer.get_watermark_offsets(NativePartition(*partition), timeout=left)
-            except KafkaException as error:
-                raise unreachable(self._config, f"ask for the offsets of '{partition}'", error) from error
-            if marks is None:
-                raise unreachable(self._config, f"ask for the offsets of '{partition}'", TimeoutError())
-            found[partition] = marks
+        for answer in answers:
+            partition = TopicPartition(answer.topic, answer.partition)
+            if answer.error is not None or answer.offset < 0:
+                why = KafkaException(answer.error) if answer.error is not None else TimeoutError()
+                raise unreachable(self._config, f"ask for the offsets of '{partition}'", why)
+            found[partition] = answer.offset
         return found
 
     def _open(self) -> Consumer:

@@ -172,8 +172,7 @@ class KafkaTopics:
             if time.monotonic() >= deadline:
                 raise StreamsException(
                     f"topics {', '.join(sorted(missing))} were created and are not shown by the cluster "
-                    f"after "
-                    f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+                    f"after {self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
                 )
             pause.wait(_VISIBLE_EVERY_S)
 

@@ -10,12 +10,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
-from millstream.errors import StreamsException, TaskMigratedException
+from millstream.errors import ProcessorStateException, StreamsException, TaskMigratedException
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
@@ -64,6 +64,34 @@ class ClosedMeanwhile(Exception):
     """No error: how close() ends a start() that is still going on."""
 
 
+class _OfActive:
+    """Tells a listener of the stores that are restored in order to be read, and not of standbys, which are
+    never done. One that becomes active is restored for the rest of its way.
+
+    Source: KIP-988 has listeners of their own for standbys; there are none here.
+    """
+
+    def __init__(self, listener: StateRestoreListener, is_standby: Callable[[TopicPartition], bool]) -> None:
+        self._listener = listener
+        self._is_standby = is_standby
+
+    def on_restore_start(
+        self, partition: TopicPartition, store: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        if not self._is_standby(partition):
+            self._listener.on_restore_start(partition, store, starting_offset, ending_offset)
+
+    def on_batch_restored(
+        self, partition: TopicPartition, store: str, batch_end_offset: int, num_restored: int
+    ) -> None:
+        if not self._is_standby(partition):
+            self._listener.on_batch_restored(partition, store, batch_end_offset, num_restored)
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total_restored: int) -> None:
+        if not self._is_standby(partition):
+            self._listener.on_restore_end(partition, store, total_restored)
+
+
 def store_parts(plan: InternalTopics) -> list[StorePart]:
     """Every part of every store that a topic fills."""
     return [
@@ -92,10 +120,15 @@ class Plan:
         """The tasks that keep state, ascending."""
         return tuple(sorted({part.task_id for part in self.parts}))
 
-    def parts_of(self, tasks: Iterable[TaskId]) -> tuple[StorePart, ...]:
-        """The parts of these tasks."""
-        wanted = set(tasks)
-        return tuple(part for part in self.parts if part.task_id in wanted)
+    def parts_of(self, active: Iterable[TaskId], standby: Iterable[TaskId] = ()) -> tuple[StorePart, ...]:
+        """The parts of these tasks. One that is in both is active."""
+        actives = set(active)
+        standbys = set(standby) - actives
+        return tuple(
+            replace(part, standby=part.task_id in standbys)
+            for part in self.parts
+            if part.task_id in actives or part.task_id in standbys
+        )
 
 
 class Assembly:
@@ -132,6 +165,10 @@ class Assembly:
         self.generation = 0
         """Of the group, as last agreed; the epoch of what is claimed from now on is not lower."""
         self.serdes: Mapping[str, tuple[str, str]] = {}
+        self.global_partitions: Mapping[str, frozenset[TopicPartition]] = dict.fromkeys(
+            topology.global_stores, frozenset()
+        )
+        """What fills each global store; nothing is known of it before the global thread has looked."""
         self.listener: StateRestoreListener | None = None
         self.on_compiled: Callable[[], None] = lambda: None
 
@@ -211,7 +248,12 @@ class Assembly:
             create_missing=self._embedded,
         )
         counts = {name: topic.partitions for name, topic in sources.items()}
-        plan = plan_internal_topics(self._topology, self._config.application_id, counts)
+        plan = plan_internal_topics(
+            self._topology,
+            self._config.application_id,
+            counts,
+            additional_retention_ms=self._config["windowstore.changelog.additional.retention.ms"],
+        )
         plan = kept_counts(
             plan,
             topics.look([topic.name for topic in plan.topics]),
@@ -297,6 +339,14 @@ class Assembly:
 
     # --- what threads need (thread.Supplies) -------------------------------------------------------------
 
+    def stored_tasks(self) -> tuple[TaskId, ...]:
+        """The tasks that have left something in the state directory. Never raises."""
+        try:
+            return self._directory.tasks()
+        except ProcessorStateException as error:
+            log.warning("which tasks have state here cannot be told: %s", error)
+            return ()
+
     def global_parts(self) -> tuple[StorePart, ...]:
         """The parts of the global stores; their topics have to be there."""
         servers = ",".join(self._config.bootstrap_servers)
@@ -304,8 +354,11 @@ class Assembly:
         found = self.topics.look(self._topology.global_topics) if parts else {}
         self._topic_ids.update({name: topic.topic_id for name, topic in found.items()})
         counts: dict[str, int] = {}
+        filling: dict[str, frozenset[TopicPartition]] = {}
         for part in parts:
             counts[part.store.name] = counts.get(part.store.name, 0) + 1
+            filling[part.store.name] = filling.get(part.store.name, frozenset()) | {part.changelog}
+        self.global_partitions = filling
         self._view.partitions_known(counts)
         return parts
 
@@ -336,7 +389,7 @@ class Assembly:
             name,
             self._parts.changelog(self._config),
             on_failure=on_failure,
-            listener=self.listener,
+            listener=None if self.listener is None else _OfActive(self.listener, self._view.is_standby),
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,
@@ -404,6 +457,8 @@ class Assembly:
         given = {name: as_text(value) for name, value in self._config.with_prefix("topic.").items()}
         # A changelog that is not compacted would lose keys, whatever is configured for topics in general.
         given.pop("cleanup.policy", None)
+        if "delete" in topic.configs.get("cleanup.policy", ""):
+            given.pop("retention.ms", None)  # that of windows is their store's, or they would be lost
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:

@@ -16,11 +16,16 @@ Thing = str | TaskId
 
 @dataclass(frozen=True)
 class StorePart:
-    """One task's part of one store, and the changelog partition that fills it."""
+    """One task's part of one store, and the changelog partition that fills it.
+
+    Attributes:
+        standby: whether it is only kept warm here, for the day when its active place is gone.
+    """
 
     task_id: TaskId
     store: Store
     changelog: TopicPartition
+    standby: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,18 @@ class Share:
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
-        """The tasks of its parts, sorted."""
+        """The tasks of its parts, active and standby, sorted."""
         return tuple(sorted({part.task_id for part in self.parts}))
+
+    @property
+    def active_tasks(self) -> tuple[TaskId, ...]:
+        """Those that are active, sorted."""
+        return tuple(sorted({part.task_id for part in self.parts if not part.standby}))
+
+    @property
+    def standby_tasks(self) -> tuple[TaskId, ...]:
+        """Those that are only kept warm, sorted."""
+        return tuple(sorted({part.task_id for part in self.parts if part.standby}))
 
     @property
     def things(self) -> frozenset[Thing]:
@@ -65,7 +80,8 @@ def share_out(
 
     The numbers of things that two threads have differ by one at most, and nothing moves without need: what a
     thread holds it keeps, as far as it is not too much. The rest goes round, pipelines before tasks, always
-    to the thread that has the least. A task stays whole.
+    to the thread that has the least. A task stays whole. A standby counts as an active task does, since it is
+    the same work to fill it; and so a task that becomes active stays with its thread.
     """
     if not threads:
         return {}

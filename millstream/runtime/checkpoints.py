@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlparse
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
-from millstream.topology.nodes import Repartition, Source, TableSource
+from millstream.topology.nodes import Aggregate, Node, Repartition, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["Checkpoints", "Fingerprint", "fingerprint"]
@@ -41,9 +41,15 @@ def fingerprint(pipeline: Pipeline) -> Fingerprint:
     """The fingerprint of a pipeline, from its nodes alone."""
     return Fingerprint(
         reads=tuple(_read(node) for node in pipeline.inputs),
-        stores=tuple(f"{type(node).__name__} {node.store.name}" for node in pipeline.nodes if node.store),
+        stores=tuple(_fills(node, node.store) for node in pipeline.nodes if node.store),
         repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
     )
+
+
+def _fills(node: Node, store: Store) -> str:
+    # Where a window ends and closes is in Spark's state: with others, its values would be of neither.
+    windows = node.windows if isinstance(node, Aggregate) else None
+    return f"{type(node).__name__} {store.name}" + (f" by {windows}" if windows is not None else "")
 
 
 def _read(node: Source | TableSource | Repartition) -> str:
@@ -105,8 +111,7 @@ class Checkpoints:
         if self._local is None:
             raise StreamsException(
                 f"the checkpoints are at '{self._location}', which is not a path of this machine; delete "
-                f"that "
-                "folder with the tools of its file system"
+                "that folder with the tools of its file system"
             )
         files = LocalCheckpointFiles(self._local)
         names = files.list()

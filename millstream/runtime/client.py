@@ -49,7 +49,7 @@ from millstream.runtime.supervisor import Supervisor
 from millstream.runtime.supply import Supply
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, real_parts
+from millstream.runtime.wiring import Parts, QueryServing, real_parts
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class KafkaStreams(InteractiveQueries):
         parts = parts or real_parts()
         self._topology = topology
         self._clock = parts.clock
+        self._serve_queries = parts.query_server
+        self._query_server: QueryServing | None = None
         self._directory = StateDirectory(self._config.state_dir, self._config.application_id)
         self._client_id = (
             self._config.client_id or f"{self._config.application_id}-{self._directory.process_id()}"
@@ -122,7 +124,10 @@ class KafkaStreams(InteractiveQueries):
         self._machine.add_listener(self._tell_user)
         self._thread_states: Callable[[], dict[str, str]] = dict
         self._view = ClientView(
-            self._client_id, (*topology.stores.values(), *topology.global_stores.values()), self._states
+            self._client_id,
+            (*topology.stores.values(), *topology.global_stores.values()),
+            self._states,
+            topology.global_stores,
         )
         self._assembly = Assembly(
             topology, self._config, parts, spark, self._directory, self._view, self._client_id
@@ -195,18 +200,19 @@ class KafkaStreams(InteractiveQueries):
             InternalTopicException: an internal topic does not fit the topology.
             TopologyException: a checkpoint belongs to another program.
             LockException: the state directory is in use.
-            StreamsException: Kafka cannot be reached.
+            StreamsException: Kafka cannot be reached, or the query server's address cannot be listened at.
         """
         if not self._machine.to(State.REBALANCING, only_from=(State.CREATED,)):
             raise IllegalStateException(
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
-                f"CREATED. "
-                "To start again make a new KafkaStreams"
+                "CREATED. To start again make a new KafkaStreams"
             )
         atexit.register(self._close_at_exit)
         self._config.log_without_effect()
         try:
             with self._opening:
+                # First, so that health is told while stores are restored; queries are told to come again.
+                self._query_server = self._serve_queries(self, self._config)
                 self._assembly.open(self._is_wanted)
                 if self._global is not None and not self._global.start(_GLOBAL_RESTORE_S):
                     raise ClosedMeanwhile
@@ -257,8 +263,7 @@ class KafkaStreams(InteractiveQueries):
         if self._machine.in_listener() or self._on_own_thread():
             log.warning(
                 "%s close() was called on a thread that closing waits for (%s), so it does not wait; the "
-                "client "
-                "closes in the background",
+                "client closes in the background",
                 self._machine.owner,
                 threading.current_thread().name,
             )
@@ -488,6 +493,11 @@ class KafkaStreams(InteractiveQueries):
         return self._client_id
 
     @property
+    def query_server_url(self) -> str | None:
+        """Where this client answers queries over HTTP; None: it does not (`query.server.enabled`)."""
+        return None if self._query_server is None else self._query_server.url
+
+    @property
     def bootstrap_servers(self) -> str:
         """Where Kafka is; with an embedded broker, its address once the client was started."""
         return ",".join(self._assembly.config.bootstrap_servers)
@@ -497,7 +507,14 @@ class KafkaStreams(InteractiveQueries):
         return self._crew.metadata()
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """How far each store on this client is behind its changelog, by store and partition."""
+        """How far each store on this client is behind its changelog, by store and partition.
+
+        Active ones, those that are being restored, and standbys. The ends are as last seen: asking has them
+        looked up again, at most once a second, so who asks repeatedly sees them as they are.
+
+        Source: KIP-535; KafkaStreams.allLocalStorePartitionLags. Differs: upstream asks the brokers each
+            time, and waits for them.
+        """
         lags = self._crew.lags()
         if self._global is not None:
             lags.update(self._global.lags())
@@ -594,6 +611,8 @@ class KafkaStreams(InteractiveQueries):
             self._global.stop()  # it restores, and start() waits for that
         # 2. A start() that is going on sees the state and ends at its next step.
         with self._opening:
+            if self._query_server is not None:
+                self._query_server.close()
             self._assembly.stop_housekeeping()
             self._crew.join(_JOIN_S)
             if self._global is not None:

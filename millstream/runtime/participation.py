@@ -19,14 +19,15 @@ from dataclasses import asdict, replace
 from millstream.dsl.serdes import serde_named
 from millstream.errors import MissingSourceTopicException, StreamsException, TaskMigratedException
 from millstream.group.assignor import Facts
-from millstream.group.layout import LATEST_OFFSET
 from millstream.group.userdata import Assignment, MemberInfo, Program
-from millstream.model import TopicPartition
+from millstream.model import TaskId, TopicPartition
 from millstream.ports import Membership, TopicDescription
+from millstream.query.metadata import Placement
 from millstream.runtime.assembly import Assembly, Plan
 from millstream.runtime.checkpoints import fingerprint
 from millstream.runtime.coordination import Coordination, FailThreads, Reaction, ShutDown, TakeWork
 from millstream.runtime.crew import Crew
+from millstream.runtime.holdings import missing_standbys, placement_of, task_offsets, up_to_date
 from millstream.runtime.preparation import source_topics
 from millstream.runtime.roster import Roster
 from millstream.runtime.topic_watch import TopicWatch, source_patterns
@@ -87,6 +88,9 @@ class Participation:
         self._refused = False
         self._ended = False
         self._told_serdes: Mapping[str, tuple[str, str]] = {}
+        self._told_too_few = False
+        self._told_up_to_date: frozenset[TaskId] = frozenset()
+        self._placement: Placement | None = None
         assembly.on_compiled = self._tell_serdes
         self.crew: Crew | None = None
 
@@ -149,6 +153,11 @@ class Participation:
         return self._coordination.agreed
 
     @property
+    def placement(self) -> Placement | None:
+        """Where everything is, as last agreed; None: nothing is, or this client is not in its group."""
+        return self._placement
+
+    @property
     def plan(self) -> Plan | None:
         """What there is to do in the whole application, once the topics were there."""
         return self._plan
@@ -171,6 +180,21 @@ class Participation:
         self._assembly.let_go_of_claims([pipeline])
         self._roster.drop(thread, pipeline)
         self.rejoin(str(error))
+
+    def standby_caught_up(self, task: TaskId) -> None:
+        """A standby of one of its stores is as far as the changelog was when it began."""
+        if task in self._up_to_date():
+            log.info("stream-client [%s] the standby of task %s is warm", self._client_id, task)
+        self._tell_warm()
+
+    def _tell_warm(self) -> None:
+        """What the group waits for to become active here is up to date, and the group does not know it."""
+        agreed = self.agreed
+        if agreed is None or not agreed.warming:
+            return
+        warm = (self._up_to_date() - self._told_up_to_date).intersection(agreed.warming)
+        if warm:
+            self.rejoin(f"warmed up here: task(s) {', '.join(map(str, sorted(warm)))}")
 
     def let_go(self) -> None:
         """The client holds less than before; the group is told if it waits for that."""
@@ -198,14 +222,22 @@ class Participation:
         crew, held, work = self.crew, self._roster.held, self._roster.work
         facts, serdes = self.facts(), self._assembly.serdes
         self._told_serdes = serdes
+        self._told_up_to_date = self._up_to_date()
+        known = set(self._plan.tasks) if self._plan is not None else set()
         return MemberInfo(
             process_id=self._process_id,
             client_id=self._client_id,
             threads=len(crew.live) if crew is not None else 0,
             pipelines=frozenset(held.pipelines),
             stopping=frozenset(held.pipelines) - frozenset(work.pipelines),
-            tasks=dict.fromkeys(held.tasks, LATEST_OFFSET),
-            endpoint=str(self._assembly.config.get("application.server") or ""),
+            tasks=task_offsets(
+                held,
+                crew.lags() if crew is not None else {},
+                known.intersection(self._assembly.stored_tasks()),
+                lost=self._lost is not None,
+            ),
+            up_to_date=self._told_up_to_date,
+            endpoint=self._assembly.config.application_server,
             topology=self._fingerprint,
             checkpoint=self._assembly.checkpoint_identity,
             warm=self._assembly.is_warm,
@@ -218,7 +250,8 @@ class Participation:
         return Facts(
             pipelines=tuple(pipeline.name for pipeline in self._topology.pipelines),
             tasks=plan.tasks if plan is not None else (),
-            standby_replicas=0,
+            standby_replicas=int(self._assembly.config["num.standby.replicas"]),
+            max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
         )
@@ -245,8 +278,10 @@ class Participation:
             case TakeWork(assignment):
                 self._take_work(assignment, generation)
             case ShutDown(error):
+                self._placement = None
                 self._on_shutdown(error)
             case FailThreads(error):
+                self._placement = None
                 log.error("stream-client [%s] %s", self._client_id, error)
                 # The group has given what this client had to others. A thread that begins after this one has
                 # the group agree again.
@@ -257,6 +292,7 @@ class Participation:
 
     def group_lost(self, reason: str) -> None:
         self._lost = reason
+        self._placement = None
         log.warning(
             "stream-client [%s] is not in its group any more: %s; it stops its pipelines and joins again",
             self._client_id,
@@ -267,6 +303,7 @@ class Participation:
     def group_failed(self, error: StreamsException) -> None:
         self._lost = str(error)
         self._ended = True
+        self._placement = None
         self._let_all_go()
         if self.crew is not None:
             self.crew.fail(error)
@@ -305,13 +342,52 @@ class Participation:
             self._client_id,
             generation,
             ", ".join(assignment.pipelines) or "none",
-            ", ".join(map(str, assignment.active)) or "none",
+            f"{', '.join(map(str, assignment.active)) or 'none'}, "
+            f"standbys {', '.join(map(str, assignment.standby)) or 'none'}",
         )
-        self._roster.assign(assignment.pipelines, plan.parts_of(assignment.active))
+        self._place(assignment)
+        self._tell_too_few(assignment)
+        self._roster.assign(assignment.pipelines, plan.parts_of(assignment.active, assignment.standby))
         self.let_go()
         self._tell_serdes()
+        self._tell_warm()
         if not assignment.pipelines and self._assembly.config["keep.spark.warm"]:
             self._keep_warm()
+
+    def _up_to_date(self) -> frozenset[TaskId]:
+        """The tasks that another client may leave to this one. A client that was away cannot tell."""
+        if self._lost is not None:
+            return frozenset()
+        lags = self.crew.lags() if self.crew is not None else {}
+        acceptable = int(self._assembly.config["acceptable.recovery.lag"])
+        return up_to_date(self._roster.held, lags, self._view.up_to_date(), acceptable)
+
+    def _place(self, assignment: Assignment) -> None:
+        parts = self._plan.parts if self._plan is not None else ()
+        own = self._assembly.config.application_server
+        self._placement, odd = placement_of(assignment, parts, own, self._assembly.global_partitions)
+        for endpoint in odd:
+            log.warning(
+                "stream-client [%s] leaves out a client: its application.server is '%.100s', not host:port",
+                self._client_id,
+                endpoint,
+            )
+
+    def _tell_too_few(self, assignment: Assignment) -> None:
+        """The leader says once that the group is too small for its standbys."""
+        wanted, there = int(self._assembly.config["num.standby.replicas"]), len(assignment.members)
+        missing = missing_standbys(wanted, there) if assignment.leader == self._client_id else 0
+        if missing and not self._told_too_few:
+            log.warning(
+                "stream-client [%s] num.standby.replicas is %d and the application has %d client(s), so each "
+                "task has %d standby(s); start %d more client(s), or ask for fewer standbys",
+                self._client_id,
+                wanted,
+                there,
+                wanted - missing,
+                missing,
+            )
+        self._told_too_few = bool(missing)
 
     def _tell_serdes(self) -> None:
         """The pipelines are compiled. Clients that run none learn from the group which serdes came of it.

@@ -5,28 +5,59 @@ Nothing here changes anything. Reads go by the view's snapshot (view.py), from a
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
-from millstream.clock import seconds_of
+from millstream.clock import Clock, seconds_of
+from millstream.config import StreamsConfig
 from millstream.errors import InvalidStateStoreException, StateStoreNotAvailableException, TimeoutException
-from millstream.model import StoreKind
+from millstream.model import StoreKind, TopicPartition
 from millstream.query.composite import open_store
+from millstream.query.metadata import (
+    KeyQueryMetadata,
+    Partitioner,
+    Serializer,
+    StreamsMetadata,
+    all_clients,
+    clients_of_store,
+    host_of_key,
+)
 from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
-from millstream.query.provider import StoreSnapshot
+from millstream.query.position import PositionBound
+from millstream.query.provider import StoreSnapshot, StoreView
 from millstream.query.readiness import is_final, why_not
+from millstream.query.request import StateQueryRequest
+from millstream.query.result import StateQueryResult
+from millstream.query.state_query import raise_if_none_can_answer, run_query
+from millstream.runtime.assembly import Assembly
+from millstream.runtime.crew import Crew
+from millstream.runtime.own_writes import bound_after, bound_at_ends
+from millstream.runtime.participation import Participation
 from millstream.runtime.view import ClientView
+from millstream.topology.nodes import Store
+from millstream.topology.topology import Topology
 
 __all__ = ["InteractiveQueries"]
 
 S = TypeVar("S")
+
+_PAUSE_S = 0.005
+"""Between two looks at something that nobody tells of when it changes."""
 
 
 class InteractiveQueries:
     """What `KafkaStreams` answers about its stores."""
 
     _view: ClientView
+    _participation: Participation
+    _assembly: Assembly
+    _crew: Crew
+    _topology: Topology
+    _config: StreamsConfig
+    _clock: Clock
 
     @overload
     def store(self, parameters: StoreQueryParameters[S], /) -> S: ...
@@ -103,9 +134,231 @@ class InteractiveQueries:
             f"store '{parameters.store_name}' cannot be queried after {seconds:g} s: {refused}"
         ) from refused
 
+    @property
+    def store_view(self) -> StoreView:
+        """What reads of stores go by, as snapshots; for what answers queries in another way (the query
+        server).
+        """
+        return self._view
+
+    # --- IQv2, tables ------------------------------------------------------------------------------------
+
+    def query(
+        self, request: StateQueryRequest[Any], *, wait: timedelta = timedelta(0)
+    ) -> StateQueryResult[Any]:
+        """Ask a store; each partition answers by itself, with a value or with the reason why there is none.
+
+        Args:
+            wait: how long to ask again while a partition has a reason that passes (NOT_ACTIVE,
+                NOT_UP_TO_BOUND); what it is in the end is in the result, and never raised.
+
+        Raises:
+            UnknownStateStoreException: the topology has no such store; in any state of the client.
+            StreamsNotStartedException: the client is CREATED.
+            StateStoreNotAvailableException: it is ending or has ended.
+            SerializationException: a key of the query does not fit the store's serde.
+            TypeError, ValueError: it is not a StateQueryRequest; the wait is negative.
+
+        Source: KIP-796; KafkaStreams.query.
+        Differs: global stores answer. `wait`.
+        """
+        deadline = self._clock.now() + seconds_of(wait)
+        while True:
+            result = run_query(self._view, request)
+            if not result.may_pass or self._clock.now() >= deadline:
+                return result
+            result.close()
+            threading.Event().wait(_PAUSE_S)
+
+    def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=30),
+        memory_limit: str = "1GB",
+    ) -> Any:
+        """Select from stores as from tables, with DuckDB: `streams.sql("select * from counts")`.
+
+        A table has the columns `key`, `value` (a struct's fields are `value.field`) and `timestamp`; that of
+        a window or session store also `window_start` and `window_end`. It has the partitions that are on this
+        client, as they are when the query begins: all stores that it names are opened before any is read.
+        How far each was is in the answer's metadata, under `millstream.positions`. Names that are not made of
+        letters and digits go into double quotes.
+
+        Nothing but stores can be read: no files, no network, and no variables of the program.
+
+        Args:
+            parameters: values for `?`, or, in a dict, for `$name`.
+            memory_limit: what DuckDB may use. The stores that are named are read into memory besides.
+
+        Returns:
+            A pyarrow.Table; `.to_pandas()`, `.to_pylist()`.
+
+        Raises:
+            SetupException: DuckDB is not installed.
+            TypeError, ValueError: the query is not one SELECT, or makes no sense; the timeout is negative.
+            UnknownStateStoreException: it names a table that is no store.
+            InvalidStateStoreException: another of its leaves: a store cannot be read now.
+            SerializationException: a key or value cannot be read.
+            TimeoutException: it was not done in time.
+            StreamsException: DuckDB could not do it.
+
+        Differs: Kafka Streams has nothing of the kind.
+        """
+        from millstream.query.sql import run_sql  # Arrow and DuckDB, for those who ask
+
+        seconds = seconds_of(timeout)
+        return run_sql(
+            self._view,
+            query,
+            parameters,
+            timeout_s=seconds,
+            memory_limit=memory_limit,
+            clock=self._clock,
+        )
+
+    def position_bound_now(self, store: str) -> PositionBound:
+        """How far a store has to be to have all that is in its changelog at this moment.
+
+        Raises:
+            UnknownStateStoreException: the topology has no such store.
+            StreamsNotStartedException: the client is CREATED.
+            StateStoreNotAvailableException: it is ending or has ended.
+            StreamsException: Kafka cannot be reached.
+        """
+        node = self._store_node(store)
+        progress = _Progress(self._assembly, self._crew, self._clock, 0.0)
+        return bound_at_ends(node, self._config.application_id, progress)
+
+    def position_bound_after(
+        self,
+        store: str,
+        written: Mapping[TopicPartition, int],
+        timeout: timedelta = timedelta(seconds=30),
+    ) -> PositionBound:
+        """How far a store has to be to have what became of records that were just written.
+
+            at = {TopicPartition("orders", record.partition()): record.offset()}
+            bound = streams.position_bound_after("totals", at)
+            streams.query(request.with_position_bound(bound), wait=timedelta(seconds=5))
+
+        For a table that is read from a topic, and for a global table, the records' own offsets are the
+        answer. For others it waits until this client's pipelines are done with the records, and takes the
+        ends of the changelog, which has what became of them then.
+
+        Raises:
+            ValueError: no records of these topics get into the store; the timeout is negative.
+            TimeoutException: the pipelines were not done in time, or run on another client.
+            UnknownStateStoreException: the topology has no such store.
+            StreamsNotStartedException: the client is CREATED.
+            StateStoreNotAvailableException: it is ending or has ended.
+            StreamsException: Kafka cannot be reached.
+
+        Differs: Kafka's positions are offsets of input topics themselves.
+        """
+        node = self._store_node(store)
+        progress = _Progress(self._assembly, self._crew, self._clock, seconds_of(timeout))
+        return bound_after(node, written, self._topology, self._config.application_id, progress)
+
+    def _store_node(self, store: str) -> Store:
+        raise_if_none_can_answer(self._view.snapshot(), store)
+        stores: dict[str, Store] = {**self._topology.stores, **self._topology.global_stores}
+        return stores[store]
+
+    # --- where is my key ---------------------------------------------------------------------------------
+
+    def metadata_for_all_streams_clients(self) -> tuple[StreamsMetadata, ...]:
+        """What each client of the application has, this one included, as the group has last agreed.
+
+        Clients without an `application.server` are not in it: they have no address. None while nothing is
+        agreed, or while this client is not in its group.
+
+        Raises:
+            StreamsNotStartedException: the client is CREATED.
+            StateStoreNotAvailableException: it is ending or has ended.
+
+        Source: KafkaStreams.metadataForAllStreamsClients. Differs: what upstream remembers of an agreement
+            that does not hold any more is forgotten here.
+        """
+        return all_clients(self._view.snapshot(), self._participation.placement)
+
+    def streams_metadata_for_store(self, store: str) -> tuple[StreamsMetadata, ...]:
+        """Those clients that have a part of a store, active or standby.
+
+        Raises:
+            StreamsNotStartedException: the client is CREATED.
+            StateStoreNotAvailableException: it is ending or has ended.
+            UnknownStateStoreException: the topology has no such store.
+
+        Source: KafkaStreams.streamsMetadataForStore. Differs: upstream has an empty answer for an unknown
+            store.
+        """
+        return clients_of_store(self._view.snapshot(), self._participation.placement, store)
+
+    def query_metadata_for_key(
+        self, store: str, key: Any, serializer_or_partitioner: Serializer | Partitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Which client has a key, which ones have standbys of it, and in which partition it is.
+
+        Args:
+            key: for windowed stores the plain key.
+            serializer_or_partitioner: something with `serialize`, by default the store's key serde; or, for a
+                table that has no changelog of its own and whose topic is not partitioned as Kafka's producers
+                do it, a function of the key and the number of partitions.
+
+        Returns:
+            `KeyQueryMetadata.NOT_AVAILABLE` while nothing is agreed. Without `application.server` the
+            partition is told, and no host.
+
+        Raises:
+            StreamsNotStartedException: the client is CREATED.
+            StateStoreNotAvailableException: it is ending or has ended.
+            UnknownStateStoreException: the topology has no such store.
+            SerializationException: the key does not fit.
+            TypeError, ValueError: there is no key; the last argument, or the partitioner's answer, is wrong.
+
+        Source: KIP-535; KafkaStreams.queryMetadataForKey. Differs: upstream answers NOT_AVAILABLE for an
+            unknown store, and always without `application.server`.
+        """
+        return host_of_key(
+            self._view.snapshot(), self._participation.placement, store, key, serializer_or_partitioner
+        )
+
     def _ended_by(self) -> BaseException | None:
         """What put the client into ERROR, or is about to."""
         return None
+
+
+class _Progress:
+    """own_writes.Progress of a client, up to a deadline."""
+
+    def __init__(self, assembly: Assembly, crew: Crew, clock: Clock, timeout_s: float) -> None:
+        self._assembly = assembly
+        self._crew = crew
+        self._clock = clock
+        self._deadline = clock.now() + timeout_s
+
+    def finished(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        for thread in self._crew.metadata():
+            for running in thread.pipelines:
+                if running.name == pipeline:
+                    return running.position
+        return {}
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
+        kafka = self._assembly.topics
+        found = kafka.look(list(topics)).values()
+        return kafka.end_offsets(
+            [TopicPartition(topic.name, number) for topic in found for number in range(topic.partitions)]
+        )
+
+    def wait_until(self, fits: Callable[[], bool]) -> bool:
+        while not fits():
+            if self._clock.now() >= self._deadline:
+                return False
+            threading.Event().wait(_PAUSE_S)
+        return True
 
 
 def _parameters(store: str | StoreQueryParameters[Any], snapshot: StoreSnapshot) -> StoreQueryParameters[Any]:

@@ -11,12 +11,13 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.clock import Clock
-from millstream.errors import StreamsException
+from millstream.errors import StreamsException, TimeoutException
 from millstream.machine import Machine, Rules
 from millstream.model import LagInfo, TopicPartition
 from millstream.ports import BytesStore
@@ -35,6 +36,8 @@ class Updater(Protocol):
     def add(self, store: BytesStore, partition: TopicPartition) -> None: ...
 
     def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None: ...
+
+    def is_restored(self, partition: TopicPartition) -> bool: ...
 
     def lags(self) -> dict[TopicPartition, LagInfo]: ...
 
@@ -55,7 +58,13 @@ class StoreSupplies(Protocol):
         """An updater with a consumer of its own."""
 
     def store_opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
-        """Queries may see it, as restoring."""
+        """Queries may see it: as a standby, if the part is one, else as restoring."""
+
+    def store_role_changed(self, part: StorePart) -> None:
+        """An open store is what the part says now: a standby, or an active one, which is restoring."""
+
+    def standby_caught_up(self, part: StorePart) -> None:
+        """A standby has what its changelog had when it was opened, and follows it from here on."""
 
     def store_restored(self, partition: TopicPartition) -> None:
         """Queries may read it."""
@@ -227,7 +236,7 @@ class StoreThread(ABC, Generic[S]):
                 self._restored,
                 self._restoring,
             )
-        self._unrestored |= {part.changelog for part in fresh}
+        self._unrestored |= {part.changelog for part in fresh if not part.standby}
         for part in fresh:
             self._raise_if_stopping()
             store = self._open_store(part)
@@ -236,6 +245,30 @@ class StoreThread(ABC, Generic[S]):
             updater.add(store, part.changelog)
         if is_new:
             updater.start()
+
+    def _change_role(self, part: StorePart) -> None:
+        """A standby becomes active, or the other way round, where it is: its store stays open.
+
+        An active one first catches up to the end that its changelog has by now, as after a restart: for the
+        updater it is a store that begins. The updater is the store's only writer, so it need not have let go
+        of it before it begins anew.
+        """
+        partition, updater = part.changelog, self._updater
+        _, store = self._open[partition]
+        assert updater is not None, "a store is open, and nothing fills it"
+        self._store_supplies.store_role_changed(part)
+        if part.standby:
+            self._unrestored -= {partition}
+        else:
+            self._unrestored |= {partition}
+            with suppress(TimeoutException):
+                updater.remove(partition, 0.0)
+            updater.add(store, partition)
+        # From here on `_restored` takes what the updater says for the new role: and since it asks whether the
+        # store that begins now is restored, what is still on its way of the old one is nothing.
+        self._open[partition] = (part, store)
+        if updater.is_restored(partition):
+            self._restored(partition)  # it may have told so a moment ago
 
     def _close_stores(self, partitions: tuple[TopicPartition, ...]) -> None:
         updater = self._updater
@@ -251,8 +284,15 @@ class StoreThread(ABC, Generic[S]):
 
     def _restored(self, partition: TopicPartition) -> None:
         # On the updater's thread. Queries may read before the thread's own state says so.
-        self._store_supplies.store_restored(partition)
-        self._inbox.put(Restored(partition))
+        updater, opened = self._updater, self._open.get(partition)
+        if opened is None or updater is None or not updater.is_restored(partition):
+            return  # it has been let go of since, or begins anew
+        part, _ = opened
+        if part.standby:
+            self._store_supplies.standby_caught_up(part)
+        else:
+            self._store_supplies.store_restored(partition)
+            self._inbox.put(Restored(partition))
 
     def _restoring(self, partition: TopicPartition) -> None:
         # On the updater's thread, which wipes the store next.

@@ -65,6 +65,13 @@ class Supply:
     def store_opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         self._view.opened(thread, part, store)
 
+    def store_role_changed(self, part: StorePart) -> None:
+        self._view.role_changed(part)
+
+    def standby_caught_up(self, part: StorePart) -> None:
+        self._view.caught_up(part.changelog)
+        self._participation.standby_caught_up(part.task_id)
+
     def store_restored(self, partition: TopicPartition) -> None:
         self._view.restored(partition)
 

@@ -16,9 +16,12 @@ from typing import Protocol
 from millstream.clock import Clock
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException
 from millstream.model import (
+    LagInfo,
     PipelineMetadata,
+    TaskId,
     TaskMetadata,
     ThreadMetadata,
+    TopicPartition,
 )
 from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
@@ -194,25 +197,14 @@ class StreamThread(StoreThread[ThreadState]):
 
     def metadata(self) -> ThreadMetadata:
         """What it owns and how far that is. Never blocks."""
-        lags = self.lags()
-        tasks = []
+        lags, share = self.lags(), self.share
         opened = tuple(part for part, _ in tuple(self._open.values()))
-        for task in self.share.tasks:
-            parts = [part for part in opened if part.task_id == task]
-            known = {part.changelog: lags[part.changelog] for part in parts if part.changelog in lags}
-            tasks.append(
-                TaskMetadata(
-                    task_id=task,
-                    topic_partitions=frozenset(part.changelog for part in parts),
-                    committed_offsets={at: lag.current_offset_position for at, lag in known.items()},
-                    end_offsets={at: lag.end_offset_position for at, lag in known.items()},
-                )
-            )
         running = dict(self._running)
         return ThreadMetadata(
             thread_name=self.name,
             thread_state=self.state.name,
-            active_tasks=tuple(tasks),
+            active_tasks=tuple(_task_metadata(task, opened, lags) for task in share.active_tasks),
+            standby_tasks=tuple(_task_metadata(task, opened, lags) for task in share.standby_tasks),
             pipelines=tuple(
                 running[name].metadata() if name in running else PipelineMetadata(name=name, running=False)
                 for name in self.share.pipelines
@@ -278,9 +270,13 @@ class StreamThread(StoreThread[ThreadState]):
         }
         self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
         self._supplies.settled(self.name, share, ticket)
-        # 2. Stores begin to restore; they are views of changelogs, so pipelines need not wait for them.
+        # 2. Standbys become active where they are, and the other way round.
+        for part in share.parts:
+            if part.changelog in self._open and self._open[part.changelog][0] != part:
+                self._change_role(part)
+        # 3. Stores begin to restore; they are views of changelogs, so pipelines need not wait for them.
         self._open_stores(share.parts)
-        # 3. Pipelines. The first one in the client starts Spark and compiles all.
+        # 4. Pipelines. The first one in the client starts Spark and compiles all.
         self._start_due()
 
     def _lose(self, ticket: int) -> None:
@@ -366,3 +362,16 @@ class StreamThread(StoreThread[ThreadState]):
         self._stop_pipelines(tuple(self._running))
         self._due.clear()
         super()._let_go()
+
+
+def _task_metadata(
+    task: TaskId, opened: tuple[StorePart, ...], lags: Mapping[TopicPartition, LagInfo]
+) -> TaskMetadata:
+    parts = [part for part in opened if part.task_id == task]
+    known = {part.changelog: lags[part.changelog] for part in parts if part.changelog in lags}
+    return TaskMetadata(
+        task_id=task,
+        topic_partitions=frozenset(part.changelog for part in parts),
+        committed_offsets={at: lag.current_offset_position for at, lag in known.items()},
+        end_offsets={at: lag.end_offset_position for at, lag in known.items()},
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from millstream.model import TopicPartition
@@ -26,12 +26,18 @@ class ClientView:
 
     Args:
         states: gives the client's state and its threads', by name.
+        global_stores: the names of those that every client has whole.
     """
 
     def __init__(
-        self, client_id: str, stores: Sequence[Store], states: Callable[[], tuple[str, Mapping[str, str]]]
+        self,
+        client_id: str,
+        stores: Sequence[Store],
+        states: Callable[[], tuple[str, Mapping[str, str]]],
+        global_stores: Collection[str] = (),
     ) -> None:
         self._client_id = client_id
+        self._global = frozenset(global_stores)
         self._states = states
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -42,6 +48,7 @@ class ClientView:
         self._partitions: dict[str, int] = {}
         self._open: dict[TopicPartition, tuple[str, StorePart, BytesStore]] = {}
         self._restored: set[TopicPartition] = set()
+        self._warm: set[TopicPartition] = set()
         self._snapshot = self._built()
 
     def snapshot(self) -> StoreSnapshot:
@@ -79,10 +86,22 @@ class ClientView:
             self._publish()
 
     def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
-        """A store was opened; it is restoring."""
+        """A store was opened: as a standby, or an active one, which is restoring."""
         with self._lock:
             self._open[part.changelog] = (thread, part, store)
             self._restored.discard(part.changelog)
+            self._warm.discard(part.changelog)
+            self._publish()
+
+    def role_changed(self, part: StorePart) -> None:
+        """A standby is active from now on, and restoring until it is `restored`; or an active one is a
+        standby.
+        """
+        with self._lock:
+            thread, _, store = self._open[part.changelog]
+            self._open[part.changelog] = (thread, part, store)
+            self._restored.discard(part.changelog)
+            self._warm.discard(part.changelog)
             self._publish()
 
     def restored(self, changelog: TopicPartition) -> None:
@@ -91,10 +110,16 @@ class ClientView:
             self._restored.add(changelog)
             self._publish()
 
+    def caught_up(self, changelog: TopicPartition) -> None:
+        """A standby is up to date. Queries need not know."""
+        with self._lock:
+            self._warm.add(changelog)
+
     def restoring(self, changelog: TopicPartition) -> None:
         """A store that was up to date is restored anew."""
         with self._lock:
             self._restored.discard(changelog)
+            self._warm.discard(changelog)
             self._publish()
 
     def closing(self, changelog: TopicPartition) -> None:
@@ -102,7 +127,19 @@ class ClientView:
         with self._lock:
             self._open.pop(changelog, None)
             self._restored.discard(changelog)
+            self._warm.discard(changelog)
             self._publish()
+
+    def is_standby(self, changelog: TopicPartition) -> bool:
+        """Whether the store of a changelog is open here, and a standby."""
+        with self._lock:
+            opened = self._open.get(changelog)
+            return opened is not None and opened[1].standby
+
+    def up_to_date(self) -> frozenset[TopicPartition]:
+        """The changelogs of which the stores here have been up to date since they are what they are."""
+        with self._lock:
+            return frozenset(self._restored | self._warm)
 
     def open_stores(self) -> tuple[BytesStore, ...]:
         """The stores that are open here."""
@@ -123,7 +160,10 @@ class ClientView:
         local: dict[str, list[LocalStore]] = {}
         for changelog, (thread, part, store) in sorted(self._open.items(), key=lambda item: item[0]):
             role = Role.ACTIVE if changelog in self._restored else Role.RESTORING
-            local.setdefault(part.store.name, []).append(LocalStore(part.task_id, store, thread, role))
+            if part.standby:
+                role = Role.STANDBY
+            here = LocalStore(part.task_id, store, thread, role, changelog)
+            local.setdefault(part.store.name, []).append(here)
         return StoreSnapshot(
             client_id=self._client_id,
             client_state=state,
@@ -147,6 +187,7 @@ class ClientView:
             window_size_ms=store.window_size_ms,
             retention_ms=store.retention_ms,
             history_ms=store.history_ms,
+            is_global=store.name in self._global,
         )
 
 

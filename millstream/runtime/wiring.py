@@ -16,7 +16,7 @@ from millstream.config import StreamsConfig, as_text
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
-__all__ = ["Broker", "Parts", "real_parts", "serde_of"]
+__all__ = ["Broker", "Parts", "QueryServing", "real_parts", "serde_of"]
 
 
 class Broker(Protocol):
@@ -26,6 +26,15 @@ class Broker(Protocol):
     def bootstrap_servers(self) -> str: ...
 
     def close(self) -> None: ...
+
+
+class QueryServing(Protocol):
+    """The client's query server."""
+
+    @property
+    def url(self) -> str: ...
+
+    def close(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class Parts:
         broker: takes a data directory; starts an embedded broker.
         membership: takes the configuration, the client's side, the source topics, the client id, the process
             id of the state directory (which is locked), and the name of its thread; it has not joined yet.
+        query_server: takes the client and the configuration; a server that answers already, or None.
     """
 
     topics: Callable[[StreamsConfig], Topics]
@@ -50,6 +60,7 @@ class Parts:
     store: Callable[..., BytesStore]
     broker: Callable[[Path], Broker]
     membership: Callable[[StreamsConfig, GroupMember, Sequence[str], str, str, str], Membership]
+    query_server: Callable[[Any, StreamsConfig], QueryServing | None] = field(default=lambda *_: None)
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -62,6 +73,7 @@ def real_parts() -> Parts:
         store=_store,
         broker=_broker,
         membership=_membership,
+        query_server=_query_server,
     )
 
 
@@ -101,13 +113,9 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
 
 
 def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:
-    if not store.persistent or config.in_memory_stores:
-        from millstream.stores.memory import MemoryStore
+    from millstream.stores.opening import open_store
 
-        return MemoryStore(store.name, task_id)
-    from millstream.stores.rocksdb import RocksDBStore
-
-    return RocksDBStore(store.name, task_id, path)
+    return open_store(store, task_id, path, in_memory=config.in_memory_stores)
 
 
 def _membership(
@@ -129,6 +137,14 @@ def _broker(data_dir: Path) -> Broker:
     from millstream.broker import EmbeddedKafka
 
     return EmbeddedKafka(data_dir).start()
+
+
+def _query_server(streams: Any, config: StreamsConfig) -> QueryServing | None:
+    if not config["query.server.enabled"]:
+        return None
+    from millstream.server.configured import query_server
+
+    return query_server(streams, config)
 
 
 _COMMON = (

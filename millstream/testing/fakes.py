@@ -154,7 +154,7 @@ class FakeChangelogConsumer:
             for partition, offset in positions.items()
         }
 
-    def poll(self, timeout_s: float, max_records: int = 10_000) -> list[ChangelogBatch]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         """What has arrived; waits up to `timeout_s` for the first record."""
         self._check()
         with self.log.changed:
@@ -250,9 +250,14 @@ class ManualClock:
 
 
 class FakeTopics:
-    """`ports.Topics` over a dict. `go_away()` makes the cluster unreachable."""
+    """`ports.Topics` over a dict. `go_away()` makes the cluster unreachable.
 
-    def __init__(self, topics: Mapping[str, int] | None = None) -> None:
+    Args:
+        log: what is in the topics; without one they are empty.
+    """
+
+    def __init__(self, topics: Mapping[str, int] | None = None, log: FakeLog | None = None) -> None:
+        self._log = log or FakeLog()
         self.closed = False
         self.away = False
         self.created: list[InternalTopic] = []
@@ -307,9 +312,9 @@ class FakeTopics:
                 self.add(topic.name, max(topic.partitions, 1), topic.configs)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """All 0."""
+        """The offset after the last record."""
         self._check()
-        return dict.fromkeys(partitions, 0)
+        return {partition: self._log.end(partition) for partition in partitions}
 
     def close(self) -> None:
         """Idempotent."""

@@ -21,7 +21,7 @@ from millstream.ports import (
     Topics,
 )
 from millstream.runtime.wiring import Parts
-from millstream.stores.memory import MemoryStore
+from millstream.stores.opening import open_store
 from millstream.testing.fakes import FakeChangelogConsumer, FakeEngine, FakeLog, FakePipeline, FakeTopics
 from millstream.testing.group import FakeGroup, FakeMembership
 from millstream.topology.nodes import Store
@@ -47,7 +47,7 @@ class FakeBroker:
 class _QuickConsumer(FakeChangelogConsumer):
     """Waits a few milliseconds at most, so that who closes it does not wait long either."""
 
-    def poll(self, timeout_s: float, max_records: int = 10_000) -> list[ChangelogBatch]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         return super().poll(min(timeout_s, 0.005), max_records)
 
 
@@ -119,8 +119,8 @@ class FakeWorld:
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, clock: Clock | None = None) -> None:
-        self.topics = FakeTopics(topics)
         self.log = FakeLog()
+        self.topics = FakeTopics(topics, self.log)
         self.gate, self.stop_gate = threading.Event(), threading.Event()
         self.gate.set()
         self.stop_gate.set()
@@ -136,7 +136,7 @@ class FakeWorld:
         self.broker_error: BaseException | None = None
         self.disconnect_error: BaseException | None = None
         self.consumers: list[FakeChangelogConsumer] = []
-        self.stores: list[MemoryStore] = []
+        self.stores: list[BytesStore] = []
         self.configs: list[StreamsConfig] = []
         self.group = FakeGroup()
         self.memberships: list[FakeMembership] = []
@@ -222,7 +222,7 @@ class FakeWorld:
         return consumer
 
     def _make_store(self, store: Store, task_id: TaskId, path: Path, config: StreamsConfig) -> BytesStore:
-        made = MemoryStore(store.name, task_id)
+        made = open_store(store, task_id, None, in_memory=True)
         self.stores.append(made)
         return made
 

@@ -125,16 +125,57 @@ def handler(answer: str) -> Callable[[StreamsException, FailureContext], Any]:
 # --- what it is asked --------------------------------------------------------------------------------------
 
 
-def counts_of(client: KafkaStreams, store: str) -> dict[str, int]:
-    view = client.store(StoreQueryParameters.from_name_and_type(store, QueryableStoreTypes.key_value_store()))
+def parameters_of(store: str, *, stale: bool = False) -> StoreQueryParameters[Any]:
+    parameters = StoreQueryParameters.from_name_and_type(store, QueryableStoreTypes.key_value_store())
+    return parameters.enable_stale_stores() if stale else parameters
+
+
+def counts_of(client: KafkaStreams, store: str, *, stale: bool = False) -> dict[str, int]:
+    view = client.store(parameters_of(store, stale=stale))
     with view.all() as entries:
         return dict(entries)
+
+
+def watch(client: KafkaStreams, store: str, keys: list[str], timeout_s: float = 120.0) -> None:
+    """Say when all of the keys can be read here, and not stale: `event` is "readable"."""
+    deadline, pause = time.monotonic() + timeout_s, threading.Event()
+
+    def look() -> None:
+        while time.monotonic() < deadline:
+            try:
+                view = client.store(parameters_of(store))
+                if None not in view.multi_get(keys):
+                    say(event="readable", keys=len(keys))
+                    return
+            except StreamsException:
+                pass  # not yet
+            pause.wait(0.002)
+
+    threading.Thread(target=look, name="watch", daemon=True).start()
 
 
 def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -> Any:
     match question:
         case ["counts"]:
             return counts_of(client, spec.get("store", "counts"))
+        case ["stale"]:
+            return counts_of(client, spec.get("store", "counts"), stale=True)
+        case ["watch", *keys]:
+            watch(client, spec.get("store", "counts"), keys)
+        case ["lags"]:
+            return {
+                str(partition): lag.offset_lag
+                for lags in client.all_local_store_partition_lags().values()
+                for partition, lag in lags.items()
+            }
+        case ["owner", str(key)]:
+            found = client.query_metadata_for_key(spec.get("store", "counts"), key)
+            return [str(found.active_host), sorted(map(str, found.standby_hosts)), found.partition]
+        case ["hosts"]:
+            return {
+                str(each.host_info): [len(each.topic_partitions), len(each.standby_topic_partitions)]
+                for each in client.metadata_for_all_streams_clients()
+            }
         case ["state"]:
             return client.state.name
         case ["start"]:
@@ -161,6 +202,7 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
                     "name": thread.thread_name,
                     "state": thread.thread_state,
                     "tasks": [str(task.task_id) for task in thread.active_tasks],
+                    "standbys": [str(task.task_id) for task in thread.standby_tasks],
                     "pipelines": [each.name for each in thread.pipelines],
                     "running": [each.name for each in thread.pipelines if each.running],
                 }

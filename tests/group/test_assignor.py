@@ -204,6 +204,24 @@ def test_a_zombie_that_wakes_does_not_stop_its_successor() -> None:
     assert "p0" not in told["a"].pipelines
 
 
+def test_a_task_that_changes_hands_is_warmed_up_first() -> None:
+    """Its holder keeps it, and says so to all; the other one has it as a standby and knows what for. When
+    that one is up to date, it gets it."""
+    facts = replace(FACTS, pipelines=(), max_warmups=2)
+    holds = replace(A, tasks=dict.fromkeys(TASKS, LATEST_OFFSET), up_to_date=frozenset(TASKS))
+    first = answers(facts, a=holds, b=B)
+    assert (first["a"].active, first["b"].active) == (TASKS, ())
+    (moves,) = first["b"].standby
+    assert first["b"].warming == (moves,)
+    assert first["a"].warming == ()
+    assert first["a"].hosts == {"a:1": (TASKS, ()), "b:2": ((), (moves,))}
+    warm = replace(B, tasks={moves: 7}, up_to_date=frozenset({moves}))
+    second = answers(facts, a=holds, b=warm)
+    assert second["b"].active == (moves,)
+    assert second["b"].warming == second["b"].standby == ()
+    assert second["a"].active == tuple(task for task in TASKS if task != moves)
+
+
 @dataclass
 class Client:
     """A client that does as it is told, and takes its time to stop."""

@@ -12,7 +12,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.group.balance import Work, balance
+from millstream.group.balance import Work, balance, warmed_up_first
 from millstream.group.layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.group.userdata import MemberInfo
 from millstream.model import TaskId
@@ -320,3 +320,168 @@ def test_as_many_pipelines_move_as_balance_needs_when_one_joins(
     now = check(grown, names, (), 0)
     assert len(moved(before, now)) == fewest_moves(grown, before, "pipelines")
     assert {owners(now)[thing] for thing in moved(before, now)} <= {"new"}
+
+
+# --- standbys --------------------------------------------------------------------------------------------
+
+
+@given(st.integers(2, 6), st.integers(0, 20), st.integers(1, 4))
+def test_standbys_are_spread_evenly(clients: int, count: int, replicas: int) -> None:
+    """Over equal clients, no client has two more than another."""
+    members = {f"m{number}": client(number) for number in range(clients)}
+    work = check(members, (), [TaskId(number % 3, number // 3) for number in range(count)], replicas)
+    loads = [len(each.standby) for each in work.values()]
+    assert max(loads) - min(loads) <= 1
+
+
+@given(st.integers(2, 5), st.integers(1, 14), st.integers(1, 2), st.data())
+def test_no_standby_moves_when_nobody_comes_or_goes(
+    clients: int, count: int, replicas: int, data: st.DataObject
+) -> None:
+    """However far each of them is: the second round equals the first."""
+    members: Members = {f"m{number}": client(number) for number in range(clients)}
+    tasks = [TaskId(0, number) for number in range(count)]
+    work = check(members, (), tasks, replicas)
+    for _ in range(2):
+        members = {
+            name: replace(
+                info,
+                tasks={
+                    task: offset if offset == LATEST_OFFSET else data.draw(st.integers(0, 100))
+                    for task, offset in info.tasks.items()
+                },
+            )
+            for name, info in after(members, work).items()
+        }
+        assert balance(members, (), tasks, replicas) == work
+
+
+@given(st.integers(2, 5), st.integers(1, 14), st.integers(1, 2), st.data())
+def test_what_the_leaver_had_becomes_active_on_its_standbys(
+    clients: int, count: int, replicas: int, data: st.DataObject
+) -> None:
+    """On a client that has a standby of it, wherever one has room; a standby that has to restore is the last
+    resort, and there is none with one client gone of two."""
+    members: Members = {f"m{number}": client(number) for number in range(clients)}
+    tasks = [TaskId(0, number) for number in range(count)]
+    before = check(members, (), tasks, replicas)
+    leaver = data.draw(st.sampled_from(sorted(members)))
+    staying = {name: info for name, info in after(members, before).items() if name != leaver}
+    now = check(staying, (), tasks, replicas)
+    cold = [
+        task
+        for name, each in now.items()
+        for task in each.active
+        if task not in (*before[name].active, *before[name].standby)
+    ]
+    evenly_able = -(-count // len(staying))
+    for task in cold:
+        warm = [name for name in staying if task in before[name].standby]
+        assert all(len(now[name].active) >= evenly_able - 1 for name in warm), (task, warm)
+    if clients == 2:
+        assert cold == []
+
+
+# --- warming up ------------------------------------------------------------------------------------------
+
+
+def ready(members: Members, work: Mapping[str, Work]) -> dict[str, MemberInfo]:
+    """The same members, when they have done as they were told and all of their state is up to date."""
+    return {
+        name: replace(info, up_to_date=frozenset(info.tasks)) for name, info in after(members, work).items()
+    }
+
+
+def test_a_task_moves_when_it_has_warmed_up() -> None:
+    """Until then it stays active where it can be read, and the other client gets a standby; then that one
+    is active, and what it was before is a standby if there are to be any."""
+    tasks = tasks_of("0_0", "0_1", "0_2", "0_3")
+    first = {"A": client(1)}
+    members = {**ready(first, balance(first, (), tasks, 1)), "B": client(2)}
+    work, warming = warmed_up_first(members, balance(members, (), tasks, 1), 2)
+    assert work["A"] == Work((), tasks, ())
+    assert work["B"].standby == tasks
+    assert warming == {"B": tasks_of("0_2", "0_3")}
+    members = ready(members, work)
+    moved_now, warming = warmed_up_first(members, balance(members, (), tasks, 1), 2)
+    assert warming == {}
+    assert moved_now["B"].active == moved_now["A"].standby == tasks_of("0_2", "0_3")
+    assert moved_now["A"].active == moved_now["B"].standby == tasks_of("0_0", "0_1")
+
+
+def test_so_many_warm_up_at_a_time() -> None:
+    """Without standbys each one that warms up is one more copy. The others wait where they are."""
+    tasks = tasks_of("0_0", "0_1", "0_2", "0_3", "0_4", "0_5")
+    first = {"A": client(1)}
+    members = {**ready(first, balance(first, (), tasks, 0)), "B": client(2)}
+    seen = []
+    for _ in range(3):
+        work, warming = warmed_up_first(members, balance(members, (), tasks, 0), 2)
+        seen.append((len(work["A"].active), len(work["B"].active), len(work["B"].standby)))
+        assert warming.get("B", ()) == work["B"].standby
+        members = ready(members, work)
+    assert seen == [(6, 0, 2), (4, 2, 1), (3, 3, 0)]
+
+
+def test_nothing_is_warmed_up_for_what_cannot_be_read_anyway() -> None:
+    """A task that is being restored where it is, or whose client is gone, moves at once; so does every one
+    if nobody is to wait."""
+    tasks = tasks_of("0_0", "0_1")
+    restoring = {"A": client(1, tasks=dict.fromkeys(tasks, LATEST_OFFSET)), "B": client(2)}
+    target = balance(restoring, (), tasks, 0)
+    assert warmed_up_first(restoring, target, 2) == (target, {})
+    gone = {"B": client(2)}
+    target = balance(gone, (), tasks, 0)
+    assert warmed_up_first(gone, target, 2) == (target, {})
+    able = {
+        name: replace(info, up_to_date=frozenset(tasks) if name == "A" else frozenset())
+        for name, info in restoring.items()
+    }
+    target = balance(able, (), tasks, 0)
+    assert warmed_up_first(able, target, 0) == (target, {})
+    assert warmed_up_first(able, target, 1)[1] == {"B": tasks_of("0_1")}
+
+
+@given(groups(), st.integers(0, 3), st.data())
+def test_whatever_warms_up_each_task_has_one_place_and_in_the_end_its_own(
+    group: tuple[Members, list[str], list[TaskId], int], most: int, data: st.DataObject
+) -> None:
+    """No task is lost, doubled, or active and standby at once; what moves is ready or was nowhere to be
+    read; no more copies than allowed; and after some rounds it is as balance wants it, and stays so."""
+    members, names, tasks, replicas = group
+    members = {
+        name: replace(
+            info,
+            up_to_date=frozenset(data.draw(st.sets(st.sampled_from(sorted(info.tasks)))))
+            if info.tasks
+            else frozenset(),
+        )
+        for name, info in members.items()
+    }
+    for _ in range(len(tasks) + 3):
+        target = balance(members, names, tasks, replicas)
+        work, warming = warmed_up_first(members, target, most)
+        placed = sorted(task for each in work.values() for task in each.active)
+        assert placed == (sorted(tasks) if any(info.threads for info in members.values()) else [])
+        for name, each in work.items():
+            assert not set(each.active) & set(each.standby)
+            assert each.pipelines == target[name].pipelines
+            assert set(warming.get(name, ())) <= set(each.standby) & set(target[name].active)
+        copies = sum(len(each.standby) for each in work.values())
+        assert copies <= sum(len(each.standby) for each in target.values()) + most
+        if most:
+            for name, each in work.items():
+                for task in set(each.active) - members[name].up_to_date:
+                    before = [
+                        other
+                        for other, info in members.items()
+                        if other != name and task in info.active_tasks and info.threads
+                    ]
+                    assert (
+                        not before
+                        or task not in members[min(before)].up_to_date
+                        or (task in members[name].active_tasks)
+                    )
+        members = ready(members, work)
+    assert warmed_up_first(members, balance(members, names, tasks, replicas), most) == (work, {})
+    assert work == balance(members, names, tasks, replicas)

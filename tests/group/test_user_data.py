@@ -24,6 +24,7 @@ FULL = MemberInfo(
     pipelines=frozenset({"p0", "p1"}),
     stopping=frozenset({"p1"}),
     tasks={TaskId(1, 0): LATEST_OFFSET, TaskId(1, 1): 55},
+    up_to_date=frozenset({TaskId(1, 0)}),
     endpoint="host:8080",
     error_code=AssignorError.SHUTDOWN_REQUESTED,
     reason="ZeroDivisionError: division by zero",
@@ -47,6 +48,7 @@ TOLD = Assignment(
     serdes={"counts": ("k", "v")},
     rebalance_wanted=True,
     leader="app-A",
+    warming=(TaskId(1, 2),),
 )
 
 
@@ -124,6 +126,8 @@ def test_a_subscriptions_code_that_we_do_not_know_is_none() -> None:
         ("pipelines", "[" * 100_000),
         ("pipelines", r'["\ud800"]'),
         ("stopping", "null"),
+        ("up_to_date", "[]"),
+        ("up_to_date", '{"1": [-1]}'),
         ("serdes", '{"s": "k"}'),
         ("serdes", '{"s": ["k"]}'),
         ("serdes", '{"s": ["k", 1]}'),
@@ -199,6 +203,8 @@ def test_a_code_that_we_do_not_know_is_kept_for_the_client_to_refuse() -> None:
         b'{"members": {"a": [{}, {}]}}',
         b'{"serdes": {"s": [1, 2]}}',
         b'{"rebalance_wanted": 1}',
+        b'{"warming": ["1_0"]}',
+        b'{"warming": {"1": 0}}',
     ],
 )
 def test_a_trailer_with_a_wrong_value_is_refused(text: bytes) -> None:
@@ -251,13 +257,13 @@ JSON = st.recursive(
 FIELDS = ["leader", "reason", "asked_by", "missing_topics", "pipelines", "hosts", "members", "serdes"]
 
 
-@given(st.dictionaries(st.sampled_from([*FIELDS, "rebalance_wanted"]), JSON, max_size=4))
+@given(st.dictionaries(st.sampled_from([*FIELDS, "rebalance_wanted", "warming"]), JSON, max_size=4))
 def test_any_json_is_read_or_refused(said: dict[str, object]) -> None:
     """Of every type, in every field."""
     only_says_no(with_trailer(json.dumps(said).encode()))
 
 
-@given(st.sampled_from(["pipelines", "stopping", "serdes", "work"]), JSON)
+@given(st.sampled_from(["pipelines", "stopping", "up_to_date", "serdes", "work"]), JSON)
 def test_any_json_in_a_tag_is_read_or_refused(name: str, value: object) -> None:
     """Of every type, in every tag."""
     only_says_no(with_tag(name, json.dumps(value)).encode())

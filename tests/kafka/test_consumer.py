@@ -295,6 +295,27 @@ def test_a_broker_that_is_away_raises_nothing() -> None:
     consumer.close()
 
 
+def test_the_offsets_of_many_partitions_are_asked_for_at_once(
+    kafka: EmbeddedKafka, consumer: KafkaChangelogConsumer, producer: Producer
+) -> None:
+    """The broker answers after the fetch under way, a tenth of a second; asked for one after the other, those
+    of 30 partitions would take three seconds, and with them a standby that becomes active."""
+    kafka.create_topic("offsets-of-many", 30)
+    partitions = [TopicPartition("offsets-of-many", number) for number in range(30)]
+    for number in range(30):
+        for _ in range(number):
+            producer.produce("offsets-of-many", b"v", b"k", number)
+    producer.flush(10)
+    consumer.assign({partition: partition.partition for partition in partitions})
+    for _ in range(3):
+        consumer.poll(0.1)  # at the ends, so that fetches wait
+    begun = time.monotonic()
+    assert consumer.end_offsets(partitions) == {each: each.partition for each in partitions}
+    assert consumer.beginning_offsets(partitions) == dict.fromkeys(partitions, 0)
+    assert consumer.end_offsets([]) == {}
+    assert time.monotonic() - begun < 1.5
+
+
 def test_nothing_is_committed_and_no_group_is_made(
     consumer: KafkaChangelogConsumer, producer: Producer, kafka: EmbeddedKafka, topic: str
 ) -> None:

@@ -142,12 +142,16 @@ def running(*clients: KafkaStreams) -> None:
 
 
 def at_rest(world: FakeWorld, *clients: KafkaStreams) -> None:
-    """Wait until the group has nothing to say any more, and all clients have done what it said."""
+    """Wait until the group has nothing to say any more, and all clients have done what it said; no task waits
+    until it has warmed up somewhere.
+    """
 
     def still() -> bool:
         generation = world.group.generation
         assert world.group.wait_until_quiet()
         done = all(client.state is State.RUNNING and client._roster.is_settled for client in clients)
+        agreed = [client._participation.agreed for client in clients]
+        done = done and not any(each is not None and each.warming for each in agreed)
         return done and world.group.wait_until_quiet() and world.group.generation == generation
 
     wait_until(still, "all is shared out", SOON_S)

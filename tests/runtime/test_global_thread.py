@@ -329,6 +329,9 @@ class SlowUpdater:
     def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None:
         pass
 
+    def is_restored(self, partition: TopicPartition) -> bool:
+        return True
+
     def lags(self) -> dict[TopicPartition, LagInfo]:
         self.looks += 1
         return {USERS[0]: LagInfo(self.position, 100)}

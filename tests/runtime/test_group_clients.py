@@ -92,6 +92,7 @@ def test_tasks_are_shared_too_and_each_client_can_be_asked_for_its_own(
     """Every task has one active place."""
     first, second = member("A"), member("B")
     running(first, second)
+    at_rest(world, first, second)
     wait_until(lambda: tasks_of(first, second) == ["0_0", "0_1", "0_2"], "all tasks, once", SOON_S)
     assert tasks_of(first)
     assert tasks_of(second)
@@ -534,6 +535,7 @@ def test_what_a_client_can_be_asked_moves_with_its_tasks(member: Make, world: Fa
         world.log.append(partition, (b"k%d" % number, (number + 1).to_bytes(8, "big"), 1))
     first, second = member("A", word_count()), member("B", word_count())
     running(first, second)
+    at_rest(world, first, second)
     wait_until(lambda: tasks_of(first, second) == ["0_0", "0_1", "0_2"], "all tasks, once", SOON_S)
     running(first, second)
     found = dict(first.store(COUNTS).all()) | dict(second.store(COUNTS).all())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 
 import pytest
 from waiting import wait_until
@@ -46,10 +46,19 @@ class FakeUpdater:
     def start(self) -> None: ...
 
     def add(self, store: KeyValueBytesStore, partition: TopicPartition) -> None:
-        self.supplies.restored = partial(self.supplies.on_restored, partition)
+        self.supplies.updater_has_restored = self.supplies.at_once
+
+        def restored() -> None:
+            self.supplies.updater_has_restored = True
+            self.supplies.on_restored(partition)
+
+        self.supplies.restored = restored
 
     def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None:
         self.supplies.did.append("remove from updater")
+
+    def is_restored(self, partition: TopicPartition) -> bool:
+        return self.supplies.updater_has_restored
 
     def lags(self) -> dict[TopicPartition, LagInfo]:
         return {}
@@ -70,6 +79,8 @@ class FakeSupplies:
         self.start_error: BaseException | None = None
         self.stop_error: BaseException | None = None
         self.migrated: list[str] = []
+        self.readable: list[TopicPartition] = []
+        self.updater_has_restored = self.at_once = False
         self.restored: Callable[[], None] = lambda: None
         self.on_restored: Callable[[TopicPartition], None] = lambda partition: None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
@@ -111,7 +122,14 @@ class FakeSupplies:
     def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
         self.did.append("show store")
 
-    def store_restored(self, partition: TopicPartition) -> None: ...
+    def store_role_changed(self, part: StorePart) -> None:
+        self.did.append(f"{'standby' if part.standby else 'active'} {part.task_id}")
+
+    def standby_caught_up(self, part: StorePart) -> None:
+        self.did.append(f"warm {part.task_id}")
+
+    def store_restored(self, partition: TopicPartition) -> None:
+        self.readable.append(partition)
 
     def store_restoring(self, partition: TopicPartition) -> None: ...
 
@@ -374,3 +392,66 @@ def test_a_pipeline_that_it_keeps_goes_on(lone: Lone) -> None:
     lone.until(S.RUNNING)
     assert lone.supplies.did.count("start p0") == 1
     assert "stop p0" not in lone.supplies.did
+
+
+# --- standbys ----------------------------------------------------------------------------------------------
+
+STANDBY = replace(PART, standby=True)
+
+
+def test_a_standby_is_nothing_to_wait_for(lone: Lone) -> None:
+    """RUNNING before it is warm; and then it is not up to date as an active one is, but warm."""
+    lone.thread.start()
+    lone.give("p0", parts=(STANDBY,))
+    lone.until(S.RUNNING)
+    assert lone.supplies.did == ["show store", "start p0"]
+    assert lone.thread.metadata().active_tasks == ()
+    assert [task.task_id for task in lone.thread.metadata().standby_tasks] == [TaskId(0, 0)]
+    lone.supplies.restored()
+    assert lone.supplies.did[-1] == "warm 0_0"
+
+
+def test_a_standby_becomes_active_where_it_is_and_catches_up_first(lone: Lone) -> None:
+    """The same store, never closed; the thread is RUNNING when it has what the changelog had by then, and
+    what the updater had told before counts for nothing."""
+    lone.thread.start()
+    lone.give(parts=(STANDBY,))
+    lone.until(S.RUNNING)
+    lone.supplies.restored()
+    told_late = lone.supplies.on_restored
+    lone.give(parts=(PART,), ticket=2)
+    lone.until(S.PARTITIONS_ASSIGNED)
+    wait_until(lambda: lone.supplies.did[-1] == "remove from updater", "it begins anew", SOON_S)
+    assert lone.supplies.did == ["show store", "warm 0_0", "active 0_0", "remove from updater"]
+    told_late(PART.changelog)
+    assert lone.supplies.readable == []
+    assert lone.thread.state is S.PARTITIONS_ASSIGNED
+    lone.supplies.restored()
+    lone.until(S.RUNNING)
+    assert lone.supplies.readable == [PART.changelog]
+    assert [store.is_open for store in lone.supplies.stores] == [True]
+    assert [task.task_id for task in lone.thread.metadata().active_tasks] == [TaskId(0, 0)]
+
+
+def test_a_standby_that_has_caught_up_before_anybody_looked_is_told_of(lone: Lone) -> None:
+    """The updater may be done before the thread knows that the store is active."""
+    lone.thread.start()
+    lone.give(parts=(STANDBY,))
+    lone.until(S.RUNNING)
+    lone.supplies.at_once = True
+    lone.give(parts=(PART,), ticket=2)
+    wait_until(lambda: lone.supplies.readable == [PART.changelog], "it is up to date", SOON_S)
+    lone.until(S.RUNNING)
+
+
+def test_an_active_store_becomes_a_standby_where_it_is(lone: Lone) -> None:
+    """Nothing happens to the store; and if it was being restored, nobody waits for that any more."""
+    lone.thread.start()
+    lone.give(parts=(PART,))
+    lone.until(S.PARTITIONS_ASSIGNED)
+    lone.give(parts=(STANDBY,), ticket=2)
+    lone.until(S.RUNNING)
+    assert lone.supplies.did == ["show store", "standby 0_0"]
+    lone.supplies.restored()
+    assert lone.supplies.did[-1] == "warm 0_0"
+    assert [store.is_open for store in lone.supplies.stores] == [True]

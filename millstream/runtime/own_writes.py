@@ -1,0 +1,122 @@
+"""How far a store has to be to have what somebody has just written: for reading one's own writes.
+
+A record goes from a source topic through pipelines, and the topics between them, to a changelog. Once a
+pipeline has finished the record, all that it made of it is in its outputs, and the ends of these say how far
+the next one has to be. Pure, but for what it is given to ask and to wait by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from millstream.errors import TimeoutException
+from millstream.model import TopicPartition
+from millstream.query.position import Position, PositionBound
+from millstream.topology.names import changelog_topic, internal_topic
+from millstream.topology.nodes import Repartition, Source, Store
+from millstream.topology.pipeline import Pipeline, writers_first
+from millstream.topology.topology import Topology
+
+__all__ = ["Progress", "bound_after", "bound_at_ends", "topic_of"]
+
+
+class Progress(Protocol):
+    """What has to be known of a running client."""
+
+    def finished(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        """The next offset of each topic partition that this client's query of the pipeline reads; empty: it
+        has none, or nothing is finished yet.
+        """
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
+        """The offset after the last record of each partition of the topics."""
+
+    def wait_until(self, fits: Callable[[], bool]) -> bool:
+        """Wait until it fits; False at the deadline."""
+
+
+def topic_of(store: Store, application_id: str) -> str:
+    """The topic that fills a store."""
+    return store.source_topic or changelog_topic(application_id, store.name)
+
+
+def bound_at_ends(store: Store, application_id: str, progress: Progress) -> PositionBound:
+    """At all that is in the store's changelog now."""
+    ends = progress.ends([topic_of(store, application_id)])
+    return PositionBound.at(Position({at: end - 1 for at, end in ends.items() if end > 0}))
+
+
+def bound_after(
+    store: Store,
+    written: Mapping[TopicPartition, int],
+    topology: Topology,
+    application_id: str,
+    progress: Progress,
+) -> PositionBound:
+    """Where the store has what became of records; waits until the pipelines between are done with them.
+
+    `written` has the offset of the last such record of each topic partition.
+
+    Raises:
+        ValueError: no records of these topics get into the store.
+        TimeoutException: the deadline came before they were processed.
+    """
+    own_topic = topic_of(store, application_id)
+    bound = Position({at: offset for at, offset in written.items() if at.topic == own_topic})
+    needed = {at: offset + 1 for at, offset in written.items() if at.topic != own_topic}
+    reached = not bound.is_empty
+    for pipeline in writers_first(topology.pipelines):
+        inputs = _topics_read(pipeline, application_id, {at.topic for at in needed})
+        mine = {at: offset for at, offset in needed.items() if at.topic in inputs}
+        if not mine:
+            continue
+        _wait(pipeline, mine, progress)
+        if any(each.name == store.name for each in pipeline.stores):
+            bound = bound.merge(bound_at_ends(store, application_id, progress).position)
+            reached = True
+        between = [node for node in pipeline.outputs if isinstance(node, Repartition)]
+        needed.update(progress.ends(internal_topic(application_id, node.topic) for node in between))
+    if not reached:
+        topics = ", ".join(sorted({f"'{at.topic}'" for at in written})) or "nothing"
+        raise ValueError(
+            f"store '{store.name}' is not made from {topics}; give offsets of topics that it is made from"
+        )
+    return PositionBound.at(bound)
+
+
+def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Progress) -> None:
+    def done() -> bool:
+        finished = progress.finished(pipeline.name)
+        return all(finished.get(at, 0) >= offset for at, offset in needed.items())
+
+    if not progress.wait_until(done):
+        finished = progress.finished(pipeline.name)
+        behind = {
+            str(at): finished.get(at, 0) for at, offset in needed.items() if finished.get(at, 0) < offset
+        }
+        facts = ", ".join(f"{at} up to {offset}" for at, offset in behind.items())
+        here = (
+            f"it has finished {facts}"
+            if finished
+            else "it does not run on this client, or has finished nothing"
+        )
+        raise TimeoutException(
+            f"pipeline '{pipeline.name}' was not done in time with the records that were written: {here}; "
+            "give it more time, or ask the client that runs it"
+        )
+
+
+def _topics_read(pipeline: Pipeline, application_id: str, topics: set[str]) -> set[str]:
+    """Those of the topics that a pipeline reads."""
+    read: set[str] = set()
+    for node in pipeline.inputs:
+        if isinstance(node, Repartition):
+            read.add(internal_topic(application_id, node.topic))
+        elif isinstance(node, Source):
+            pattern = node.pattern
+            read.update(node.topics)
+            read.update(topic for topic in topics if pattern is not None and pattern.fullmatch(topic))
+        else:
+            read.add(node.topic)
+    return read & topics

@@ -1,0 +1,125 @@
+"""Standbys on real clients: one is killed or closed, and the other one has its part of the store at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+from cluster_world import ClientProcess, Cluster
+from waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+WORDS = [f"w{number}" for number in range(200)]
+CONFIG = {"num.standby.replicas": 1, "keep.spark.warm": True}
+AGREED = re.compile(
+    r"^(\S+ \S+) INFO .* generation \d+: pipelines .*, tasks (.*), standbys (.*)$", re.MULTILINE
+)
+
+
+def _tasks(client: ClientProcess, kind: str) -> list[str]:
+    return sorted(task for thread in client.ask("threads") for task in thread[kind])
+
+
+def _assigned_at(client: ClientProcess, tasks: int, after: float) -> float:
+    """When it was told, after a time of day, that it has so many active tasks."""
+    for at, active, _ in AGREED.findall(client.log()):
+        moment = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp()
+        if moment > after and len(active.split(", ")) == tasks:
+            return moment
+    return 0.0
+
+
+def _start_pair(cluster: Cluster, spec: dict[str, Any]) -> tuple[ClientProcess, ClientProcess]:
+    """Two clients that share four tasks, each with the standbys of the other's; the one with the pipeline is
+    the first."""
+    for port, name in enumerate("ab", 8001):
+        cluster.start(name, {**CONFIG, "application.server": f"{name}:{port}"}, **spec)
+    cluster.wait_until_running()
+    owner = cluster.owner()
+    other = next(client for client in cluster.clients if client is not owner)
+    wait_until(lambda: other.log().count("keeps Spark warm"), other.told("Spark is warm"), 90)
+    cluster.produce(spec["source"], WORDS * 20)
+    _wait_until_warm(cluster, owner, other)
+    return owner, other
+
+
+def _wait_until_warm(cluster: Cluster, *clients: ClientProcess) -> None:
+    """Until each has two active tasks and two standbys, and all have all."""
+
+    def shared() -> bool:
+        return all(len(_tasks(c, "tasks")) == len(_tasks(c, "standbys")) == 2 for c in clients)
+
+    wait_until(shared, clients[0].told("the tasks are shared"))
+    cluster.wait_until_counted(*clients)
+    for client in clients:
+        wait_until(
+            lambda client=client: client.ask("stale") == cluster.expected,
+            client.told("its standbys have all"),
+        )
+
+
+def _take_over(
+    cluster: Cluster, source: str, leaver: ClientProcess, stayer: ClientProcess, how: str
+) -> float:
+    """Have one client go, and tell how long it took from the assignment until the other one could be read."""
+    theirs = sorted(leaver.counts())
+    assert theirs
+    stayer.tell("watch", *theirs)
+    gone_at = time.time()
+    if how.startswith("killed"):
+        leaver.kill()
+    else:
+        assert leaver.ask("close")
+    cluster.produce(source, WORDS * 5)
+    readable = wait_until(
+        lambda: next((e["at"] for e in stayer.events("readable") if e["at"] > gone_at), 0.0),
+        stayer.told("all can be read"),
+    )
+    assigned = _assigned_at(stayer, 4, gone_at)
+    assert assigned, stayer.told("it was given all tasks")
+    running = stayer.reached("RUNNING", after=assigned)
+    print(
+        f"\n{how}: assigned after {assigned - gone_at:.2f} s, all of its part can be read "
+        f"{readable - assigned:.3f} s after that, RUNNING {running - assigned:.2f} s after that"
+    )
+    cluster.wait_until_counted(stayer)
+    return readable - assigned
+
+
+@pytest.mark.timeout(300)
+def test_the_former_standby_answers_within_a_second_and_exactly(cluster: Cluster) -> None:
+    """Stale reads before; then kill -9 of the client that runs the pipeline, of the one that does not, and an
+    orderly close of the one that does. What the client had can be read on the other one within a second of
+    the assignment (and, where the pipeline has to be started there too, of that), no record is lost or
+    counted twice, and everybody knows at each time who has which key."""
+    spec: dict[str, Any] = {"source": cluster.topic("in", 4), "output": cluster.topic("out", 4)}
+    owner, other = _start_pair(cluster, spec)
+    for client in (owner, other):
+        assert set(client.ask("lags").values()) == {0}
+        assert client.ask("hosts") == {"a:8001": [2, 2], "b:8002": [2, 2]}
+    for word in WORDS[:10]:
+        host, standbys, partition = owner.ask("owner", word)
+        assert other.ask("owner", word) == [host, standbys, partition]
+        assert sorted([host, *standbys]) == ["a:8001", "b:8002"]
+        assert word in (owner if host.startswith(owner.name) else other).counts()
+
+    source = spec["source"]
+    assert _take_over(cluster, source, owner, other, "killed, with the pipeline") < 2
+    assert set(other.ask("hosts")) == {f"{other.name}:{8001 + 'ab'.index(other.name)}"}
+    back = cluster.again(owner)
+    cluster.wait_until_running(back)
+    _wait_until_warm(cluster, back, other)
+    assert other.pipelines() == ["p0"]
+    assert _take_over(cluster, source, back, other, "killed, without the pipeline") < 1
+
+    warm = back.log().count("keeps Spark warm")
+    back = cluster.again(back)
+    cluster.wait_until_running(back)
+    wait_until(lambda: back.log().count("keeps Spark warm") > warm, back.told("Spark is warm"), 90)
+    _wait_until_warm(cluster, back, other)
+    assert _take_over(cluster, source, other, back, "closed, with the pipeline") < 2
+    assert cluster.last_values(spec["output"]) == cluster.expected

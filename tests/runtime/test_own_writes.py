@@ -1,0 +1,264 @@
+"""Reading one's own writes: how far a store has to be, and asking it until it is there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+
+import pytest
+from scenes import SOON, SOON_S, Make, put_into, with_global_table, word_count
+from waiting import wait_until
+
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Consumed, Materialized
+from millstream.dsl.serdes import Serdes
+from millstream.errors import (
+    StateStoreNotAvailableException,
+    StreamsNotStartedException,
+    TimeoutException,
+    UnknownStateStoreException,
+)
+from millstream.model import TopicPartition
+from millstream.query.position import Position, PositionBound
+from millstream.query.request import KeyQuery, StateQueryRequest
+from millstream.query.result import FailureReason
+from millstream.runtime.own_writes import bound_after, bound_at_ends
+from millstream.runtime.states import State
+from millstream.testing.world import FakeWorld
+from millstream.topology.topology import Topology
+
+LINES = TopicPartition("lines", 1)
+CHANGELOG = "app-counts-changelog"
+
+
+class Scripted:
+    """A running client, by the book: each look is the next page; the last one stays."""
+
+    def __init__(self, *pages: Mapping[str, Mapping[TopicPartition, int]], **ends: Mapping[int, int]) -> None:
+        self.pages = list(pages)
+        self.all_ends = ends
+        self.asked: list[str] = []
+
+    def finished(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        return self.pages[0].get(pipeline, {})
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
+        self.asked += (wanted := list(topics))
+        return {
+            TopicPartition(topic, number): end
+            for topic in wanted
+            for number, end in self.all_ends[topic.replace("-", "_")].items()
+        }
+
+    def wait_until(self, fits: Callable[[], bool]) -> bool:
+        while not fits():
+            if len(self.pages) == 1:
+                return False
+            del self.pages[0]
+        return True
+
+
+def chain() -> Topology:
+    """`lines` through a repartition topic into `counts`, and from its changes into `sums`."""
+    builder = StreamsBuilder()
+    stream = builder.stream("lines", Consumed.with_(Serdes.string(), Serdes.string()))
+    counts = stream.repartition().group_by_key().count(Materialized.as_("counts"))
+    builder.stream("others", Consumed.with_(Serdes.string(), Serdes.string())).group_by_key().count(
+        Materialized.as_("elsewhere")
+    )
+    counts.to_stream().to("out")
+    return builder.build()
+
+
+def test_the_bound_follows_the_records_through_the_pipelines() -> None:
+    """Each has to be done with what the one before has written; then the changelog's ends are the bound."""
+    topology = chain()
+    first, second = (
+        next(each.name for each in topology.pipelines if fits(each))
+        for fits in (
+            lambda each: each.outputs and not each.stores,
+            lambda each: any(s.name == "counts" for s in each.stores),
+        )
+    )
+    (between,) = (node for each in topology.pipelines if each.name == first for node in each.outputs)
+    topic = f"app-{between.topic}"  # type: ignore[union-attr]
+    inner = TopicPartition(topic, 0)
+    progress = Scripted(
+        {},
+        {first: {LINES: 7}},
+        {first: {LINES: 8}},
+        {first: {LINES: 8}, second: {inner: 40}},
+        {first: {LINES: 8}, second: {inner: 41}},
+        {},
+    )
+    progress.all_ends = {topic.replace("-", "_"): {0: 41, 1: 0}, "app_counts_changelog": {0: 5, 1: 0, 2: 9}}
+    bound = bound_after(topology.stores["counts"], {LINES: 7}, topology, "app", progress)
+    assert bound == PositionBound.at(Position.from_map({CHANGELOG: {0: 4, 2: 8}}))
+    assert progress.asked == [topic, CHANGELOG]
+    assert len(progress.pages) == 2, "it looked no longer than it had to"
+
+
+def test_a_pipeline_that_is_not_done_in_time_is_told() -> None:
+    """With how far it is; or that it is nowhere here."""
+    topology = word_count()
+    store = topology.stores["counts"]
+    with pytest.raises(TimeoutException, match=r"pipeline 'p0' .* it has finished lines-1 up to 7"):
+        bound_after(store, {LINES: 7}, topology, "app", Scripted({"p0": {LINES: 7}}))
+    with pytest.raises(TimeoutException, match="does not run on this client"):
+        bound_after(store, {LINES: 7}, topology, "app", Scripted({}))
+
+
+def test_a_topic_that_does_not_get_into_the_store_is_a_mistake() -> None:
+    """It would be waited for in vain, or not at all."""
+    topology = chain()
+    for written in ({TopicPartition("others", 0): 1}, {TopicPartition("nobodys", 0): 1}, {}):
+        progress = Scripted({"p0": written, "p1": written, "p2": dict.fromkeys(written, 99)})
+        progress.all_ends = {}
+        with pytest.raises(ValueError, match="store 'counts' is not made from"):
+            bound_after(topology.stores["counts"], written, topology, "app", progress)
+
+
+def test_the_records_of_a_tables_own_topic_are_the_bound_themselves() -> None:
+    """The topic is the changelog: exact, and without waiting."""
+    builder = StreamsBuilder()
+    builder.table("users", Consumed.with_(Serdes.string(), Serdes.string()), Materialized.as_("users"))
+    topology = builder.build()
+    at = TopicPartition("users", 2)
+    bound = bound_after(topology.stores["users"], {at: 17}, topology, "app", Scripted({"p0": {at: 18}}))
+    assert bound.position.partition_positions("users") == {2: 17}
+
+
+def test_the_bound_of_now_is_the_end_of_the_changelog() -> None:
+    """Of each partition that has anything."""
+    store = word_count().stores["counts"]
+    progress = Scripted({}, app_counts_changelog={0: 3, 1: 0})
+    bound = bound_at_ends(store, "app", progress)
+    assert bound.position == Position.from_map({CHANGELOG: {0: 2}})
+
+
+# --- with a client ---------------------------------------------------------------------------------------
+
+
+def request(key: str, bound: PositionBound) -> StateQueryRequest[int]:
+    query = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key(key))
+    return query.with_position_bound(bound)
+
+
+def test_a_client_reads_what_was_written(make: Make, world: FakeWorld) -> None:
+    """From the offset of a source record to its count, over Spark's progress and the changelog's end."""
+    client = make(word_count())
+    client.start()
+    client.wait_until_running(SOON)
+    found: list[PositionBound] = []
+
+    def ask() -> None:
+        found.append(client.position_bound_after("counts", {LINES: 4}, SOON))
+
+    asking = threading.Thread(target=ask, name="asking", daemon=True)
+    asking.start()
+    world.log.append(TopicPartition(CHANGELOG, 2), (b"a", (11).to_bytes(8, "big"), 1))
+    assert not found, "the pipeline is not done with the record"
+    world.engine.progress("p0", {LINES: 5})
+    asking.join(SOON_S)
+    assert found == [PositionBound.at(Position().with_component(CHANGELOG, 2, 0))]
+    assert client.position_bound_now("counts") == found[0]
+    result = client.query(request("a", found[0]), wait=SOON)
+    assert {number: each.failure for number, each in result.partition_results.items()} == dict.fromkeys(
+        range(3)
+    )
+    assert result.partition_results[2].result == 11
+    assert result.position.partition_positions(CHANGELOG)[2] == 0
+
+
+def test_a_query_waits_for_its_bound_and_no_longer(make: Make, world: FakeWorld) -> None:
+    """Until the store is there; at the deadline it gives what there is."""
+    client = make(word_count())
+    client.start()
+    client.wait_until_running(SOON)
+    bound = PositionBound.at(Position().with_component(CHANGELOG, 0, 1))
+    late = client.query(request("a", bound), wait=timedelta(milliseconds=30))
+    assert late.partition_results[0].failure_reason is FailureReason.NOT_UP_TO_BOUND
+    assert late.partition_results[1].is_success
+    results = []
+    asking = threading.Thread(
+        target=lambda: results.append(client.query(request("a", bound), wait=SOON)),
+        name="asking",
+        daemon=True,
+    )
+    asking.start()
+    world.log.append(TopicPartition(CHANGELOG, 0), *[(b"b", bytes(8), 1)] * 2)
+    asking.join(SOON_S)
+    assert [each.is_success for each in results[0].partition_results.values()] == [True] * 3
+
+
+def test_a_query_waits_for_partitions_that_are_on_their_way(make: Make, world: FakeWorld) -> None:
+    """While the client rebalances they are NOT_ACTIVE; once it runs they answer."""
+    client = make(word_count())
+    put_into(State.REBALANCING, client, world)
+    active = request("a", PositionBound.unbounded()).require_active()
+    now = client.query(active)
+    assert {each.failure for each in now.partition_results.values()} == {FailureReason.NOT_ACTIVE}
+    results = []
+    asking = threading.Thread(
+        target=lambda: results.append(client.query(active, wait=SOON)),
+        name="asking",
+        daemon=True,
+    )
+    asking.start()
+    world.gate.set()
+    asking.join(SOON_S)
+    assert {each.failure for each in results[0].partition_results.values()} == {None}
+
+
+def test_a_global_store_answers_in_a_client(make: Make, world: FakeWorld) -> None:
+    """With one result, over all its partitions; its topic's offsets are its position."""
+    world.topics.add("users", 2)
+    world.log.append(TopicPartition("users", 1), (b"eva", b"Eva", 1))
+    client = make(with_global_table())
+    client.start()
+    query = StateQueryRequest.in_store("users").with_query(KeyQuery.with_key("eva"))
+    result = client.query(query, wait=SOON)
+    assert result.partition_results == {}
+    assert result.global_result is not None
+    assert result.global_result.result == "Eva"
+    assert result.position == Position().with_component("users", 1, 0)
+    assert client.sql("select value from users").to_pylist() == [{"value": "Eva"}]
+
+
+def test_sql_over_the_stores_of_a_client(make: Make, world: FakeWorld) -> None:
+    """Several partitions are one table."""
+    client = make(word_count())
+    client.start()
+    client.wait_until_running(SOON)
+    for number, word in enumerate("abc"):
+        at = TopicPartition(CHANGELOG, number)
+        world.log.append(at, (word.encode(), number.to_bytes(8, "big"), 1))
+
+    def rows() -> list[dict[str, object]]:
+        return client.sql("select key, value from counts where value >= ? order by 1 desc", [1]).to_pylist()
+
+    wait_until(lambda: len(rows()) == 2, "the stores have it", SOON_S)
+    assert rows() == [{"key": "c", "value": 2}, {"key": "b", "value": 1}]
+    with pytest.raises(ValueError, match="negative"):
+        client.sql("select 1", timeout=timedelta(seconds=-1))
+
+
+@pytest.mark.parametrize("state", [State.CREATED, State.NOT_RUNNING, State.ERROR])
+def test_a_client_that_does_not_run_has_no_answers(make: Make, world: FakeWorld, state: State) -> None:
+    """The same leaves from each method; what is unknown stays so in any state."""
+    client = make(word_count())
+    put_into(state, client, world)
+    wanted = StreamsNotStartedException if state is State.CREATED else StateStoreNotAvailableException
+    calls: list[Callable[[str], object]] = [
+        lambda store: client.query(StateQueryRequest.in_store(store).with_query(KeyQuery.with_key("a"))),
+        lambda store: client.position_bound_now(store),
+        lambda store: client.position_bound_after(store, {LINES: 1}),
+    ]
+    for call in calls:
+        with pytest.raises(wanted):
+            call("counts")
+        with pytest.raises(UnknownStateStoreException):
+            call("count")
+    with pytest.raises(wanted):
+        client.sql("from counts")

@@ -1,0 +1,183 @@
+"""What the query server answers instead of a value: a status code and a body, for each exception; and back.
+
+One table, read by both sides. The server makes of an exception a status and a JSON object that says the
+class, whether trying again can help, and the facts; `RemoteStore` makes of such an object the same exception.
+Pure.
+
+    {"error": "StreamsRebalancingException", "retriable": true, "message": "...", "store": "counts", ...}
+
+An answer that is no error has no field `error`. So 404 with it means "there is no such store", and without it
+"this key has no value".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.errors import (
+    IllegalStateException,
+    InvalidStateStoreException,
+    InvalidStateStorePartitionException,
+    InvalidStateStoreTypeException,
+    ProcessorStateException,
+    SerializationException,
+    StateStoreMigratedException,
+    StateStoreNotAvailableException,
+    StreamsException,
+    StreamsNotStartedException,
+    StreamsRebalancingException,
+    TimeoutException,
+    UnknownStateStoreException,
+)
+
+__all__ = ["BEFORE_HISTORY", "ERRORS", "Answer", "Refused", "answer_to", "exception_from", "is_misdirected"]
+
+RETRY_AFTER_S = 1
+"""What `Retry-After` says, where trying again can help."""
+
+MISDIRECTED = 421
+
+BEFORE_HISTORY = "BeforeHistory"
+"""The error of a read as of a time before a store's history; a ValueError where it is local."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: a status, an object to be written as JSON, and headers beside the usual ones.
+
+    `raw` is a body that is JSON already: what another client has answered.
+    """
+
+    status: int
+    body: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    raw: bytes | None = None
+
+    def encoded(self) -> Answer:
+        """The same with its body as JSON: one line of ASCII, in which all else is escaped."""
+        if self.raw is not None:
+            return self
+        raw = json.dumps(self.body, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return Answer(self.status, self.body, self.headers, raw)
+
+
+class Refused(Exception):
+    """The request itself cannot be answered: it is not understood, too large, not allowed, or too much.
+
+    Internal to the server. `error` is a word of HTTP, such as `BadRequest`; `close`: the connection ends.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        retriable: bool = False,
+        close: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = error
+        self.headers = dict(headers or {})
+        self.retriable = retriable
+        self.close = close
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one class of exceptions becomes. `retriable`: the same request can succeed later, there."""
+
+    status: int
+    retriable: bool = False
+
+
+ERRORS: dict[type[Exception], Row] = {
+    # KIP-216, each leaf
+    StreamsNotStartedException: Row(503, retriable=True),
+    StreamsRebalancingException: Row(503, retriable=True),
+    StateStoreNotAvailableException: Row(503),  # this client will not come back; another may answer
+    StateStoreMigratedException: Row(MISDIRECTED),
+    InvalidStateStorePartitionException: Row(MISDIRECTED),
+    UnknownStateStoreException: Row(404),
+    InvalidStateStoreTypeException: Row(409),
+    # what else a read can meet
+    TimeoutException: Row(504, retriable=True),
+    IllegalStateException: Row(503, retriable=True),  # too many iterators are open
+    SerializationException: Row(500),  # of what is stored; a key that does not fit is the request's mistake
+    ProcessorStateException: Row(500),
+}
+"""Every exception that has a row of its own; any other is a StreamsException, and 500."""
+
+_BY_NAME = {kind.__name__: kind for kind in ERRORS}
+_OTHER = Row(500)
+
+
+def answer_to(
+    error: Exception, *, client_id: str = "", client_state: str = "", host: str | None = None
+) -> Answer:
+    """What an exception becomes. `host` is the client to ask instead, as host:port, if that is known."""
+    if isinstance(error, Refused):
+        facts = {"error": error.error, "retriable": error.retriable, "message": str(error)}
+        headers = dict(error.headers)
+        if error.retriable:
+            headers.setdefault("retry-after", str(RETRY_AFTER_S))
+        if error.close:
+            headers["connection"] = "close"
+        return Answer(error.status, facts, headers)
+    kind, row = _row_of(error)
+    # What is none of ours may have anything in its text.
+    known = isinstance(error, StreamsException | IllegalStateException)
+    message = str(error) if known else f"{type(error).__name__} while answering; the client's log has more"
+    body: dict[str, Any] = {"error": kind, "retriable": row.retriable, "message": message}
+    facts = {
+        "store": getattr(error, "store", None) or None,
+        "partition": getattr(error, "partition", None),
+        "client": client_id or None,
+        "client_state": getattr(error, "client_state", None) or client_state or None,
+        "host": host,
+    }
+    body.update({name: fact for name, fact in facts.items() if fact is not None})
+    return Answer(row.status, body, {"retry-after": str(RETRY_AFTER_S)} if row.retriable else {})
+
+
+def _row_of(error: Exception) -> tuple[str, Row]:
+    for kind in type(error).__mro__:
+        if kind in ERRORS:
+            return kind.__name__, ERRORS[kind]
+    return "StreamsException", _OTHER
+
+
+def is_misdirected(status: int, body: Mapping[str, Any]) -> bool:
+    """Whether an answer says that another client has what was asked for."""
+    return status == MISDIRECTED and "error" in body
+
+
+def exception_from(status: int, body: Mapping[str, Any], server: str) -> Exception:
+    """The exception that an answer with an error stands for; a StreamsException if it is none of ours.
+
+    The body comes over the network: nothing in it but texts, numbers and booleans is taken, and a class only
+    if it is in the table.
+    """
+    name = body.get("error")
+    message = str(body.get("message") or f"the query server at {server} answered with status {status}")
+    kind = _BY_NAME.get(name) if isinstance(name, str) else None
+    if name == BEFORE_HISTORY:
+        return ValueError(message)
+    if kind is None:
+        return StreamsException(f"{message} (status {status} of the query server at {server})")
+    if issubclass(kind, InvalidStateStoreException):
+        store = body.get("store")
+        error: Exception = kind(message, store=store if isinstance(store, str) else "")
+    else:
+        error = kind(message)
+    for fact, of_type in (("partition", int), ("client_state", str)):
+        value = body.get(fact)
+        # Only where the class has such a fact.
+        if isinstance(value, of_type) and hasattr(error, fact):
+            setattr(error, fact, value)
+    return error

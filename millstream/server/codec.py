@@ -1,0 +1,200 @@
+"""Keys and values as JSON and as text of an address, by their serdes; and as base64 of their bytes. Pure.
+
+Two formats, which a request chooses with `format=`:
+
+- `json`, for people and other programs: numbers, texts, booleans and objects as JSON has them; a UUID is its
+  36 characters; bytes are `{"$bytes": "<base64>"}`; numbers that JSON has not are `{"$double": "NaN"}`.
+- `bytes`, for clients that have the serdes: each key and value is the base64 text of its bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.errors import SerializationException
+from millstream.query.provider import Serde
+from millstream.server.answers import Refused
+
+__all__ = [
+    "BYTES",
+    "DOUBLE",
+    "FORMATS",
+    "bad",
+    "from_base64",
+    "key_from_json",
+    "key_from_text",
+    "parse_json",
+    "shown",
+    "to_base64",
+]
+
+FORMATS = ("json", "bytes")
+BYTES = "$bytes"
+DOUBLE = "$double"
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+_SCALARS = (str, bool, int, type(None))
+
+
+def bad(message: str) -> Refused:
+    """A request that cannot be understood."""
+    return Refused(400, "BadRequest", message)
+
+
+# --- base64 ----------------------------------------------------------------------------------------------
+
+
+def to_base64(data: bytes) -> str:
+    """URL-safe, so that it can stand in a path."""
+    return base64.urlsafe_b64encode(data).decode("ascii")
+
+
+def from_base64(text: Any) -> bytes:
+    """The bytes; either alphabet, padded or not.
+
+    Raises:
+        Refused: it is no base64 text.
+    """
+    if isinstance(text, str) and _BASE64.fullmatch(text):
+        plain = text.rstrip("=").replace("+", "-").replace("/", "_")
+        try:
+            return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4))
+        except (binascii.Error, ValueError):
+            pass  # one character too many: told below
+    raise bad("bytes are given as base64 text")
+
+
+# --- JSON ------------------------------------------------------------------------------------------------
+
+
+def parse_json(data: bytes) -> Any:
+    """The value of a JSON text; NaN and Infinity are none.
+
+    Raises:
+        Refused: it is not JSON in UTF-8, or nests too deeply.
+    """
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise bad("the body is not JSON in UTF-8") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
+    """A key or a value, as an answer has it; None: there is none.
+
+    Raises:
+        SerializationException: the bytes do not fit the serde.
+    """
+    if data is None:
+        return None
+    if format_ == "bytes" or serde is None:
+        return to_base64(data)
+    try:
+        value = serde.deserialize(data)
+    except Exception as error:  # whatever a serde raises, users look for one exception
+        raise SerializationException(f"serde '{serde.name}' cannot read what is stored: {error}") from error
+    try:
+        return _expressed(value)
+    except (TypeError, RecursionError):
+        return {BYTES: to_base64(data)}  # of a serde of the user's, or nested beyond measure
+
+
+def _expressed(value: Any) -> Any:
+    if isinstance(value, _SCALARS):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {DOUBLE: _named(value)}
+    if isinstance(value, bytes | bytearray):
+        return {BYTES: to_base64(bytes(value))}
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: _expressed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_expressed(inner) for inner in value]
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+def _named(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+# --- keys of a request -----------------------------------------------------------------------------------
+
+
+def key_from_text(serde: Serde, text: str, format_: str) -> bytes:
+    """The bytes of a key that stands in a path or a query.
+
+    Raises:
+        Refused: the text is no such key.
+    """
+    if format_ == "bytes":
+        return from_base64(text)
+    name = serde.name
+    value: Any
+    if name in ("string", "uuid"):
+        value = text
+    elif name in ("short", "integer", "long"):
+        if not _WHOLE.fullmatch(text):
+            raise bad(f"the key is of serde '{name}': a whole number")
+        value = int(text)
+    elif name in ("float", "double"):
+        try:
+            value = float(text)
+        except ValueError:
+            raise bad(f"the key is of serde '{name}': a number") from None
+    elif name == "boolean":
+        if text not in ("true", "false"):
+            raise bad("the key is of serde 'boolean': true or false")
+        value = text == "true"
+    elif name == "bytes":
+        value = from_base64(text)
+    elif name == "json":
+        value = parse_json(text.encode("utf-8", "replace"))
+    else:
+        raise bad(f"keys of serde '{name}' have no text; give their bytes as base64, with format=bytes")
+    return _written(serde, value)
+
+
+def key_from_json(serde: Serde, value: Any, format_: str) -> bytes:
+    """The bytes of a key that stands in a body. `{"$bytes": "<base64>"}` is one with any serde.
+
+    Raises:
+        Refused: the value is no such key.
+    """
+    if format_ == "bytes":
+        return from_base64(value)
+    if isinstance(value, dict) and set(value) == {BYTES}:
+        return from_base64(value[BYTES])
+    if isinstance(value, dict) and set(value) == {DOUBLE} and serde.name in ("float", "double"):
+        text = value[DOUBLE]
+        if text not in ("NaN", "Infinity", "-Infinity"):
+            raise bad(f'"{DOUBLE}" is NaN, Infinity or -Infinity')
+        value = float(text)
+    return _written(serde, value)
+
+
+def _written(serde: Serde, value: Any) -> bytes:
+    if value is None:
+        raise bad("a key is not null")
+    try:
+        data = serde.serialize(value)
+    except Exception as error:  # whatever a serde raises, it is the request's key that does not fit
+        raise bad(f"a key does not fit serde '{serde.name}': {error}") from None
+    if data is None:
+        raise bad(f"serde '{serde.name}' has no bytes for this key")
+    return data

@@ -1,0 +1,133 @@
+"""Pages of a range: rows in order, where the next page begins, and pages of several clients merged. Pure.
+
+A page is read and finished; no iterator stays open between two of them, so a slow reader holds nothing. The
+next one begins where the last one ended, by the row's place in the order: whatever was written meanwhile, no
+row comes twice and none that was there all the time is missed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from struct import Struct
+from typing import NamedTuple
+
+from millstream.model import StoreKind
+from millstream.server.codec import bad, from_base64, to_base64
+
+__all__ = ["Page", "Place", "Row", "merged", "page_of", "place_of"]
+
+Order = tuple[bytes, int, int]
+_NUMBERS = Struct(">Bqq")
+_VERSION = 1
+
+
+class Row(NamedTuple):
+    """An entry in bytes. `start` and `end` are those of its window or session, in ms; else None."""
+
+    key: bytes
+    value: bytes
+    timestamp: int | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page begins: after every row of this order.
+
+    (Several rows have the same order where several partitions have the same key. No page ends between them.)
+    """
+
+    order: Order
+
+    def token(self) -> str:
+        """As it stands in `cursor=`; opaque to clients."""
+        key, first, second = self.order
+        return to_base64(_NUMBERS.pack(_VERSION, first, second) + key)
+
+    @classmethod
+    def parse(cls, token: str) -> Place:
+        """The place that a token means.
+
+        Raises:
+            Refused: it is none of ours.
+        """
+        data = from_base64(token)
+        if len(data) < _NUMBERS.size or data[0] != _VERSION:
+            raise bad("'cursor' is what the page before this one said as 'next'")
+        _, first, second = _NUMBERS.unpack_from(data)
+        return cls((data[_NUMBERS.size :], first, second))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows, and where the next page begins; None: there are no more."""
+
+    rows: Sequence[Row]
+    next: Place | None = None
+
+
+def place_of(kind: StoreKind) -> Callable[[Row], Order]:
+    """What rows of a kind of stores are ordered by: key; key and start; key, end and start."""
+    if kind is StoreKind.SESSION:
+        return lambda row: (row.key, row.end or 0, row.start or 0)
+    return lambda row: (row.key, row.start or 0, 0)
+
+
+def page_of(
+    rows: Iterable[Row],
+    order: Callable[[Row], Order],
+    after: Place | None,
+    *,
+    reverse: bool,
+    limit: int,
+    most_bytes: int,
+    check: Callable[[], None] = lambda: None,
+) -> Page:
+    """The first page of `rows`, which may begin before the place where it is to begin.
+
+    It ends at `limit` rows, or before it has more bytes than `most_bytes`; but not before its first row, nor
+    between rows of the same order. `check` is called now and then, and may raise.
+    """
+    taken: list[Row] = []
+    size = 0
+    last: Order | None = None
+    for number, row in enumerate(rows):
+        if number % 256 == 0:
+            check()
+        place = order(row)
+        if after is not None and (place >= after.order if reverse else place <= after.order):
+            continue
+        size += len(row.key) + len(row.value)
+        if last is not None and place != last and (len(taken) >= limit or size > most_bytes):
+            return Page(taken, Place(last))
+        taken.append(row)
+        last = place
+    return Page(taken)
+
+
+def merged(
+    pages: Sequence[Page],
+    order: Callable[[Row], Order],
+    *,
+    reverse: bool,
+    limit: int,
+    most_bytes: int,
+    distinct: bool = False,
+) -> Page:
+    """One page of several clients' pages of the same range, all from the same place, and in the same order.
+
+    A client's page that was cut says nothing of what comes after its last row, so the merged one ends there.
+    `distinct`: of rows of the same order only the first is taken (they are replicas of one row).
+    """
+    ends = [order(page.rows[-1]) for page in pages if page.next is not None and page.rows]
+    end = (max(ends) if reverse else min(ends)) if ends else None
+    rows: Iterable[Row] = heapq.merge(*(page.rows for page in pages), key=order, reverse=reverse)
+    if distinct:
+        rows = (next(same) for _, same in groupby(rows, key=order))
+    known = rows if end is None else (r for r in rows if (order(r) >= end if reverse else order(r) <= end))
+    page = page_of(known, order, None, reverse=reverse, limit=limit, most_bytes=most_bytes)
+    return page if page.next is not None or end is None else Page(page.rows, Place(end))

@@ -1,0 +1,299 @@
+"""QueryServer: the query application on a port, with uvicorn, on a thread of its own.
+
+What uvicorn leaves open is closed here (`_Guarded`): a client that connects and does not finish its request's
+head, and one that does not take its answer, each lose their connection after a while. Neither ever holds a
+store: an answer is complete before the first byte of it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Iterable
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import ConfigException, IllegalStateException, SetupException, StreamsException
+from millstream.query.metadata import HostInfo
+from millstream.server.application import QueryApplication, checked_token
+from millstream.server.reads import QueriedStreams
+from millstream.server.service import Limits
+from millstream.server.workers import Deadline
+
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["QueryServer", "is_loopback"]
+
+log = logging.getLogger(__name__)
+
+_connections_log = logging.getLogger(f"{__name__}.connections")
+_connections_log.setLevel(logging.ERROR)
+# uvicorn warns of each request that is none: whoever reaches the port could fill the log. Whoever wants to
+# see them sets the level of this one.
+
+_HEAD_BYTES = 1 << 14
+"""The largest head of a request, path and query included."""
+_CONNECTIONS = 256
+_START_S = 10.0
+_GRACE_S = 2
+"""How long closing waits for the answers that are on their way."""
+_BACKLOG = 128
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class QueryServer:
+    """Serves the stores of a client over HTTP. Used once: `start()`, `close()`; or as a context manager.
+
+        with QueryServer(streams, HostInfo("localhost", 8080), token="...") as server: ...
+
+    Args:
+        streams: the client.
+        listen: the address to listen at; port 0: one that is free.
+        token: what requests have to show; None: nothing, which is refused where others can reach the address.
+        host: this client's `application.server`, by which other clients know it; by default `listen`.
+        allow_anonymous: serve without a token on an address that others can reach.
+        limits: how much a request may take.
+
+    Raises:
+        ConfigException: others could reach it, and there is no token.
+        SetupException: uvicorn is not installed.
+
+    Differs: Kafka Streams has no such server; `application.server` there only names one of the user's.
+    """
+
+    def __init__(
+        self,
+        streams: QueriedStreams,
+        listen: HostInfo | None = None,
+        *,
+        token: str | None = None,
+        host: HostInfo | None = None,
+        allow_anonymous: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        listen = listen or HostInfo("127.0.0.1", 0)
+        if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
+            raise ConfigException(
+                f"the query server would listen at {listen}, where others reach it, and let anybody read the "
+                "stores; set 'query.server.token', listen on 127.0.0.1, or, if the network itself keeps "
+                "others out, set 'query.server.allow.anonymous' to true"
+            )
+        if find_spec("uvicorn") is None:
+            raise SetupException("the query server needs uvicorn: pip install 'millstream[server]'")
+        self._client_id = streams.client_id
+        self._listen = self._address = listen
+        names = None if token is not None or allow_anonymous else _names_of(listen, host)
+        self._limits = limits or Limits()
+        self._make = partial(QueryApplication, streams, token, limits=self._limits, allowed_hosts=names)
+        self._host = host
+        self._application: QueryApplication | None = None
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._closed = False
+
+    def start(self) -> QueryServer:
+        """Listen, and answer from now on.
+
+        Raises:
+            StreamsException: the address cannot be listened at.
+            IllegalStateException: it was started or closed before.
+        """
+        with self._lock:
+            if self._thread is not None or self._closed:
+                raise IllegalStateException("a QueryServer starts once; make a new one")
+            self._socket = self._bound()
+            # Which port it is, and so who this client is to the others, is known only now.
+            self._address = HostInfo(self._listen.host, self._socket.getsockname()[1])
+            self._application = self._make(host=self._host or self._address)
+            self._server = _uvicorn_server(self._application, self._limits, self._ready)
+            self._thread = threading.Thread(
+                target=self._serve, name=f"{self._client_id}-QueryServer", daemon=True
+            )
+            self._thread.start()
+        if not self._ready.wait(_START_S) or not self._server.started:
+            self.close()
+            raise StreamsException(
+                f"the query server at {self._listen} did not start; the log of uvicorn says why"
+            )
+        log.info("%s answers queries at %s", self._client_id, self.url)
+        return self
+
+    def close(self, timeout_s: float = 5.0) -> bool:
+        """Finish the answers that are on their way, and stop; whether all is ended in time. Idempotent."""
+        with self._lock:
+            self._closed = True
+            server, thread, bound, made = self._server, self._thread, self._socket, self._application
+        deadline = Deadline(timeout_s)
+        if server is not None and thread is not None:
+            server.should_exit = True
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline.remaining_s))
+            if thread.is_alive():
+                server.force_exit = True
+        if made is not None:
+            made.close()
+        if bound is not None:
+            bound.close()
+        return thread is None or not thread.is_alive()
+
+    @property
+    def address(self) -> HostInfo:
+        """Where it listens; the port is the real one once it has started."""
+        return self._address
+
+    @property
+    def url(self) -> str:
+        """The address as `RemoteStore` takes it."""
+        return f"http://{self.address}"
+
+    def __enter__(self) -> QueryServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<QueryServer of client '{self._client_id}' at {self.url}>"
+
+    def _bound(self) -> socket.socket:
+        """A listening socket, so that an address that is in use is told by `start()`."""
+        host, port = self._listen
+        bound: socket.socket | None = None
+        try:
+            family, kind, protocol, _, place = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            bound = socket.socket(family, kind, protocol)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(place)
+            bound.listen(_BACKLOG)
+        except OSError as error:
+            if bound is not None:
+                bound.close()
+            raise StreamsException(
+                f"the query server cannot listen at {self._listen}: {error}; set 'query.server.listen' to an "
+                "address of this machine with a port that is free"
+            ) from error
+        return bound
+
+    def _serve(self) -> None:
+        server, bound = self._server, self._socket
+        assert server is not None  # start() has made them
+        assert bound is not None
+        try:
+            server.run(sockets=[bound])
+        except Exception:
+            log.exception(
+                "%s the query server has failed; stores answer in this process only", self._client_id
+            )
+        finally:
+            self._ready.set()
+
+
+def _names_of(listen: HostInfo, host: HostInfo | None) -> Iterable[str]:
+    return {"localhost", "127.0.0.1", "::1", listen.host, *(() if host is None else (host.host,))}
+
+
+def _uvicorn_server(application: QueryApplication, limits: Limits, ready: threading.Event) -> uvicorn.Server:
+    """uvicorn, set up to do no more than it is asked for: no logs of paths, no headers that tell of it."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready.set()
+
+    config = uvicorn.Config(
+        application,
+        loop="asyncio",
+        http=_guarded(limits),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=limits.idle_s,  # type: ignore[arg-type]  # it is only handed to call_later
+        timeout_graceful_shutdown=_GRACE_S,
+        h11_max_incomplete_event_size=max(_HEAD_BYTES, limits.target_bytes * 2),
+    )
+    return Server(config)
+
+
+def _guarded(limits: Limits) -> Any:
+    """uvicorn's protocol with the two deadlines that it has not."""
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Guarded(H11Protocol):
+        """A connection that ends if a request's head, or the taking of an answer, lasts too long."""
+
+        _head: asyncio.TimerHandle | None = None
+        _taking: asyncio.TimerHandle | None = None
+
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self.logger = _connections_log
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._await_head()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._stop_head()  # the head is complete; the application minds the body
+            elif self._head is None:
+                self._await_head()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+                self._await_head()  # of a request that has begun while this one was answered
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._taking = self._taking or self.loop.call_later(limits.transfer_s, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._stop_taking()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_head()
+            self._stop_taking()
+            super().connection_lost(exc)
+
+        def _await_head(self) -> None:
+            self._stop_head()
+            self._head = self.loop.call_later(limits.transfer_s, self.transport.abort)
+
+        def _stop_head(self) -> None:
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+
+        def _stop_taking(self) -> None:
+            if self._taking is not None:
+                self._taking.cancel()
+                self._taking = None
+
+    return Guarded

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 import zlib
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Goal, Progress, Report, Table, ratios, spread
+from bench.figures import Goal, Progress, Report, Table, percentile, ratios, spread
 from bench.lab import Lab
-from bench.stores import BATCH, Entries, apply_rate, entries, handle, rate, raw_database
-from millstream.model import TaskId
+from bench.stores import BATCH, Entries, apply_rate, entries, handle, rate, raw_database, window_handle
+from millstream.model import StoreKind, TaskId
+from millstream.query.windowed import ReadOnlyWindowStore
+from millstream.stores.keys import window_key
 from millstream.stores.memory import MemoryStore
+from millstream.stores.opening import open_store
 from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.updater import MAX_RECORDS
+from millstream.topology.nodes import Store
 
 __all__ = ["measure"]
 
 _PARTITIONS = 4
+_MINUTE_MS = 60_000
 _ROUNDS = 7
 
 
@@ -51,6 +59,8 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         "multi_get of 100, query handle": _hundreds(whole.multi_get, texts),
     }
     seconds = _in_turns({**gets, **many})
+    tell("get beside writes")
+    beside = _beside_writes(disk, whole, data, texts, 1.0 if quick else 5.0)
     tell("scans")
     scans = {
         "scan, raw rocksdict": rate(raw.items, len(data)),
@@ -92,16 +102,28 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         tuple(rows),
         (
             "CPU time of the reading thread, so that other work on the machine does not count",
-            f"apply: batches of {BATCH:,}, position and data in one atomic write",
+            f"apply: batches of {MAX_RECORDS:,}, position and data in one atomic write",
         ),
     )
     get = ratios(seconds["get, query handle, 1 partition"], seconds["get, raw rocksdict"])
+    waits = Table(
+        f"get through the query handle, beside writes in batches of {MAX_RECORDS} without a pause; ms",
+        ("reads", "p50", "p99", "p99.9", "longest"),
+        ((f"{len(beside):,}", *(f"{percentile(beside, each):.3f}" for each in (50, 99, 99.9, 100))),),
+        ("time on the clock: what else the machine does is in it",),
+    )
+    tell("windows")
+    windows, of_windows = _windows(directory / "windows", 100_000 if quick else 500_000)
     goals = (
+        *of_windows,
+        Goal("get beside writes, p99.9", percentile(beside, 99.9), 3.0, "ms"),
         Goal("get through the query handle against raw rocksdict", get.median, 2.0, "x"),
         Goal("get through the query handle (Kafka Streams: 4.5)", _us(seconds, count), 4.5, "us"),
         Goal("scan", scans["scan, query handle, 1 partition"], 500_000, "entries/s", at_least=True),
     )
-    return Report("reads", (table,), goals, {"seconds": seconds, "reads": count, **scans, **written})
+    return Report(
+        "reads", (table, waits, windows), goals, {"seconds": seconds, "reads": count, **scans, **written}
+    )
 
 
 def _us(seconds: dict[str, list[float]], count: int) -> float:
@@ -117,6 +139,75 @@ def _partitioned(directory: Path, data: Entries) -> list[RocksDBStore]:
         for start in range(0, len(mine), BATCH):
             store.apply(mine[start : start + BATCH], start + BATCH)
     return stores
+
+
+def _windows(path: Path, entries: int) -> tuple[Table, tuple[Goal, ...]]:
+    """A window store: ten windows of each key, a minute each; written, asked and scanned."""
+    keys, first = [f"key-{number:06d}" for number in range(entries // 10)], 1_700_000_040_000
+    records: list[tuple[bytes, bytes | None, int]] = [
+        (window_key(key.encode(), first + minute * _MINUTE_MS), minute.to_bytes(8, "big"), first)
+        for minute in range(10)
+        for key in keys
+    ]
+    declared = Store("w", kind=StoreKind.WINDOW, window_size_ms=_MINUTE_MS, retention_ms=60 * _MINUTE_MS)
+    store = open_store(declared, TaskId(0, 0), path)
+    applied = apply_rate(store, records)
+    windows: ReadOnlyWindowStore[str, int] = window_handle(store, declared)
+    asked = random.Random(3).sample(keys, min(len(keys), 10_000))
+    at = datetime.fromtimestamp(first / 1000, UTC)
+    until = at + timedelta(minutes=9)
+
+    def each(read: Callable[[str], object]) -> float:
+        begun = time.thread_time()
+        for key in asked:
+            read(key)
+        return (time.thread_time() - begun) / len(asked) * 1e6
+
+    one = each(lambda key: windows.fetch(key, at))
+    ten = each(lambda key: list(windows.fetch(key, at, until)))
+    scan = rate(windows.all, len(records))
+    store.close()
+    table = Table(
+        f"A window store in RocksDB: {len(records):,} windows of {len(keys):,} keys",
+        ("apply", "fetch(key, time)", "fetch of ten windows", "scan"),
+        ((f"{applied:,.0f} records/s", f"{one:.1f} us", f"{ten:.1f} us", f"{scan:,.0f} entries/s"),),
+        ("CPU time",),
+    )
+    return table, (
+        Goal("apply, windows", applied, 200_000, "records/s", at_least=True),
+        Goal("scan, windows", scan, 500_000, "entries/s", at_least=True),
+    )
+
+
+def _beside_writes(
+    store: RocksDBStore, reads: Any, data: Entries, keys: list[Any], seconds: float
+) -> list[float]:
+    """How long each read took, in milliseconds, while another thread applied batch after batch."""
+    ended = threading.Event()
+
+    def write() -> None:
+        position = store.position or 0
+        while not ended.is_set():
+            for start in range(0, len(data), MAX_RECORDS):
+                if ended.is_set():
+                    return
+                position += MAX_RECORDS
+                store.apply(data[start : start + MAX_RECORDS], position)
+
+    writer = threading.Thread(target=write, name="bench-writer", daemon=True)
+    writer.start()
+    found = []
+    begun = time.perf_counter()
+    try:
+        while time.perf_counter() - begun < seconds:
+            for key in keys[:1000]:
+                before = time.perf_counter()
+                reads.get(key)
+                found.append((time.perf_counter() - before) * 1000)
+    finally:
+        ended.set()
+        writer.join(30)
+    return found
 
 
 def _each(read: Callable[[Any], Any], keys: list[Any]) -> Callable[[], None]:

@@ -4,7 +4,8 @@ General layout: `dsl` is what one writes, `topology` what it means, `spark` runs
 keep and answer its state; `kafka` talks to the cluster; `runtime` is the operating model. ARCHITECTURE.md is
 the map.
 Everything public can be imported from here; exceptions also from `millstream.errors`, what tests need from
-`millstream.testing`, the embedded broker from `millstream.broker`.
+`millstream.testing`, the embedded broker from `millstream.broker`, queries over HTTP from
+`millstream.server`.
 """
 
 from millstream.config import StreamsConfig
@@ -32,6 +33,8 @@ from millstream.dsl.options import (
     Repartitioned,
 )
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from millstream.dsl.windowed_serdes import WindowedSerdes
 from millstream.errors import (
     ApplicationShutdownException,
     ArtifactException,
@@ -64,15 +67,45 @@ from millstream.model import (
     KeyValue,
     LagInfo,
     PipelineMetadata,
+    SessionWindow,
     TaskId,
     TaskMetadata,
     ThreadMetadata,
+    TimeWindow,
     TopicPartition,
     ValueAndTimestamp,
+    Window,
+    Windowed,
 )
 from millstream.query.composite import ReadOnlyKeyValueStore
-from millstream.query.iterators import KeyValueIterator
+from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
+from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.position import (
+    Position,
+    PositionBound,
+)
+from millstream.query.request import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    Query,
+    RangeQuery,
+    ResultOrder,
+    SessionRangeQuery,
+    StateQueryRequest,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from millstream.query.result import (
+    FailureReason,
+    QueryResult,
+    StateQueryResult,
+    VersionedRecord,
+)
+from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
@@ -84,6 +117,7 @@ from millstream.runtime.supervision import (
 )
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
 __version__ = "0.1.0"
 
@@ -98,10 +132,12 @@ __all__ = [
     "Consumed",
     "DefaultProductionExceptionHandler",
     "FailureContext",
+    "FailureReason",
     "FailureRecord",
     "GlobalKTable",
     "Grouped",
     "Health",
+    "HostInfo",
     "IllegalStateException",
     "InternalTopicException",
     "InvalidStateStoreException",
@@ -112,6 +148,8 @@ __all__ = [
     "KStream",
     "KTable",
     "KafkaStreams",
+    "KeyQuery",
+    "KeyQueryMetadata",
     "KeyValue",
     "KeyValueIterator",
     "LagInfo",
@@ -123,19 +161,35 @@ __all__ = [
     "LogAndFailProcessingExceptionHandler",
     "Materialized",
     "MissingSourceTopicException",
+    "MultiVersionedKeyQuery",
     "Named",
     "PipelineException",
     "PipelineMetadata",
+    "Position",
+    "PositionBound",
     "ProcessorStateException",
     "Produced",
+    "Query",
+    "QueryResult",
     "QueryableStoreType",
     "QueryableStoreTypes",
+    "RangeQuery",
     "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyWindowStore",
     "Repartitioned",
+    "ResultOrder",
     "Serde",
     "Serdes",
     "SerializationException",
+    "SessionRangeQuery",
+    "SessionWindow",
+    "SessionWindowedKStream",
+    "SessionWindows",
     "SetupException",
+    "SlidingWindows",
+    "StateQueryRequest",
+    "StateQueryResult",
     "StateRestoreListener",
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
@@ -144,6 +198,7 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsException",
+    "StreamsMetadata",
     "StreamsNotStartedException",
     "StreamsRebalancingException",
     "StreamsUncaughtExceptionResponse",
@@ -152,13 +207,26 @@ __all__ = [
     "TaskMetadata",
     "TaskMigratedException",
     "ThreadMetadata",
+    "TimeWindow",
+    "TimeWindowedKStream",
+    "TimeWindows",
     "TimeoutException",
+    "TimestampedKeyQuery",
+    "TimestampedRangeQuery",
     "TopicPartition",
     "Topology",
     "TopologyException",
     "UncaughtExceptionPolicy",
     "UnknownStateStoreException",
     "ValueAndTimestamp",
+    "VersionedKeyQuery",
+    "VersionedRecord",
+    "Window",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
+    "WindowStoreIterator",
+    "Windowed",
+    "WindowedSerdes",
 ]
 
 # Reprs and tracebacks say `millstream.KafkaStreams`: where one imports it, not where it is written.

@@ -31,6 +31,7 @@ MASKED: Final = "[hidden]"
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
 _APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
 _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")  # as model.py: HostInfo
 _SECRET = re.compile(
     r"(password|passwd|secret|jaas|token|credential|user\.info|(^|\.)key$|ssl\.key\.pem|keystore\.key)",
     re.IGNORECASE,
@@ -161,6 +162,11 @@ class StreamsConfig(Mapping[str, Any]):
     def client_id(self) -> str:
         """As it was given; "" if it was not."""
         return str(self._values["client.id"])
+
+    @property
+    def application_server(self) -> str:
+        """`host:port` where this client answers queries; "" if it does not."""
+        return str(self._values["application.server"])
 
     @property
     def num_stream_threads(self) -> int:
@@ -295,8 +301,7 @@ def _require(given: Mapping[str, Any]) -> None:
     if "bootstrap.servers" in missing:
         raise ConfigException(
             "'bootstrap.servers' is missing; it says where Kafka is, e.g. 'localhost:9092'. To try things "
-            "out "
-            "without a cluster, 'embedded' starts a Kafka broker of this client's own"
+            "out without a cluster, 'embedded' starts a Kafka broker of this client's own"
         )
 
 
@@ -314,6 +319,9 @@ def _checked(name: Any, value: Any) -> Any:
         _check_application_id(converted)
     if name == "bootstrap.servers":
         _check_servers(converted)
+    if name == "application.server":
+        converted = converted.strip()
+        _check_application_server(converted)
     if key.valid:
         return next((fit for fit in key.valid if fit.lower() == converted.lower()), converted)
     return converted
@@ -350,8 +358,7 @@ def _unknown(name: str) -> str:
         return f"unknown configuration '{name}'. Did you mean '{prefix}{near[0]}'?"
     return (
         f"unknown configuration '{name}'; StreamsConfig.describe() lists the keys. Settings of others are "
-        f"passed on "
-        f"behind a prefix: {', '.join(PREFIXES)}"
+        f"passed on behind a prefix: {', '.join(PREFIXES)}"
     )
 
 
@@ -507,8 +514,7 @@ def _check_application_id(value: str) -> None:
     if not _APPLICATION_ID.fullmatch(value) or value in (".", ".."):
         raise ConfigException(
             f"'application.id' is {value!r}; it becomes part of topic names, directories and checkpoint "
-            f"paths, so it "
-            "has letters, digits, '.', '_' and '-' only"
+            "paths, so it has letters, digits, '.', '_' and '-' only"
         )
     if len(value) > _APPLICATION_ID_MAX:
         raise ConfigException(
@@ -529,6 +535,15 @@ def _check_servers(value: tuple[str, ...]) -> None:
                 f"'bootstrap.servers' has '{server}', which is not host:port, e.g. 'localhost:9092'; "
                 "or the one word 'embedded', for a broker of this client's own"
             )
+
+
+def _check_application_server(value: str) -> None:
+    match = _ADDRESS.fullmatch(value)
+    if value and (match is None or not 0 < int(match[2]) < 65536):
+        raise ConfigException(
+            f"'application.server' is '{value}', which is not host:port, e.g. 'localhost:8080'; it says "
+            "where the other clients of the application reach this one"
+        )
 
 
 def _wrong(key: Key, value: Any, expected: str) -> ConfigException:

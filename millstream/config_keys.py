@@ -80,9 +80,7 @@ class Key:
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours this acts on."
 _NO_CACHE = "Spark merges the updates of a micro-batch; there is no record cache."
-_NO_STANDBY = "Standby tasks come in a later version."
 _BALANCED = "The assignor balances by the number of threads."
-_NO_SERVER = "Told to the group; nothing answers there yet."
 _FAIL_OR_CONTINUE = ("fail", "continue")
 _TIMEOUTS = "A timeout ends what waited, and reaches the thread that owns it."
 _GLOBAL = "Spark does not process global tables."
@@ -104,9 +102,8 @@ _WORKING = (
         Type.LIST,
         None,
         _HIGH,
-        "Where Kafka is, as host:port, several separated by commas; or 'embedded': a broker of this "
-        "client's own, "
-        "for trying things out.",
+        "Where Kafka is, as host:port, several separated by commas; or 'embedded': a broker of this client's "
+        "own, for trying things out.",
         required=True,
     ),
     Key(
@@ -124,9 +121,8 @@ _WORKING = (
         None,
         _HIGH,
         "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write, "
-        "which "
-        "all clients and executors reach. By default in state.dir, which is right for an application of one "
-        "client.",
+        "which all clients and executors reach. By default in state.dir, which is right for an application "
+        "of one client.",
     ),
     Key(
         "processing.mode",
@@ -143,8 +139,7 @@ _WORKING = (
         "at_least_once",
         _MEDIUM,
         "What holds for output topics after a failure. Stores are exact either way: an update names its "
-        "key's value, "
-        "not a difference.",
+        "key's value, not a difference.",
         valid=("at_least_once",),
         refused=(
             ("exactly_once_v2", "Spark's Kafka sink writes at least once"),
@@ -153,6 +148,81 @@ _WORKING = (
         ),
     ),
     Key("num.stream.threads", Type.INT, 1, _MEDIUM, "How many stream threads the client has.", least=1),
+    Key(
+        "num.standby.replicas",
+        Type.INT,
+        0,
+        _HIGH,
+        "How many other clients keep a warm copy of each store partition, for a fail-over without restoring "
+        "and for stale reads. The leader's value counts; with too few clients there are fewer copies.",
+        least=0,
+    ),
+    Key(
+        "acceptable.recovery.lag",
+        Type.INT,
+        10_000,
+        _MEDIUM,
+        "A store partition that is to move to another client for balance does so when that one's copy is "
+        "behind by no more records than this.",
+        least=0,
+    ),
+    Key(
+        "windowstore.changelog.additional.retention.ms",
+        Type.INT,
+        86_400_000,
+        _LOW,
+        "How much longer than its store the changelog of a windowed store keeps records: clocks differ, and "
+        "record timestamps are not those of the broker.",
+        least=0,
+    ),
+    Key(
+        "max.warmup.replicas",
+        Type.INT,
+        2,
+        _MEDIUM,
+        "How many store partitions are copied at a time, in the whole application, before they move. 0: they "
+        "move at once, and cannot be read until they are restored where they have gone.",
+        least=0,
+    ),
+    Key(
+        "application.server",
+        Type.STRING,
+        "",
+        _LOW,
+        "Where the other clients reach this one, as host:port; told to all of them, so that each knows which "
+        "client has a key. By default nowhere.",
+    ),
+    Key(
+        "query.server.enabled",
+        Type.BOOLEAN,
+        False,
+        _MEDIUM,
+        "Whether the client answers queries over HTTP, and passes on what other clients have: see "
+        "docs/query-server.md. It needs millstream[server].",
+    ),
+    Key(
+        "query.server.listen",
+        Type.STRING,
+        "",
+        _MEDIUM,
+        "Where it listens, as host:port. By default at application.server if that is this machine's "
+        "loopback, else at 127.0.0.1 with that port; without application.server, at a port that is free.",
+    ),
+    Key(
+        "query.server.token",
+        Type.STRING,
+        None,
+        _MEDIUM,
+        "What a query has to show, as 'Authorization: Bearer <token>'; the same for all clients of the "
+        "application. It has to be set where others than this machine can reach the server.",
+    ),
+    Key(
+        "query.server.allow.anonymous",
+        Type.BOOLEAN,
+        False,
+        _LOW,
+        "Whether the server may listen without a token where others can reach it.",
+    ),
     Key(
         "client.id",
         Type.STRING,
@@ -379,15 +449,6 @@ def _kept(effect: Effect, why: str, *rows: tuple[str, Type, Any, Importance]) ->
 _LATER = (
     *_kept(
         Effect.LATER,
-        _NO_STANDBY,
-        ("acceptable.recovery.lag", Type.INT, 10_000, _MEDIUM),
-        ("max.warmup.replicas", Type.INT, 2, _MEDIUM),
-        ("num.standby.replicas", Type.INT, 0, _HIGH),
-        ("probing.rebalance.interval.ms", Type.INT, 600_000, _LOW),
-    ),
-    *_kept(Effect.LATER, _NO_SERVER, ("application.server", Type.STRING, "", _LOW)),
-    *_kept(
-        Effect.LATER,
         _BALANCED,
         ("rack.aware.assignment.non_overlap_cost", Type.INT, None, _LOW),
         ("rack.aware.assignment.strategy", Type.STRING, "none", _LOW),
@@ -411,11 +472,10 @@ _LATER = (
         ("state.cleanup.dir.max.age.ms", Type.INT, -1, _LOW),
     ),
     *_kept(
-        Effect.LATER,
-        "Windows come in a later version.",
+        Effect.NONE,
+        "For Kafka's console consumer; here WindowedSerdes makes the serdes of windowed keys.",
         ("window.size.ms", Type.INT, None, _LOW),
         ("windowed.inner.class.serde", Type.ANY, None, _LOW),
-        ("windowstore.changelog.additional.retention.ms", Type.INT, 86_400_000, _LOW),
     ),
     *_kept(
         Effect.LATER,
@@ -430,6 +490,11 @@ _LATER = (
 )
 
 _WITHOUT_EFFECT = (
+    *_kept(
+        Effect.NONE,
+        "A client tells when the copy of a store partition is ready to take over, so nobody has to ask.",
+        ("probing.rebalance.interval.ms", Type.INT, 600_000, _LOW),
+    ),
     *_kept(
         Effect.NONE,
         _SPARK_READS,

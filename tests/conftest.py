@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from millstream.broker import EmbeddedKafka
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 # would inherit that; some tests are about just these signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# How long one example takes depends on what else the machine does; whole tests have a time limit.
+settings.register_profile("millstream", deadline=None)
+settings.load_profile("millstream")
 
 
 @pytest.fixture(scope="session")

@@ -261,6 +261,7 @@ def test_keys_without_effect_are_said_to_be(caplog: pytest.LogCaptureFixture) ->
         {
             **BASE,
             "num.standby.replicas": 1,
+            "rack.aware.assignment.strategy": "min_traffic",
             "poll.ms": 5,
             "cache.max.bytes.buffering": 10_485_760,
             "num.stream.threads": 2,
@@ -269,9 +270,24 @@ def test_keys_without_effect_are_said_to_be(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING):
         made.log_without_effect()
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "configuration 'num.standby.replicas' has no effect yet",
         "configuration 'poll.ms' has no effect",
+        "configuration 'rack.aware.assignment.strategy' has no effect yet",
     ]
+
+
+@pytest.mark.parametrize("server", ["localhost:8080", "10.0.0.7:1", "[::1]:65535", " host:80 ", ""])
+def test_an_application_server_is_a_host_and_a_port(server: str) -> None:
+    """It is told to the other clients as it is; without one there is nothing to tell."""
+    assert StreamsConfig({**BASE, "application.server": server}).application_server == server.strip()
+
+
+@pytest.mark.parametrize(
+    "server", ["localhost", ":8080", "localhost:", "localhost:0", "localhost:65536", "a b:1", "http://h:1"]
+)
+def test_an_application_server_that_is_none_is_refused(server: str) -> None:
+    """At once, and not by the other clients."""
+    with pytest.raises(ConfigException, match=r"'application\.server' is .* which is not host:port"):
+        StreamsConfig({**BASE, "application.server": server})
 
 
 def test_describe_lists_every_key_with_its_default_and_what_it_does() -> None:
@@ -282,7 +298,7 @@ def test_describe_lists_every_key_with_its_default_and_what_it_does() -> None:
     by_key = {line.split()[0]: line for line in lines[1:]}
     assert set(by_key) == {*KEYS, *(f"{prefix}*" for prefix in PREFIXES)}
     assert "(no effect)" in by_key["poll.ms"]
-    assert "(not used yet)" in by_key["num.standby.replicas"]
+    assert "(not used yet)" in by_key["rack.aware.assignment.strategy"]
     assert len(StreamsConfig.describe(Importance.HIGH).splitlines()) < len(lines)
 
 
@@ -438,6 +454,10 @@ OURS = {
     "keep.spark.warm",
     "max.batch.records",
     "processing.mode",
+    "query.server.allow.anonymous",
+    "query.server.enabled",
+    "query.server.listen",
+    "query.server.token",
     "replace.thread.backoff.max.ms",
     "replace.thread.backoff.ms",
     "replace.thread.max.failures",

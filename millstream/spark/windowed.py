@@ -1,11 +1,16 @@
 """Aggregations whose windows depend on what came before, and windowed Python folds: one operator of a flow.
 
 Spark's own session windows do not go with updates (they give a session when it has ended, not when it
-changes), and it has no sliding windows of Kafka's kind. So here Spark groups by key, and a Python function
-decides once for each key of a micro-batch (window_state.py). What a record brings is computed by Spark
-before, and the result after it: Python merges partial results (mergeable.py), or calls the user's fold.
+changes), and it has no sliding windows of Kafka's kind. So here a Python function decides, for each key of a
+micro-batch, which windows there are (window_state.py). What a record brings is computed by Spark before, and
+the result after it: Python merges partial results (mergeable.py), or calls the user's fold.
 
-State that is no longer needed goes when stream time has passed it, whether or not its key is seen again.
+A call of Python costs Spark and pandas more than a millisecond, and a key a few microseconds. So keys are put
+into buckets by a hash, and Python is called once for each bucket of a micro-batch, with what is kept of all
+its keys.
+
+State that is no longer needed goes when stream time has passed it: that of a key when its bucket is next
+called, that of a whole bucket in any case.
 """
 
 from __future__ import annotations
@@ -59,6 +64,9 @@ _CHANGE = T.StructType(
     ]
 )
 _NEVER = 2**62
+_BUCKETS = 256
+"""What is kept of a bucket is read and written as a whole: with more buckets that is less, with fewer there
+are fewer calls. It is in the state's keys, so it stays as it is."""
 _TAG = 2
 """How many bytes of a group are the number of its aggregation; the others are its key."""
 
@@ -94,7 +102,7 @@ def merge_windows(pending: list[tuple[Pending, FoldSerdes | None]], names: Names
         assert item.group_key_serde is not None
         items.append(_Item(item, key, item.group_key_serde, using, parts))
 
-    # Two columns and not eight: what costs is a column of a group, not its length.
+    # Few columns: what costs is a column of a call, not its length.
     record = names.new("r")
     records = F.array(*(F.when(item.pending.belongs, _record(i, item)) for i, item in enumerate(items)))
     rows = df.select(F.explode(records).alias(record)).where(F.col(record).isNotNull()).select(f"{record}.*")
@@ -102,9 +110,10 @@ def merge_windows(pending: list[tuple[Pending, FoldSerdes | None]], names: Names
     # that it is the same for all rows. A number, because it is handed to Python too, which takes longer for a
     # timestamp.
     never = (F.length("record") * 0 + F.lit(_NEVER)).cast("bigint")
-    rows = rows.select("*", never.alias("never", metadata=EVENT_TIME))
+    bucket = F.pmod(F.crc32("group"), F.lit(_BUCKETS)).cast("int")
+    rows = rows.select("*", bucket.alias("bucket"), never.alias("never", metadata=EVENT_TIME))
     step = _stepping([_work(item) for item in items])
-    made = rows.groupBy("group").applyInPandasWithState(step, _RESULT, _STATE, "update", "EventTimeTimeout")
+    made = rows.groupBy("bucket").applyInPandasWithState(step, _RESULT, _STATE, "update", "EventTimeTimeout")
     group, change, number, stamp = (names.new(kind) for kind in "bjns")
     made = made.withColumnsRenamed({"group": group, "change": change})
     made = made.withColumn(number, F.conv(F.hex(F.substring(group, 1, _TAG)), 16, 10).cast("int"))
@@ -273,42 +282,63 @@ def _folding(fold: Fold, using: FoldSerdes, key: bytes) -> _FoldAlgebra:
 def _stepping(
     work: list[_Work],
 ) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
-    """The function that Spark calls on a worker, once for each aggregation and key of a micro-batch."""
+    """The function that Spark calls on a worker, once for each bucket of a micro-batch.
+
+    It keeps, for each key, until when that is needed and what `update` wants to have kept.
+    """
 
     def step(
-        group_key: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState
+        _: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
         if state.hasTimedOut:
             state.remove()
             return
-        group = bytes(group_key[0])
-        mine = work[int.from_bytes(group[:_TAG], "big")]
-        algebra = mine.algebra(group[_TAG:])
-        texts: list[str] = []
-        for batch in batches:
-            texts += batch["record"].tolist()
-        # Parsed at once: that is half of the work for a record.
-        numbers: dict[str, Any] = {"parse_float": str, "parse_int": str} if algebra.is_exact else {}
-        rows: list[dict[str, Any]] = json.loads(f"[{','.join(texts)}]", **numbers)
-        if len(rows) > 1:
-            # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
-            rows.sort(key=lambda row: (row["topic"], int(row["partition"]), int(row["offset"])))
-        records = [(int(row["at"]), algebra.payload(row)) for row in rows]
         stream_time = state.getCurrentWatermarkMs()
-        kept = json.loads(state.get[0]) if state.exists else []
-        outcome = update(mine.windows, algebra, kept, records, stream_time)
-        if outcome.kept and outcome.expires_ms >= stream_time:
-            state.update((json.dumps(outcome.kept, separators=(",", ":")),))
-            state.setTimeoutTimestamp(outcome.expires_ms + 1)
+        kept: dict[str, list[Any]] = json.loads(state.get[0]) if state.exists else {}
+        kept = {name: one for name, one in kept.items() if one[0] >= stream_time}
+        groups, changes = [], []
+        for group, texts in _by_group(batches):
+            mine = work[int.from_bytes(group[:_TAG], "big")]
+            algebra = mine.algebra(group[_TAG:])
+            name = b64encode(group).decode()
+            before = kept[name][1] if name in kept else []
+            outcome = update(mine.windows, algebra, before, _records(texts, algebra), stream_time)
+            if outcome.kept and outcome.expires_ms >= stream_time:
+                kept[name] = [outcome.expires_ms, outcome.kept]
+            else:
+                kept.pop(name, None)
+            groups += [group] * len(outcome.changes)
+            changes += [_told(change, algebra) for change in outcome.changes]
+        if kept:
+            state.update((json.dumps(kept, separators=(",", ":")),))
+            state.setTimeoutTimestamp(max(until for until, _ in kept.values()) + 1)
         elif state.exists:
             state.remove()
-        if outcome.changes:
-            told = [_told(change, algebra) for change in outcome.changes]
-            yield pd.DataFrame({"group": [group] * len(told), "change": told})
+        if changes:
+            yield pd.DataFrame({"group": groups, "change": changes})
 
     return step
+
+
+def _by_group(batches: Iterable[pd.DataFrame]) -> Iterable[tuple[bytes, list[str]]]:
+    """The records of each aggregation and key."""
+    found: dict[bytes, list[str]] = {}
+    for batch in batches:
+        for group, text in zip(batch["group"].tolist(), batch["record"].tolist(), strict=True):
+            found.setdefault(bytes(group), []).append(text)
+    return found.items()
+
+
+def _records(texts: list[str], algebra: PartsAlgebra | _FoldAlgebra) -> list[tuple[int, Any]]:
+    """Timestamps and payloads, in the order that Kafka keeps and a shuffle does not: that in a partition."""
+    # Parsed at once: that is half of the work for a record.
+    numbers: dict[str, Any] = {"parse_float": str, "parse_int": str} if algebra.is_exact else {}
+    rows: list[dict[str, Any]] = json.loads(f"[{','.join(texts)}]", **numbers)
+    if len(rows) > 1:
+        rows.sort(key=lambda row: (row["topic"], int(row["partition"]), int(row["offset"])))
+    return [(int(row["at"]), algebra.payload(row)) for row in rows]
 
 
 def _told(change: Change, algebra: PartsAlgebra | _FoldAlgebra) -> str:

@@ -288,16 +288,31 @@ class InvalidStateStoreException(StreamsException):
 
     Attributes:
         store: the store's name.
+        partition: the partition that the read needed; None: all that is here.
+        client_state: the client's state at that moment, such as `REBALANCING`.
         retriable: whether the same call can succeed later on this client.
+        next_step: what to do next, in words; the message ends with it.
 
     Source: KIP-216.
     """
 
     retriable = False
 
-    def __init__(self, message: str, *, store: str = "", task_id: TaskId | None = None) -> None:
-        super().__init__(message, task_id=task_id)
+    def __init__(
+        self,
+        message: str,
+        *,
+        store: str = "",
+        partition: int | None = None,
+        client_state: str = "",
+        next_step: str = "",
+        task_id: TaskId | None = None,
+    ) -> None:
+        super().__init__(f"{message}; {next_step}" if next_step else message, task_id=task_id)
         self.store = store
+        self.partition = partition
+        self.client_state = client_state
+        self.next_step = next_step
 
 
 class StreamsNotStartedException(InvalidStateStoreException):

@@ -149,9 +149,10 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         at_ms = to_ms(timestamp, f"as_of() of store '{self._name}': the time")
         if self._current().snapshot.stores[self._name].history_ms is None:
             raise InvalidStateStoreTypeException(
-                f"store '{self._name}' keeps no history, so that it cannot be read as of an earlier time; "
-                f"declare it with Materialized.as_('{self._name}').with_history(timedelta(hours=1))",
+                f"store '{self._name}' keeps no history, so that it cannot be read as of an earlier time",
                 store=self._name,
+                client_state=self._current().snapshot.client_state,
+                next_step="declare it with Materialized.with_history(timedelta(hours=1))",
             )
         view = AsOfView(self._view, self._name, at_ms)
         store: ReadOnlyKeyValueStore[K, V] = ReadOnlyKeyValueStore(view, self._parameters)

@@ -295,11 +295,15 @@ def _check(snapshot: StoreSnapshot, store: str) -> None:
     error: InvalidStateStoreException
     if outcome is Outcome.NOT_STARTED:
         error = StreamsNotStartedException(
-            f"{client}, so it knows nothing of other clients yet; call start() first"
+            f"{client}, so it knows nothing of other clients yet",
+            client_state=state,
+            next_step="call start() first",
         )
     else:
         error = StateStoreNotAvailableException(
-            f"{client}, so it knows nothing of other clients any more; ask another client"
+            f"{client}, so it knows nothing of other clients any more",
+            client_state=state,
+            next_step="ask another client",
         )
     raise error
 

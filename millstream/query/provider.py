@@ -293,54 +293,69 @@ def refusal(
     what = f"store '{name}'" if partition is None else f"partition {partition} of store '{name}'"
     state = snapshot.client_state
     numbers = ", ".join(map(str, here)) or "none"
+    facts: dict[str, Any] = {"store": name, "partition": partition, "client_state": state}
+    elsewhere = f"query_metadata_for_key('{name}', key) names the client that"
     match outcome:
         case Outcome.NOT_STARTED:
             return StreamsNotStartedException(
-                f"store '{name}' cannot be queried yet: {client} is {state}; call start(), then retry "
-                f"once it is RUNNING",
-                store=name,
+                f"store '{name}' cannot be queried yet: {client} is {state}",
+                next_step="call start(), then retry once it is RUNNING",
+                **facts,
             )
         case Outcome.NOT_AVAILABLE:
             return StateStoreNotAvailableException(
-                f"store '{name}' is not available any more: {client} is {state}; query another client, or "
-                f"start a new one",
-                store=name,
+                f"store '{name}' is not available any more: {client} is {state}",
+                next_step="query another client, or start a new one",
+                **facts,
             )
         case Outcome.UNKNOWN:
-            return UnknownStateStoreException(_unknown(name, snapshot), store=name)
+            fact, next_step = _unknown(name, snapshot)
+            return UnknownStateStoreException(fact, next_step=next_step, **facts)
         case Outcome.WRONG_TYPE:
             kind = snapshot.stores[name].kind.value
             return InvalidStateStoreTypeException(
-                f"store '{name}' is a {kind} store, which {parameters.queryable_store_type!r} does not read; "
-                f"ask for a type of QueryableStoreTypes that reads {kind} stores",
-                store=name,
+                f"store '{name}' is a {kind} store, which {parameters.queryable_store_type!r} does not read",
+                next_step=f"ask for a type of QueryableStoreTypes that reads {kind} stores",
+                **facts,
             )
         case Outcome.WRONG_PARTITION:
-            message = _wrong_partition(name, partition, snapshot, numbers)
-            return InvalidStateStorePartitionException(message, store=name)
+            count = snapshot.stores[name].partitions
+            if count is not None and partition is not None and partition >= count:
+                fact = f"store '{name}' has no partition {partition}"
+                next_step = f"it has {count}, counted from 0"
+                return InvalidStateStorePartitionException(fact, next_step=next_step, **facts)
+            copies = _standbys(name, partition, snapshot)
+            advice = f"{copies}, which enable_stale_stores() reads; " if copies else ""
+            return InvalidStateStorePartitionException(
+                f"partition {partition} of store '{name}' is not on {client}, which holds {numbers}",
+                next_step=f"{advice}{elsewhere} does",
+                **facts,
+            )
         case Outcome.REBALANCING:
             declared = snapshot.stores.get(name)
             if declared is not None and None in (declared.key_serde, declared.value_serde):
                 return StreamsRebalancingException(
                     f"{what} cannot be read yet: {client} is {state} and does not know its serdes before the "
-                    f"pipeline that fills it is compiled, here or on another client; retry, or declare them: "
-                    f"Materialized.as_('{name}').with_key_serde(...).with_value_serde(...)",
-                    store=name,
+                    f"pipeline that fills it is compiled, here or on another client",
+                    next_step=(
+                        f"retry, or declare them: "
+                        f"Materialized.as_('{name}').with_key_serde(...).with_value_serde(...)"
+                    ),
+                    **facts,
                 )
             return StreamsRebalancingException(
-                f"{what} cannot be read now: {client} is {state}{_busy_threads(snapshot)}; keep the handle "
-                f"and retry once the client is RUNNING",
-                store=name,
+                f"{what} cannot be read now: {client} is {state}{_busy_threads(snapshot)}",
+                next_step="keep the handle and retry once the client is RUNNING",
+                **facts,
             )
         case _:
             subject = f"{what} was closed under {reader}" if reader else f"{what} is not here (any more)"
             copies = _standbys(name, partition, snapshot)
             advice = f"; {copies}, which enable_stale_stores() reads" if copies else ""
             return StateStoreMigratedException(
-                f"{subject}: {client} is {state} and holds partitions {numbers} of it{advice}; ask "
-                f"KafkaStreams.store() for a new handle; query_metadata_for_key('{name}', key) names the "
-                f"client that has a key now",
-                store=name,
+                f"{subject}: {client} is {state} and holds partitions {numbers} of it{advice}",
+                next_step=f"ask KafkaStreams.store() for a new handle; {elsewhere} has a key now",
+                **facts,
             )
 
 
@@ -358,26 +373,14 @@ def _standbys(name: str, partition: int | None, snapshot: StoreSnapshot) -> str:
     return f"{', '.join(map(str, numbers))} {'is' if len(numbers) == 1 else 'are'} here as a standby"
 
 
-def _unknown(name: str, snapshot: StoreSnapshot) -> str:
+def _unknown(name: str, snapshot: StoreSnapshot) -> tuple[str, str]:
     names = sorted(snapshot.stores)
     if not names:
-        return f"no state store '{name}' in this topology; it has no stores that can be queried"
+        return f"no state store '{name}' in this topology", "it has no stores that can be queried"
     listed = ", ".join(f"'{each}'" for each in names)
     close = get_close_matches(name, names, n=1)
     hint = f". Did you mean '{close[0]}'?" if close else ""
-    return f"no state store '{name}' in this topology; it has {listed}{hint}"
-
-
-def _wrong_partition(name: str, partition: int | None, snapshot: StoreSnapshot, numbers: str) -> str:
-    count = snapshot.stores[name].partitions
-    if count is not None and partition is not None and partition >= count:
-        return f"store '{name}' has no partition {partition}; it has {count}, counted from 0"
-    copies = _standbys(name, partition, snapshot)
-    advice = f"{copies}, which enable_stale_stores() reads; " if copies else ""
-    return (
-        f"partition {partition} of store '{name}' is not on client '{snapshot.client_id}', which holds "
-        f"{numbers}; {advice}query_metadata_for_key('{name}', key) names the client that does"
-    )
+    return f"no state store '{name}' in this topology", f"it has {listed}{hint}"
 
 
 def _busy_threads(snapshot: StoreSnapshot) -> str:

@@ -235,16 +235,19 @@ def _unknown(table: str, stores: Sequence[str]) -> UnknownStateStoreException:
     hint = f". Did you mean '{close[0]}'?" if close else ""
     return UnknownStateStoreException(
         f"no state store '{table}' in this topology to select from (names with other signs than letters and "
-        f"digits go into double quotes); it has {listed}{hint}",
+        f"digits go into double quotes)",
         store=table,
+        next_step=f"it has {listed}{hint}",
     )
 
 
 def _migrated(view: StoreView, error: ClosedStoreError) -> InvalidStateStoreException:
     return StateStoreMigratedException(
         f"store '{error.store}' was closed under a query: client '{view.snapshot().client_id}' is "
-        f"{view.snapshot().client_state}; run the query again",
+        f"{view.snapshot().client_state}",
         store=error.store,
+        client_state=view.snapshot().client_state,
+        next_step="run the query again",
     )
 
 

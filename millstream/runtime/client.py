@@ -599,6 +599,7 @@ class KafkaStreams(InteractiveQueries):
         """Move to PENDING_SHUTDOWN or PENDING_ERROR and close in the background; whether this call did."""
         if not self._machine.to(pending):
             return False
+        self._roster.end()  # before a failed thread lets go of what another one would begin with
         threading.Thread(
             target=self._close_everything, args=(pending,), name=f"{self._client_id}-CloseThread", daemon=True
         ).start()

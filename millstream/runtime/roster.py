@@ -63,6 +63,7 @@ class Roster:
         self._pipelines: tuple[str, ...] = ()
         self._parts: tuple[StorePart, ...] = ()
         self._assigned = False
+        self._ended = False
         self._given: dict[str, Share] = {}
         # What is on its way to a thread has a number: only the answer to the last one says what it holds.
         self._numbers = itertools.count(1)
@@ -119,6 +120,11 @@ class Roster:
             self._assigned = True
             self.share_out()
 
+    def end(self) -> None:
+        """The client closes: nobody is given anything any more, not even what a dying thread lets go of."""
+        with self._lock:
+            self._ended = True
+
     def unassign(self) -> None:
         """Nobody knows what this client's work is: nothing new is given until `assign`."""
         with self._lock:
@@ -146,7 +152,7 @@ class Roster:
     def share_out(self) -> None:
         """Give every thread what it is to have, without what another one still holds."""
         with self._lock:
-            if not self._assigned:
+            if not self._assigned or self._ended:
                 return
             names = list(self._threads)
             held = {name: share.things for name, share in self._held.items()}

@@ -137,6 +137,7 @@ def answer_to(
     facts = {
         "store": getattr(error, "store", None) or None,
         "partition": getattr(error, "partition", None),
+        "next_step": getattr(error, "next_step", None) or None,
         "client": client_id or None,
         "client_state": getattr(error, "client_state", None) or client_state or None,
         "host": host,
@@ -175,7 +176,7 @@ def exception_from(status: int, body: Mapping[str, Any], server: str) -> Excepti
         error: Exception = kind(message, store=store if isinstance(store, str) else "")
     else:
         error = kind(message)
-    for fact, of_type in (("partition", int), ("client_state", str)):
+    for fact, of_type in (("partition", int), ("client_state", str), ("next_step", str)):
         value = body.get(fact)
         # Only where the class has such a fact.
         if isinstance(value, of_type) and hasattr(error, fact):

@@ -228,7 +228,10 @@ def test_each_refusal_is_a_leaf_that_says_what_to_do_next(outcome: Outcome) -> N
     assert type(error) is not InvalidStateStoreException
     assert error.retriable is retriable
     assert error.store == "counts"
+    assert (error.partition, error.client_state) == (2, "REBALANCING")
     assert str(error) == message
+    assert error.next_step
+    assert message.endswith(error.next_step)
 
 
 def test_every_refusing_outcome_has_an_exception_of_its_own() -> None:

@@ -178,6 +178,22 @@ def test_what_another_client_took_is_given_again_when_it_is_assigned_again() -> 
     assert roster.held.pipelines == ("p0",)
 
 
+def test_what_a_thread_lets_go_of_while_the_client_closes_goes_to_nobody() -> None:
+    """Or another thread would start the very pipeline that has failed, only to stop it."""
+    roster = Roster()
+    a, b = crew(roster, "a-1", "b-2")
+    roster.assign(["p0"], PARTS)
+    a.work()
+    b.work()
+    failed, other = (a, b) if "p0" in a.has.pipelines else (b, a)
+    roster.end()
+    roster.gone(failed.name)
+    roster.assign(["p0"], PARTS)
+    other.work()
+    assert other.has.pipelines == ()
+    assert roster.held == other.has
+
+
 def test_letting_go_is_told() -> None:
     """The group may be waiting for it."""
     told: list[frozenset[Thing]] = []

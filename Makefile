@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 export PYTHONFAULTHANDLER := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check chaos bench format docs lock clean
+.PHONY: help setup demo test lint check chaos bench format docs lock clean
 
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -31,10 +31,12 @@ demo: setup ## Count words, live: a real Kafka, Spark, RocksDB, interactive quer
 test: setup ## Every test, tier by tier, the fast ones first (ARGS="-k words", TIER="pure spark")
 	@$(BIN)/python scripts/run_tests.py $(if $(TIER),--tiers "$(TIER)") -- $(ARGS)
 
-check: setup ## In seconds: lint, format, types, and the tests that need no engine
+lint: setup ## In seconds: style, format, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format"; exit 1; }
 	@$(BIN)/mypy
+
+check: lint ## In a minute or two: the same, and the tests that need no engine
 	@$(BIN)/python scripts/run_tests.py --tiers pure
 
 bench: setup ## Measure: throughput, latency, reads, start-up; prints a table (some minutes)

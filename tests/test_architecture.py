@@ -219,8 +219,11 @@ DECIDES = [
     "query/request.py",
     "query/result.py",
     "server/answers.py",
+    "server/asked.py",
     "server/codec.py",
+    "server/limits.py",
     "server/pages.py",
+    "server/shapes.py",
     *(
         f"runtime/{name}.py"
         for name in (

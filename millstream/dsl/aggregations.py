@@ -1,19 +1,130 @@
-"""What `reduce` and `aggregate` are given, checked: a Spark expression, or Python functions."""
+"""`count`, `reduce` and `aggregate`, which groups of every kind have: what they are given, checked.
+
+That is a Spark expression, or Python functions. What becomes of it is the group's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
-from millstream.dsl.ktable import check_function
+from millstream.dsl.ktable import KTable, check_function
+from millstream.dsl.options import Materialized, Named, option
+from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.topology import nodes
 from millstream.topology.functions import accepts, arity, describe_function
+from millstream.topology.windows import SlidingWindows, Windows
 
-__all__ = ["aggregation_of", "reduction_of"]
+__all__ = ["Aggregating", "Folding"]
+
+Function = nodes.Function
 
 
-def reduction_of(reducer: Any) -> nodes.Aggregation:
+class Aggregating(ABC):
+    """Records of one key, or of one key and window, which become one value."""
+
+    def __init__(self, value_serde: Serde | None, windows: Windows | None = None) -> None:
+        self._value_serde = value_serde
+        self._windows = windows
+
+    @abstractmethod
+    def _table(
+        self,
+        aggregation: nodes.Aggregation,
+        materialized: Materialized,
+        named: str | Named | None,
+        prefix: str,
+        *,
+        value_serde: Serde | None,
+        burns_a_count: bool = False,
+    ) -> KTable:
+        """The table of an aggregation of this group."""
+
+    def count(self, materialized: Materialized | None = None, *, named: str | Named | None = None) -> KTable:
+        """How many records each key has had, in each window if there are windows: a long."""
+        given = option(materialized, Materialized, "count")
+        unnamed = materialized is not None and given.store_name is None
+        return self._table(
+            nodes.Count(),
+            given,
+            named,
+            "KSTREAM-AGGREGATE-",
+            value_serde=given.value_serde or Serdes.long(),
+            # As upstream: SlidingWindowedKStreamImpl came after that was a mistake.
+            burns_a_count=unnamed and not isinstance(self._windows, SlidingWindows),
+        )
+
+    def reduce(
+        self, reducer: Function, materialized: Materialized | None = None, *, named: str | Named | None = None
+    ) -> KTable:
+        """One value of the values' own type.
+
+        Args:
+            reducer: `lambda value: F.max(value)`, a Spark aggregate expression; or with two parameters,
+                `lambda aggregate, value: …`, a Python function that is called record by record.
+        """
+        aggregation = _reduction_of(reducer)
+        given = option(materialized, Materialized, "reduce")
+        return self._table(
+            aggregation,
+            given,
+            named,
+            "KSTREAM-REDUCE-",
+            value_serde=given.value_serde or self._value_serde,
+        )
+
+    def _aggregate(
+        self, first: Any, rest: Sequence[Any], materialized: Any, named: str | Named | None, *, merges: bool
+    ) -> KTable:
+        aggregation, materialized = _aggregation_of(first, rest, materialized, merges=merges)
+        given = option(materialized, Materialized, "aggregate")
+        return self._table(aggregation, given, named, "KSTREAM-AGGREGATE-", value_serde=given.value_serde)
+
+
+class Folding(Aggregating):
+    """Those whose aggregates never have to be merged: all but sessions."""
+
+    @overload
+    def aggregate(
+        self,
+        expression: Function,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Function,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    def aggregate(
+        self,
+        first: Function,
+        /,
+        *rest: Any,
+        materialized: Materialized | None = None,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """One value of any type.
+
+        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions, which return a
+        Column, or a dict of several by name for a struct of them.
+        `aggregate(lambda: 0, lambda key, value, aggregate: …)` folds in Python, record by record.
+        """
+        return self._aggregate(first, rest, materialized, named, merges=False)
+
+
+def _reduction_of(reducer: Any) -> nodes.Aggregation:
     """What the function of `reduce()` means.
 
     Raises:
@@ -28,8 +139,8 @@ def reduction_of(reducer: Any) -> nodes.Aggregation:
     return nodes.ColumnAggregation(reducer) if takes == 1 else nodes.Fold(reducer)
 
 
-def aggregation_of(
-    first: Any, rest: Sequence[Any], materialized: Any, *, merges: bool = False
+def _aggregation_of(
+    first: Any, rest: Sequence[Any], materialized: Any, *, merges: bool
 ) -> tuple[nodes.Aggregation, Any]:
     """What the positional arguments of `aggregate()` mean, and its Materialized, which may be among them.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, overload
+from typing import overload
 
-from millstream.dsl.aggregations import aggregation_of, reduction_of
+from millstream.dsl.aggregations import Folding
 from millstream.dsl.drafts import Draft, Drafts
-from millstream.dsl.ktable import KTable, check_retention, declare_store
-from millstream.dsl.options import Materialized, Named, name_of, option
+from millstream.dsl.ktable import KTable, declare_store
+from millstream.dsl.options import Materialized, Named, name_of
 from millstream.dsl.repartition import add_repartition, check_repartition
-from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
@@ -19,10 +18,8 @@ from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWind
 
 __all__ = ["KGroupedStream"]
 
-Function = nodes.Function
 
-
-class KGroupedStream:
+class KGroupedStream(Folding):
     """Records grouped by key. Those with a null key or a null value take no part.
 
     Source: org.apache.kafka.streams.kstream.KGroupedStream.
@@ -38,84 +35,13 @@ class KGroupedStream:
         name: str | None,
         repartition_required: bool,
     ) -> None:
+        super().__init__(value_serde)
         self._drafts = drafts
         self._draft = draft
         self._key_serde = key_serde
-        self._value_serde = value_serde
         self._name = name
         self._repartition_required = repartition_required
         self._repartition: Draft | None = None
-
-    def count(self, materialized: Materialized | None = None, *, named: str | Named | None = None) -> KTable:
-        """How many records each key has had: a long."""
-        given = option(materialized, Materialized, "count")
-        burns = materialized is not None and given.store_name is None
-        return self._aggregate(
-            nodes.Count(),
-            given,
-            named,
-            "KSTREAM-AGGREGATE-",
-            value_serde=given.value_serde or Serdes.long(),
-            burns_a_count=burns,
-        )
-
-    def reduce(
-        self, reducer: Function, materialized: Materialized | None = None, *, named: str | Named | None = None
-    ) -> KTable:
-        """One value of the values' own type.
-
-        Args:
-            reducer: `lambda value: F.max(value)`, a Spark aggregate expression; or with two parameters,
-                `lambda aggregate, value: …`, a Python function that is called record by record.
-        """
-        aggregation = reduction_of(reducer)
-        given = option(materialized, Materialized, "reduce")
-        return self._aggregate(
-            aggregation,
-            given,
-            named,
-            "KSTREAM-REDUCE-",
-            value_serde=given.value_serde or self._value_serde,
-        )
-
-    @overload
-    def aggregate(
-        self,
-        expression: Function,
-        /,
-        materialized: Materialized | None = None,
-        *,
-        named: str | Named | None = None,
-    ) -> KTable: ...
-
-    @overload
-    def aggregate(
-        self,
-        initializer: Callable[[], Any],
-        adder: Function,
-        /,
-        materialized: Materialized | None = None,
-        *,
-        named: str | Named | None = None,
-    ) -> KTable: ...
-
-    def aggregate(
-        self,
-        first: Function,
-        /,
-        *rest: Any,
-        materialized: Materialized | None = None,
-        named: str | Named | None = None,
-    ) -> KTable:
-        """One value of any type.
-
-        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions, which return a
-        Column, or a dict of several by name for a struct of them.
-        `aggregate(lambda: 0, lambda key, value, aggregate: …)` folds in Python, record by record.
-        """
-        aggregation, materialized = aggregation_of(first, rest, materialized)
-        given = option(materialized, Materialized, "aggregate")
-        return self._aggregate(aggregation, given, named, "KSTREAM-AGGREGATE-", value_serde=given.value_serde)
 
     @overload
     def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream: ...
@@ -130,15 +56,15 @@ class KGroupedStream:
             TopologyException: `windows` are none.
         """
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(self._aggregate, windows, self._value_serde)
+            return SessionWindowedKStream(self._table, windows, self._value_serde)
         if not isinstance(windows, TimeWindows | SlidingWindows):
             raise TopologyException(
                 "windowed_by() takes TimeWindows, SlidingWindows or SessionWindows, such as "
                 f"TimeWindows.of_size_with_no_grace(timedelta(minutes=5)); got {windows!r}"
             )
-        return TimeWindowedKStream(self._aggregate, windows, self._value_serde)
+        return TimeWindowedKStream(self._table, windows, self._value_serde)
 
-    def _aggregate(
+    def _table(
         self,
         aggregation: nodes.Aggregation,
         materialized: Materialized,
@@ -161,8 +87,6 @@ class KGroupedStream:
         if burns_a_count:
             drafts.names.store(prefix)  # count(Materialized) does so upstream, for compatibility with itself
         key_serde = materialized.key_serde or self._key_serde
-        if windows is not None and materialized.store_name is not None:
-            check_retention(materialized, windows, materialized.store_name)
         store = declare_store(materialized, drafts.names, prefix, key_serde, value_serde, windows=windows)
         name = drafts.names.processor(prefix, given)
         parent = self._draft

@@ -18,7 +18,7 @@ from millstream.topology.windows import SessionWindows, Windows, milliseconds
 if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
-__all__ = ["KTable", "check_function", "check_retention", "declare_store"]
+__all__ = ["KTable", "check_function", "declare_store"]
 
 Function = nodes.Function
 
@@ -180,6 +180,10 @@ def declare_store(
 ) -> nodes.Store:
     """The store that `materialized` asks for. Without a name it gets one, and cannot be queried.
 
+    Raises:
+        TopologyException: a retention or a history does not go with such a store, or windows need a longer
+            retention.
+
     Source: MaterializedInternal.
     """
     kind, retention_ms, history_ms = StoreKind.KEY_VALUE, None, None
@@ -192,7 +196,7 @@ def declare_store(
         history_ms = milliseconds(materialized.history, "the history")
     if windows is not None:
         kind = StoreKind.SESSION if isinstance(windows, SessionWindows) else StoreKind.WINDOW
-        retention_ms = check_retention(materialized, windows, materialized.store_name or "(unnamed)")
+        retention_ms = _retention(materialized, windows)
     elif materialized.retention is not None:
         raise TopologyException(
             "with_retention() is for the stores of windowed aggregations, and this table has none; a "
@@ -214,7 +218,7 @@ def declare_store(
     )
 
 
-def check_retention(materialized: Materialized, windows: Windows, store: str) -> int:
+def _retention(materialized: Materialized, windows: Windows) -> int:
     """How long a window is kept, in milliseconds: as asked for, else no longer than windows need it.
 
     Raises:
@@ -223,7 +227,7 @@ def check_retention(materialized: Materialized, windows: Windows, store: str) ->
     retention_ms = windows.least_retention_ms
     if materialized.retention is not None:
         retention_ms = milliseconds(materialized.retention, "the retention")
-        windows.check_retention(store, retention_ms)
+        windows.check_retention(materialized.store_name or "(unnamed)", retention_ms)
     return max(1, retention_ms)  # a gap of nothing is a gap; a store that keeps nothing is none
 
 

@@ -8,125 +8,40 @@ The keys of the tables that come out of here are windowed. In Spark's functions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, overload
 
-from millstream.dsl.aggregations import aggregation_of, reduction_of
+from millstream.dsl.aggregations import Aggregating, Folding
 from millstream.dsl.ktable import KTable
-from millstream.dsl.options import Materialized, Named, option
-from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.options import Materialized, Named
+from millstream.dsl.serdes import Serde
 from millstream.topology import nodes
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
+from millstream.topology.windows import Windows
 
 __all__ = ["SessionWindowedKStream", "TimeWindowedKStream"]
 
 Function = nodes.Function
-W = TypeVar("W", bound=Windows)
 
 
-class _WindowedKStream(Generic[W]):
-    """What both kinds have in common. `aggregate_with` is the group's own way to make a table."""
+class _WindowedKStream(Aggregating):
+    """What both kinds have in common. `table_of` is the group's own way to make a table."""
 
-    def __init__(self, aggregate_with: Callable[..., KTable], windows: W, value_serde: Serde | None) -> None:
-        self._aggregate_with = aggregate_with
-        self._windows = windows
-        self._value_serde = value_serde
+    def __init__(self, table_of: Callable[..., KTable], windows: Windows, value_serde: Serde | None) -> None:
+        super().__init__(value_serde, windows)
+        self._table_of = table_of
 
-    def count(self, materialized: Materialized | None = None, *, named: str | Named | None = None) -> KTable:
-        """How many records each key has had in each window: a long."""
-        given = option(materialized, Materialized, "count")
-        unnamed = materialized is not None and given.store_name is None
-        return self._aggregate_with(
-            nodes.Count(),
-            given,
-            named,
-            "KSTREAM-AGGREGATE-",
-            value_serde=given.value_serde or Serdes.long(),
-            # As upstream: SlidingWindowedKStreamImpl came after that was a mistake.
-            burns_a_count=unnamed and not isinstance(self._windows, SlidingWindows),
-            windows=self._windows,
-        )
-
-    def reduce(
-        self, reducer: Function, materialized: Materialized | None = None, *, named: str | Named | None = None
-    ) -> KTable:
-        """One value of the values' own type.
-
-        Args:
-            reducer: `lambda value: F.max(value)`, a Spark aggregate expression; or with two parameters,
-                `lambda aggregate, value: …`, a Python function that is called record by record.
-        """
-        aggregation = reduction_of(reducer)
-        given = option(materialized, Materialized, "reduce")
-        return self._aggregate_with(
-            aggregation,
-            given,
-            named,
-            "KSTREAM-REDUCE-",
-            value_serde=given.value_serde or self._value_serde,
-            windows=self._windows,
-        )
-
-    def _aggregate(
-        self, first: Any, rest: tuple[Any, ...], materialized: Any, named: str | Named | None, *, merges: bool
-    ) -> KTable:
-        aggregation, materialized = aggregation_of(first, rest, materialized, merges=merges)
-        given = option(materialized, Materialized, "aggregate")
-        return self._aggregate_with(
-            aggregation,
-            given,
-            named,
-            "KSTREAM-AGGREGATE-",
-            value_serde=given.value_serde,
-            windows=self._windows,
-        )
+    def _table(self, *arguments: Any, **options: Any) -> KTable:
+        return self._table_of(*arguments, **options, windows=self._windows)
 
 
-class TimeWindowedKStream(_WindowedKStream[TimeWindows | SlidingWindows]):
+class TimeWindowedKStream(_WindowedKStream, Folding):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.
     Differs: no emit strategy; a window's value goes out whenever it has changed, once in a micro-batch.
     """
 
-    @overload
-    def aggregate(
-        self,
-        expression: Function,
-        /,
-        materialized: Materialized | None = None,
-        *,
-        named: str | Named | None = None,
-    ) -> KTable: ...
 
-    @overload
-    def aggregate(
-        self,
-        initializer: Callable[[], Any],
-        adder: Function,
-        /,
-        materialized: Materialized | None = None,
-        *,
-        named: str | Named | None = None,
-    ) -> KTable: ...
-
-    def aggregate(
-        self,
-        first: Function,
-        /,
-        *rest: Any,
-        materialized: Materialized | None = None,
-        named: str | Named | None = None,
-    ) -> KTable:
-        """One value of any type.
-
-        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions, which return a
-        Column, or a dict of several by name for a struct of them.
-        `aggregate(lambda: 0, lambda key, value, aggregate: …)` folds in Python, record by record.
-        """
-        return self._aggregate(first, rest, materialized, named, merges=False)
-
-
-class SessionWindowedKStream(_WindowedKStream[SessionWindows]):
+class SessionWindowedKStream(_WindowedKStream):
     """Records grouped by key and session.
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedKStream.

@@ -75,11 +75,13 @@ class WindowedSerdes:
         """Keys with windows of this size (of sliding windows: their time difference).
 
         Raises:
-            TopologyException: `inner` is no serde, or the size no timedelta that is positive.
+            TopologyException: `inner` is no serde, or the size no timedelta, or negative.
         """
         size_ms = milliseconds(window_size, "the size of windows")
         if size_ms < 0:
-            raise TopologyException(f"the size of windows is not negative, got {window_size}")
+            raise TopologyException(
+                f"the size of windows is not negative, such as timedelta(minutes=5); got {window_size}"
+            )
         return WindowedSerde(_checked(inner), size_ms)
 
     @staticmethod

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.errors import InvalidStateStoreException, SerializationException, SetupException
+from millstream.errors import InvalidStateStoreException, SetupException
+from millstream.query.codec import unfit_key
 from millstream.query.iterators import KeyValueIterator
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.plan import Plan, make_plan
@@ -124,8 +125,9 @@ class StoreHandle(ABC, Generic[K, V]):
     def to_arrow_batches(self, rows: int = 65_536) -> pyarrow.RecordBatchReader:
         """The columns of `to_arrow()` in batches of up to so many rows, in memory one at a time.
 
-        A snapshot, like an iterator: read it to its end, or close it. A type that no serde tells is that of
-        the first batch; values of later ones that do not fit it raise SerializationException.
+        A snapshot, like an iterator: read it to its end, or drop it (its `close()` releases nothing). A type
+        that no serde tells is that of the first batch; values of later ones that do not fit it raise
+        SerializationException.
 
         Raises:
             ValueError: `rows` is not 1 or more.
@@ -288,13 +290,9 @@ class StoreHandle(ABC, Generic[K, V]):
         try:
             data = (write or plan.serialize)(key)
         except Exception as error:  # whatever a serde raises, users look for one exception
-            raise SerializationException(
-                f"{method}() of store '{self._name}' (keys of serde '{plan.key_serde.name}'): {error}"
-            ) from error
+            raise unfit_key(self._name, plan.key_serde, f"{method}()", error) from error
         if data is None:
-            raise SerializationException(
-                f"{method}() of store '{self._name}': serde '{plan.key_serde.name}' has no bytes for this key"
-            )
+            raise unfit_key(self._name, plan.key_serde, f"{method}()")
         return data
 
     def _key_range(self, from_: Any, to: Any, method: str) -> tuple[bytes | None, bytes | None, bool]:

@@ -195,7 +195,7 @@ def all_clients(snapshot: StoreSnapshot, placement: Placement | None) -> tuple[S
 
     Source: KafkaStreams.metadataForAllStreamsClients.
     """
-    _check(snapshot, "")
+    _check(snapshot)
     return () if placement is None else placement.clients()
 
 
@@ -207,6 +207,7 @@ def clients_of_store(
     Raises:
         StreamsNotStartedException, StateStoreNotAvailableException: as `all_clients`.
         UnknownStateStoreException: the topology has no such store.
+        TypeError: the store's name is empty.
 
     Source: KafkaStreams.streamsMetadataForStore. Differs: upstream has an empty answer for an unknown store.
     """
@@ -236,7 +237,7 @@ def host_of_key(
         StreamsNotStartedException, StateStoreNotAvailableException, UnknownStateStoreException: as
             `clients_of_store`.
         SerializationException: the key does not fit the serializer.
-        TypeError: the key is None, or `how` is neither.
+        TypeError: the key is None, the store's name is empty, or `how` is neither.
         ValueError: the partitioner's answer is no partition.
 
     Source: KafkaStreams.queryMetadataForKey; KIP-535.
@@ -275,12 +276,12 @@ def host_of_key(
     return placement.of_partition(store, partition)
 
 
-def _check(snapshot: StoreSnapshot, store: str) -> None:
+def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
     """Raise what `KafkaStreams.store` raises when it cannot know of any store, or of this one."""
     state = snapshot.client_state
     outcome = decide(
         client_state=state,
-        known=not store or store in snapshot.stores,
+        known=store is None or store in snapshot.stores,
         type_fits=True,
         settled=True,
         presence=Presence.READABLE,
@@ -288,7 +289,7 @@ def _check(snapshot: StoreSnapshot, store: str) -> None:
     )
     if outcome is Outcome.READ:
         return
-    if store:
+    if store is not None:
         parameters = StoreQueryParameters(store, QueryableStoreTypes.key_value_store())
         raise refusal(outcome, snapshot, parameters)
     client = f"client '{snapshot.client_id}' is {state}"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from millstream.query.composite import ReadOnlyKeyValueStore
     from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 
-__all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreKind", "StoreQueryParameters"]
+__all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"]
 
 S = TypeVar("S")
 

@@ -1,6 +1,6 @@
 """What `KafkaStreams.query` is asked: a store, a query, which partitions, and how far they have to be.
 
-A query says what is wanted and nothing of how it is found; state_query.py has one function for each.
+A query says what is wanted and nothing of how it is found; state_query.py has one case for each.
 """
 
 from __future__ import annotations

@@ -242,11 +242,12 @@ def _unknown(table: str, stores: Sequence[str]) -> UnknownStateStoreException:
 
 
 def _migrated(view: StoreView, error: ClosedStoreError) -> InvalidStateStoreException:
+    snapshot = view.snapshot()
     return StateStoreMigratedException(
-        f"store '{error.store}' was closed under a query: client '{view.snapshot().client_id}' is "
-        f"{view.snapshot().client_state}",
+        f"store '{error.store}' was closed under a query: client '{snapshot.client_id}' is "
+        f"{snapshot.client_state}",
         store=error.store,
-        client_state=view.snapshot().client_state,
+        client_state=snapshot.client_state,
         next_step="run the query again",
     )
 

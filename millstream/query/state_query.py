@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
-from millstream.model import SessionWindow, StoreKind, TimeWindow, Windowed
-from millstream.query.codec import key_decoder, key_encoder, value_decoder
+from millstream.model import StoreKind
+from millstream.query.codec import key_decoder, key_encoder, session_decoder, value_decoder, window_decoder
 from millstream.query.handle import in_one_order
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
@@ -217,7 +217,7 @@ class _About:
         reason = answerable(
             fits=not serdes_known or reading is not None,
             exists=declaration.partitions is None or self.number < declaration.partitions,
-            # Serdes are known once the topology is compiled, which comes before the first RUNNING.
+            # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
             presence=self.presence if serdes_known else Presence.WAITING,
             settled=self.settled,
             up_to_bound=part is not None and _is_up_to(bound, part, position),
@@ -360,14 +360,14 @@ def _reading(view: StoreView, query: Query[Any], declaration: StoreDeclaration) 
             end, reverse = lower if empty else upper, query.result_order is ResultOrder.DESCENDING
             return make.scan(
                 lambda store: store.range(lower, end, reverse=reverse, end_inclusive=not empty),
-                make.decode_key,
+                lambda: make.decode_key,
                 reverse=reverse,
             )
         case WindowKeyQuery():
             key = encode(query.key)
             return make.scan(
                 lambda store: store.fetch(key, key, query.time_from_ms, query.time_to_ms),
-                itemgetter(1),
+                lambda: itemgetter(1),
                 kind=WindowStoreIterator,
             )
         case WindowRangeQuery() if query.key is None:
@@ -420,16 +420,16 @@ class _Maker:
     def scan(
         self,
         scan: Callable[[Any], Any],
-        decode_key: Callable[[Any], Any],
+        decoder: Callable[[], Callable[[Any], Any]],
         *,
         reverse: bool = False,
         kind: type[KeyValueIterator[Any, Any]] = KeyValueIterator,
     ) -> _Reading:
-        """Entries in order; several parts are merged."""
+        """Entries in order; several parts are merged. `decoder` makes what decodes one iterator's keys."""
 
         def finish(sources: list[Any]) -> Any:
             entries = in_one_order(sources, itemgetter(0), reverse=reverse)
-            return kind(self.declaration.name, entries, sources, decode_key, self.decode, self._lost)
+            return kind(self.declaration.name, entries, sources, decoder(), self.decode, self._lost)
 
         return _Reading(scan, finish)
 
@@ -445,14 +445,11 @@ class _Maker:
 
         return _Reading(read, lambda found: finish([each for of_part in found for each in of_part]))
 
-    def window(self, at: tuple[bytes, int]) -> Windowed[Any]:
-        key, start = at
-        size = self.declaration.window_size_ms or 0
-        return Windowed(self.decode_key(key), TimeWindow(start, start + size))
+    def window(self) -> Callable[[Any], Any]:
+        return window_decoder(self.decode_key, self.declaration.window_size_ms or 0)
 
-    def session(self, at: tuple[bytes, int, int]) -> Windowed[Any]:
-        key, start, end = at
-        return Windowed(self.decode_key(key), SessionWindow(start, end))
+    def session(self) -> Callable[[Any], Any]:
+        return session_decoder(self.decode_key)
 
     def _lost(self, error: ClosedStoreError) -> Exception:
         """What an iterator raises from now on: its store was closed under it."""

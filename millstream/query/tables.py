@@ -27,6 +27,7 @@ from millstream.query.provider import Presence, Serde, StoreDeclaration, StoreSn
 from millstream.query.schemas import arrow_type, for_arrow, needs_preparing
 from millstream.query.state_query import position_of
 from millstream.stores.api import ClosedStoreError
+from millstream.stores.keys import MAX_TIME_MS
 
 __all__ = [
     "Chunk",
@@ -214,7 +215,7 @@ def record_batches(
     table: OpenTable, columns: Sequence[str], rows: int, lost: Callable[[ClosedStoreError], Exception]
 ) -> pa.RecordBatchReader:
     """The same in batches of up to so many rows, each made when it is asked for; the last one closes the
-    table, and so does closing the reader.
+    table, and so does dropping the reader. (pyarrow's `close()` of a reader leaves what it reads from open.)
 
     Raises, from the reader:
         SerializationException: a value does not fit the type of those of the first batch.
@@ -315,8 +316,7 @@ class Chunk:
             case "window_start":
                 return self._starts.cast(_TIMESTAMP)
             case _:
-                ends = pc.add(self._starts, codecs.window_size_ms) if self._ends is None else self._ends
-                return ends.cast(_TIMESTAMP)
+                return (codecs.ends_of(self._starts) if self._ends is None else self._ends).cast(_TIMESTAMP)
 
 
 class _Codecs:
@@ -330,6 +330,10 @@ class _Codecs:
         self.value_serde = value_serde
         self.window_size_ms = declaration.window_size_ms or 0
         self._types = {"key": arrow_type(key_serde), "value": arrow_type(value_serde)}
+
+    def ends_of(self, starts: pa.Array) -> pa.Array:
+        """When windows end, which no store says; not after the last time that there is."""
+        return pc.add(pc.min_element_wise(starts, MAX_TIME_MS - self.window_size_ms), self.window_size_ms)
 
     def type_of(self, column: str) -> pa.DataType | None:
         return self._types.get(column, _TIMESTAMP)

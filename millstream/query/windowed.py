@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, TypeVar, overload
 
-from millstream.model import SessionWindow, TimeWindow, Windowed
+from millstream.model import Window, Windowed
+from millstream.query.codec import session_decoder, window_decoder
 from millstream.query.handle import StoreHandle, in_one_order
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
 from millstream.query.plan import Plan
@@ -39,21 +41,33 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
             raise KeyError(key)
         return value
 
-    def _value_of(self, key: Any, method: str) -> V | None:
-        raise NotImplementedError
+    def all(self) -> KeyValueIterator[Windowed[K], V]:
+        """Every window of every key; a session is one."""
+        return self._scan(None, None, None, None, "all", reverse=False)
 
-    def _bounds(
-        self, from_: Time | None, to: Time | None, method: str
-    ) -> tuple[int | None, int | None, bool]:
-        """Both times in milliseconds, None where it is open; whether anything can be between them."""
-        start = None if from_ is None else to_ms(from_, f"{method}() of store '{self._name}': the first time")
-        end = None if to is None else to_ms(to, f"{method}() of store '{self._name}': the last time")
-        if start is None or end is None or start <= end:
-            return start, end, True
-        _log.warning(
-            "store '%s': %s() from a time that is after the one it goes to is empty", self._name, method
-        )
-        return start, end, False
+    def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
+        """The same windows as `all()`, last first."""
+        return self._scan(None, None, None, None, "backward_all", reverse=True)
+
+    def _value_of(self, key: Any, method: str) -> V | None:
+        if not isinstance(key, Windowed):
+            kind = self._parameters.queryable_store_type.kind.value
+            raise TypeError(f"{method} of {kind} store '{self._name}' takes a Windowed, not {key!r}")
+        return self._value_at(key.key, key.window)
+
+    @abstractmethod
+    def _value_at(self, key: Any, window: Window) -> V | None:
+        """The value of exactly this window."""
+
+    @abstractmethod
+    def _scan(
+        self, key_from: Any, key_to: Any, one_time: Any, other_time: Any, method: str, /, *, reverse: bool
+    ) -> KeyValueIterator[Windowed[K], V]:
+        """A range of keys, and of times as the kind of store has them; `method` is who asks."""
+
+    def _one(self, plan: Plan, data: bytes, read: Callable[[Any], bytes | None]) -> V | None:
+        stored = self._reading(lambda plan: self._lookup(plan, data, read))
+        return None if stored is None else plan.decode(stored)
 
     def _wrong_arguments(self, method: str, forms: str, given: int) -> TypeError:
         return TypeError(f"{method}() of store '{self._name}' takes {forms}; it was given {given} arguments")
@@ -115,14 +129,6 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         """The same windows as `fetch` with the same arguments, last first."""
         return self._fetch("backward_fetch", arguments, reverse=True)
 
-    def all(self) -> KeyValueIterator[Windowed[K], V]:
-        """Every window of every key."""
-        return self._scan(None, None, None, None, "all", reverse=False)
-
-    def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
-        """Every window of every key, last first."""
-        return self._scan(None, None, None, None, "backward_all", reverse=True)
-
     def fetch_all(self, time_from: Time | None, time_to: Time | None) -> KeyValueIterator[Windowed[K], V]:
         """The windows of every key that start from `time_from` to `time_to`, both included.
 
@@ -140,22 +146,14 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
 
     # --- reading by a plan -------------------------------------------------------------------------------
 
-    def _value_of(self, key: Any, method: str) -> V | None:
-        if not isinstance(key, Windowed):
-            raise TypeError(f"{method} of window store '{self._name}' takes a Windowed, not {key!r}")
-        return self._fetch_one(key.key, key.window.start_ms)
+    def _value_at(self, key: Any, window: Window) -> V | None:
+        return self._fetch_one(key, window.start_ms)
 
     def _fetch_one(self, key: Any, time: Any) -> V | None:
         plan = self._current()
         data = self._key_bytes(plan, key, "fetch")
         start = to_ms(time, f"fetch() of store '{self._name}': the time")
-        stored = self._reading(
-            lambda plan: self._lookup(plan, data, lambda store: store.fetch_one(data, start))
-        )
-        if stored is None:
-            return None
-        value: V = plan.decode(stored)
-        return value
+        return self._one(plan, data, lambda store: store.fetch_one(data, start))
 
     def _fetch(self, method: str, arguments: tuple[Any, ...], *, reverse: bool) -> Any:
         if len(arguments) == 3:
@@ -170,30 +168,45 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         forms = f"{one}(key, time_from, time_to) or (key_from, key_to, time_from, time_to)"
         raise self._wrong_arguments(method, forms, len(arguments))
 
+    def _span(self, time_from: Any, time_to: Any, method: str) -> tuple[int | None, int | None]:
+        """Both times in milliseconds, None where it is open; `_NEVER` where nothing can be between them."""
+        what = f"{method}() of store '{self._name}': the "
+        start = None if time_from is None else to_ms(time_from, what + "first time")
+        end = None if time_to is None else to_ms(time_to, what + "last time")
+        if start is None or end is None or start <= end:
+            return start, end
+        _log.warning(
+            "store '%s': %s() from a time that is after the one it goes to is empty", self._name, method
+        )
+        return _NEVER
+
     def _scan_one(
         self, key: Any, time_from: Any, time_to: Any, method: str, *, reverse: bool
     ) -> WindowStoreIterator[V]:
         plan = self._current()
         data = self._key_bytes(plan, key, method)
-        start, end, any_between = self._bounds(time_from, time_to, method)
-        if not any_between:
-            start, end = _NEVER
+        start, end = self._span(time_from, time_to, method)
         sources = self._open_of(data, lambda store: store.fetch(data, data, start, end, reverse=reverse))
         entries = in_one_order(sources, _key_of, reverse=reverse)
         return WindowStoreIterator(self._name, entries, sources, _start_of, plan.decode, self._iterator_lost)
 
     def _scan(
-        self, key_from: Any, key_to: Any, time_from: Any, time_to: Any, method: str, *, reverse: bool
+        self, key_from: Any, key_to: Any, time_from: Any, time_to: Any, method: str, /, *, reverse: bool
     ) -> KeyValueIterator[Windowed[K], V]:
         plan = self._current()
         first, last, any_keys = self._key_range(key_from, key_to, method)
-        start, end, any_times = self._bounds(time_from, time_to, method)
-        if not (any_keys and any_times):
+        start, end = self._span(time_from, time_to, method)
+        if not any_keys:
             first, last, (start, end) = None, None, _NEVER
         sources = self._open_all(lambda store: store.fetch(first, last, start, end, reverse=reverse))
         entries = in_one_order(sources, _key_of, reverse=reverse)
         return KeyValueIterator(
-            self._name, entries, sources, _window_decoder(plan), plan.decode, self._iterator_lost
+            self._name,
+            entries,
+            sources,
+            window_decoder(plan.decode_key, plan.window_size_ms),
+            plan.decode,
+            self._iterator_lost,
         )
 
 
@@ -283,30 +296,12 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
         data = self._key_bytes(plan, key, "fetch_session")
         start = to_ms(session_start_time, f"fetch_session() of store '{self._name}': the start")
         end = to_ms(session_end_time, f"fetch_session() of store '{self._name}': the end")
-        stored = self._reading(
-            lambda plan: self._lookup(plan, data, lambda store: store.fetch_session(data, start, end))
-        )
-        if stored is None:
-            return None
-        value: V = plan.decode(stored)
-        return value
-
-    # --- reads that Python users expect ------------------------------------------------------------------
-
-    def all(self) -> KeyValueIterator[Windowed[K], V]:
-        """Every session of every key."""
-        return self._scan(None, None, None, None, "all", reverse=False)
-
-    def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
-        """Every session of every key, last first."""
-        return self._scan(None, None, None, None, "backward_all", reverse=True)
+        return self._one(plan, data, lambda store: store.fetch_session(data, start, end))
 
     # --- reading by a plan -------------------------------------------------------------------------------
 
-    def _value_of(self, key: Any, method: str) -> V | None:
-        if not isinstance(key, Windowed):
-            raise TypeError(f"{method} of session store '{self._name}' takes a Windowed, not {key!r}")
-        return self.fetch_session(key.key, key.window.start_ms, key.window.end_ms)
+    def _value_at(self, key: Any, window: Window) -> V | None:
+        return self.fetch_session(key, window.start_ms, window.end_ms)
 
     def _fetch(
         self, method: str, arguments: tuple[Any, ...], *, reverse: bool
@@ -345,7 +340,15 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
         return self._iterator(plan, sources, reverse=reverse)
 
     def _scan(
-        self, key_from: Any, key_to: Any, earliest_end: Any, latest_start: Any, method: str, *, reverse: bool
+        self,
+        key_from: Any,
+        key_to: Any,
+        earliest_end: Any,
+        latest_start: Any,
+        method: str,
+        /,
+        *,
+        reverse: bool,
     ) -> KeyValueIterator[Windowed[K], V]:
         plan = self._current()
         first, last, any_keys = self._key_range(key_from, key_to, method)
@@ -358,19 +361,14 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
     def _iterator(self, plan: Plan, sources: list[Any], *, reverse: bool) -> KeyValueIterator[Windowed[K], V]:
         entries = in_one_order(sources, _session_order, reverse=reverse)
         return KeyValueIterator(
-            self._name, entries, sources, _session_decoder(plan), plan.decode, self._iterator_lost
+            self._name, entries, sources, session_decoder(plan.decode_key), plan.decode, self._iterator_lost
         )
 
 
 # --- what the stores' entries become ---------------------------------------------------------------------
 
-_WINDOWS_KEPT = 1024
-
 _NEVER = (1, 0)
 """From a time to an earlier one: the stores have nothing there, and say whether they can be read."""
-
-_new_windowed = tuple.__new__
-"""Windowed(…) without the checks of its arguments: a scan makes one for each entry."""
 
 _key_of: Callable[[tuple[Any, bytes]], Any] = itemgetter(0)
 
@@ -382,42 +380,6 @@ def _start_of(key: tuple[bytes, int]) -> int:
 def _session_order(entry: tuple[tuple[bytes, int, int], bytes]) -> tuple[bytes, int, int]:
     key, start, end = entry[0]
     return key, end, start
-
-
-def _window_decoder(plan: Plan) -> Callable[[tuple[bytes, int]], Windowed[Any]]:
-    size, decode_key = plan.window_size_ms, plan.decode_key
-    windows: dict[int, TimeWindow] = {}
-    last: bytes | None = None
-    key: Any = None
-
-    def decode(local: tuple[bytes, int]) -> Windowed[Any]:
-        nonlocal last, key
-        data, start = local
-        if data != last:  # a key's windows come one after the other
-            key, last = decode_key(data), data
-        window = windows.get(start)
-        if window is None:  # many keys have the same windows
-            if len(windows) >= _WINDOWS_KEPT:
-                windows.clear()
-            window = windows[start] = TimeWindow(start, min(start + size, MAX_TIME_MS))
-        return _new_windowed(Windowed, (key, window))
-
-    return decode
-
-
-def _session_decoder(plan: Plan) -> Callable[[tuple[bytes, int, int]], Windowed[Any]]:
-    decode_key = plan.decode_key
-    last: bytes | None = None
-    key: Any = None
-
-    def decode(local: tuple[bytes, int, int]) -> Windowed[Any]:
-        nonlocal last, key
-        data, start, end = local
-        if data != last:
-            key, last = decode_key(data), data
-        return _new_windowed(Windowed, (key, SessionWindow(start, end)))
-
-    return decode
 
 
 def _deprecate_milliseconds(method: str, *times: Any, depth: int = 3) -> None:

@@ -181,7 +181,7 @@ class Assembly:
     def topics(self) -> Topics:
         """The cluster's topics, once `open` has been there."""
         if self._topics is None:
-            raise StreamsException("the client is not open")
+            raise StreamsException("the client has not reached Kafka yet; try again once it is RUNNING")
         return self._topics
 
     @property

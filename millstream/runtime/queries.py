@@ -13,7 +13,12 @@ from typing import Any, TypeVar, overload
 
 from millstream.clock import Clock, seconds_of
 from millstream.config import StreamsConfig
-from millstream.errors import InvalidStateStoreException, StateStoreNotAvailableException, TimeoutException
+from millstream.errors import (
+    InvalidStateStoreException,
+    StateStoreNotAvailableException,
+    StreamsException,
+    TimeoutException,
+)
 from millstream.model import StoreKind, TopicPartition
 from millstream.query.composite import open_store
 from millstream.query.metadata import (
@@ -228,7 +233,7 @@ class InteractiveQueries:
             StreamsException: Kafka cannot be reached.
         """
         node = self._store_node(store)
-        progress = _Progress(self._assembly, self._crew, self._clock, 0.0)
+        progress = self._progress(store, 0.0)
         return bound_at_ends(node, self._config.application_id, progress)
 
     def position_bound_after(
@@ -258,11 +263,19 @@ class InteractiveQueries:
         Differs: Kafka's positions are offsets of input topics themselves.
         """
         node = self._store_node(store)
-        progress = _Progress(self._assembly, self._crew, self._clock, seconds_of(timeout))
+        progress = self._progress(store, seconds_of(timeout))
         return bound_after(node, written, self._topology, self._config.application_id, progress)
 
-    def _store_node(self, store: str) -> Store:
+    def _progress(self, store: str, timeout_s: float) -> _Progress:
+        return _Progress(
+            self._assembly, self._crew, self._clock, timeout_s, lambda: self._raise_if_ended(store)
+        )
+
+    def _raise_if_ended(self, store: str) -> None:
         raise_if_none_can_answer(self._view.snapshot(), store)
+
+    def _store_node(self, store: str) -> Store:
+        self._raise_if_ended(store)
         stores: dict[str, Store] = {**self._topology.stores, **self._topology.global_stores}
         return stores[store]
 
@@ -331,9 +344,21 @@ class InteractiveQueries:
 
 
 class _Progress:
-    """own_writes.Progress of a client, up to a deadline."""
+    """own_writes.Progress of a client, up to a deadline, or to the client's end.
 
-    def __init__(self, assembly: Assembly, crew: Crew, clock: Clock, timeout_s: float) -> None:
+    Args:
+        raise_if_ended: raises what says so, once the client is ending.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        crew: Crew,
+        clock: Clock,
+        timeout_s: float,
+        raise_if_ended: Callable[[], None],
+    ) -> None:
+        self._raise_if_ended = raise_if_ended
         self._assembly = assembly
         self._crew = crew
         self._clock = clock
@@ -347,14 +372,19 @@ class _Progress:
         return {}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
-        kafka = self._assembly.topics
-        found = kafka.look(list(topics)).values()
-        return kafka.end_offsets(
-            [TopicPartition(topic.name, number) for topic in found for number in range(topic.partitions)]
-        )
+        try:
+            kafka = self._assembly.topics
+            found = kafka.look(list(topics)).values()
+            return kafka.end_offsets(
+                [TopicPartition(topic.name, number) for topic in found for number in range(topic.partitions)]
+            )
+        except StreamsException:
+            self._raise_if_ended()  # that is why, then
+            raise
 
     def wait_until(self, fits: Callable[[], bool]) -> bool:
         while not fits():
+            self._raise_if_ended()
             if self._clock.now() >= self._deadline:
                 return False
             threading.Event().wait(_PAUSE_S)

@@ -207,7 +207,7 @@ class StreamThread(StoreThread[ThreadState]):
             standby_tasks=tuple(_task_metadata(task, opened, lags) for task in share.standby_tasks),
             pipelines=tuple(
                 running[name].metadata() if name in running else PipelineMetadata(name=name, running=False)
-                for name in self.share.pipelines
+                for name in share.pipelines
             ),
         )
 

@@ -10,18 +10,20 @@ import asyncio
 import hmac
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
 from millstream.errors import ConfigException, IllegalStateException, StreamsException, TimeoutException
 from millstream.query.metadata import HostInfo
 from millstream.server.answers import Answer, Refused
+from millstream.server.limits import Limits
 from millstream.server.reads import QueriedStreams
 from millstream.server.routes import Request, parse_request
-from millstream.server.service import Limits, QueryService
+from millstream.server.service import QueryService
 from millstream.server.wire import FORWARDED
-from millstream.server.workers import Deadline
+from millstream.server.workers import Deadline, server_closed
 
 __all__ = ["QueryApplication", "checked_token"]
 
@@ -119,15 +121,7 @@ class QueryApplication:
     # --- one request -------------------------------------------------------------------------------------
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._active >= self._limits.concurrent:
-            busy = f"{self._limits.concurrent} requests are being answered; try again"
-            answer = self._service.error(Refused(503, "Busy", busy, retriable=True))
-        else:
-            self._active += 1
-            try:
-                answer = await self._answered(scope, receive)
-            finally:
-                self._active -= 1
+        answer = await self._answered(scope, receive)
         await self._send(answer, scope.get("method") == "HEAD", send)
 
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
@@ -135,17 +129,18 @@ class QueryApplication:
             headers = _headers(scope)
             self._check_host(headers)
             request = self._request(scope)
-            if not request.route.open:
-                self._check_token(headers)
-            async with asyncio.timeout(self._limits.deadline_s + self._limits.transfer_s):
-                body = await self._body(request, headers, receive)
-                deadline = Deadline(self._limits.deadline_s)
-                forwarded = FORWARDED.encode() in headers
-                answer = await self._service.answer(request, body, deadline, forwarded=forwarded)
-                return answer.encoded()
+            if request.route.open:
+                return await self._in_time(request, headers, receive)
+            self._check_token(headers)
+            with self._counted():
+                return await self._in_time(request, headers, receive)
         except TimeoutError:
             seconds = self._limits.deadline_s + self._limits.transfer_s
             return self._service.error(TimeoutException(f"no answer within {seconds:g} s; try again"))
+        except asyncio.CancelledError:
+            # The server is being closed and has waited for this answer as long as it waits.
+            log.info("%s the query server closes before a query is answered", self._client_id)
+            return self._service.error(server_closed())
         except (Refused, StreamsException, IllegalStateException) as error:
             return self._service.error(error)
         except Exception as error:
@@ -153,6 +148,28 @@ class QueryApplication:
             where = "".join(traceback.format_tb(error.__traceback__))
             log.error("%s a query failed with %s\n%s", self._client_id, type(error).__name__, where)
             return self._service.error(error)
+
+    async def _in_time(
+        self, request: Request, headers: Mapping[bytes, list[bytes]], receive: Receive
+    ) -> Answer:
+        async with asyncio.timeout(self._limits.deadline_s + self._limits.transfer_s):
+            body = await self._body(request, headers, receive)
+            deadline = Deadline(self._limits.deadline_s)
+            forwarded = FORWARDED.encode() in headers
+            answer = await self._service.answer(request, body, deadline, forwarded=forwarded)
+            return answer.encoded()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """One of the requests being answered; health is none of them, and is told however many there are."""
+        if self._active >= self._limits.concurrent:
+            busy = f"{self._limits.concurrent} requests are being answered; try again"
+            raise Refused(503, "Busy", busy, retriable=True)
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
 
     def _check_host(self, headers: Mapping[bytes, list[bytes]]) -> None:
         if self._hosts is None:

@@ -5,8 +5,11 @@ What comes over the network is taken for what it is worth: an answer of another 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from millstream.query.metadata import HostInfo
 from millstream.server.answers import Refused
@@ -15,7 +18,7 @@ from millstream.server.pages import Page, Place, Row
 from millstream.server.wire import FORWARDED, NOT_OURS, Base, Reply, Wire, WireError
 from millstream.server.workers import Deadline, Workers
 
-__all__ = ["Peers", "count_from", "garbled", "page_from", "partitions_of", "rows_of"]
+__all__ = ["Peers", "count_from", "garbled", "page_from", "partitions_of", "rows_of", "target_of"]
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +62,25 @@ class Peers:
             raise Refused(502, "BadGateway", message)
         return None if reply.body.get("error") == NOT_OURS else reply
 
+    async def ask_all(self, hosts: Sequence[HostInfo], target: str, deadline: Deadline) -> list[Reply | None]:
+        """The answers of several clients to the same question, in their order; they are asked at once.
+
+        Raises:
+            Refused: one of them does not let this client in.
+        """
+        return await asyncio.gather(*(self.ask(host, "GET", target, deadline) for host in hosts))
+
     def close(self) -> None:
         """End the threads and the connections. Idempotent."""
         self._workers.close(1.0)
         for wire in list(self._wires.values()):
             wire.close()
+
+
+def target_of(store: str, last: str, given: Mapping[str, str]) -> str:
+    """The path, with its parameters, of a question about a store."""
+    query = f"?{urlencode(given)}" if given else ""
+    return f"/v1/stores/{quote(store, safe='')}/{last}{query}"
 
 
 # --- what they say ---------------------------------------------------------------------------------------

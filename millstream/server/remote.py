@@ -28,6 +28,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
+from millstream.query.codec import unfit_key
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
@@ -537,13 +538,9 @@ class RemoteStore:
         try:
             data: bytes | None = (serde if serializer is None else serializer).serialize(key)
         except Exception as error:  # whatever a serde raises, users look for one exception
-            raise SerializationException(
-                f"{method}() of store '{self._name}' (keys of serde '{serde.name}'): {error}"
-            ) from error
+            raise unfit_key(self._name, serde, f"{method}()", error) from error
         if data is None:
-            raise SerializationException(
-                f"{method}() of store '{self._name}': serde '{serde.name}' has no bytes for this key"
-            )
+            raise unfit_key(self._name, serde, f"{method}()")
         return data
 
     def _described(self) -> _Described:

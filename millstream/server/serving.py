@@ -13,19 +13,17 @@ import logging
 import socket
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.errors import ConfigException, IllegalStateException, SetupException, StreamsException
 from millstream.query.metadata import HostInfo
 from millstream.server.application import QueryApplication, checked_token
+from millstream.server.limits import Limits
 from millstream.server.reads import QueriedStreams
-from millstream.server.service import Limits
 from millstream.server.workers import Deadline
-
-if TYPE_CHECKING:
-    import uvicorn
 
 __all__ = ["QueryServer", "is_loopback"]
 
@@ -43,6 +41,10 @@ _START_S = 10.0
 _GRACE_S = 2
 """How long closing waits for the answers that are on their way."""
 _BACKLOG = 128
+_HAND_OVER = 5
+"""How often the event loop goes round until a connection that it has accepted is one of uvicorn's; 3 do."""
+_TICK_S = 1.0
+"""How often the header Date is set anew."""
 
 
 def is_loopback(host: str) -> bool:
@@ -103,7 +105,8 @@ class QueryServer:
         self._application: QueryApplication | None = None
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._server: uvicorn.Server | None = None
+        self._server: Any = None
+        """What `_uvicorn_server` has made, once it has started."""
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._closed = False
@@ -142,7 +145,7 @@ class QueryServer:
             server, thread, bound, made = self._server, self._thread, self._socket, self._application
         deadline = Deadline(timeout_s)
         if server is not None and thread is not None:
-            server.should_exit = True
+            server.stop()
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline.remaining_s))
             if thread.is_alive():
@@ -151,7 +154,15 @@ class QueryServer:
             made.close()
         if bound is not None:
             bound.close()
-        return thread is None or not thread.is_alive()
+        ended = thread is None or not thread.is_alive()
+        if not ended:
+            log.warning(
+                "%s the query server at %s has not ended within %g s; it ends after its present answers",
+                self._client_id,
+                self.url,
+                timeout_s,
+            )
+        return ended
 
     @property
     def address(self) -> HostInfo:
@@ -195,8 +206,7 @@ class QueryServer:
 
     def _serve(self) -> None:
         server, bound = self._server, self._socket
-        assert server is not None  # start() has made them
-        assert bound is not None
+        assert bound is not None  # start() has made both
         try:
             server.run(sockets=[bound])
         except Exception:
@@ -211,14 +221,43 @@ def _names_of(listen: HostInfo, host: HostInfo | None) -> Iterable[str]:
     return {"localhost", "127.0.0.1", "::1", listen.host, *(() if host is None else (host.host,))}
 
 
-def _uvicorn_server(application: QueryApplication, limits: Limits, ready: threading.Event) -> uvicorn.Server:
+def _uvicorn_server(application: QueryApplication, limits: Limits, ready: threading.Event) -> Any:
     """uvicorn, set up to do no more than it is asked for: no logs of paths, no headers that tell of it."""
     import uvicorn
 
     class Server(uvicorn.Server):
+        """One that is told when to end, and does not look ten times a second whether it is to."""
+
+        _loop: asyncio.AbstractEventLoop | None = None
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             ready.set()
+
+        async def main_loop(self) -> None:
+            self._told = asyncio.Event()
+            self._loop = asyncio.get_running_loop()
+            while not await self.on_tick(0):  # 0: it sets the header Date anew
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._told.wait(), _TICK_S)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # What asyncio has accepted, and not handed over yet, when its server is closed would stay open
+            # and silent (CPython's issue 109564), and whoever has connected would wait for nothing. So first
+            # accept no more, and hand over what there is.
+            for listening in sockets or ():
+                with suppress(NotImplementedError):  # Windows has another kind of event loop
+                    asyncio.get_running_loop().remove_reader(listening)
+            for _ in range(_HAND_OVER):
+                await asyncio.sleep(0)
+            await super().shutdown(sockets)
+
+        def stop(self) -> None:
+            """End soon. Any thread may call it, at any time."""
+            self.should_exit = True
+            if self._loop is not None:
+                with suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(self._told.set)
 
     config = uvicorn.Config(
         application,

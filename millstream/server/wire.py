@@ -32,6 +32,9 @@ _CHUNK = 1 << 16
 _LARGEST = 64 << 20
 """The largest answer that is read."""
 
+_NO_ANSWER = (http.client.HTTPException, OSError, UnicodeError)
+"""What asking may raise; a UnicodeError: there cannot be a host of that name."""
+
 
 class WireError(Exception):
     """There was no answer: the server cannot be reached, is too slow, or speaks something else."""
@@ -112,12 +115,12 @@ class Wire:
         if connection is not None:
             try:
                 return self._once(connection, method, target, body, headers, deadline)
-            except (http.client.HTTPException, OSError) as error:
+            except _NO_ANSWER as error:
                 # It was closed while it was idle, most likely; every question may be asked twice.
                 log.debug("a kept connection to %s failed: %s", self.base, type(error).__name__)
         try:
             return self._once(self._new_one(), method, target, body, headers, deadline)
-        except (http.client.HTTPException, OSError) as error:
+        except _NO_ANSWER as error:
             raise self._unreachable(error, deadline) from error
 
     def _once(
@@ -158,6 +161,9 @@ class Wire:
             self._limit(connection, deadline)
             chunk = response.read1(_CHUNK)
             if not chunk:
+                if response.length:
+                    raise http.client.IncompleteRead(b"", response.length)
+                response.close()  # read1 does not, and the connection takes no other question before that
                 return b"".join(chunks)
             chunks.append(chunk)
             size += len(chunk)

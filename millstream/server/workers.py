@@ -14,9 +14,14 @@ from typing import Any, TypeVar
 
 from millstream.errors import StateStoreNotAvailableException, TimeoutException
 
-__all__ = ["Deadline", "Workers"]
+__all__ = ["Deadline", "Workers", "server_closed"]
 
 T = TypeVar("T")
+
+
+def server_closed() -> StateStoreNotAvailableException:
+    """What is answered once the server is being closed."""
+    return StateStoreNotAvailableException("this query server is closed; ask the one of another client")
 
 
 class Deadline:
@@ -92,9 +97,7 @@ class Workers:
     def _add(self, work: Callable[[], None]) -> None:
         with self._lock:
             if self._closed:
-                raise StateStoreNotAvailableException(
-                    "this query server is closed; ask the one of another client"
-                )
+                raise server_closed()
             self._outstanding += 1
             if self._outstanding > len(self._threads) and len(self._threads) < self._count:
                 number = len(self._threads) + 1

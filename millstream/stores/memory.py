@@ -198,6 +198,7 @@ class MemoryStore:
         """A consistent snapshot of the keys from `start` to `end`; None: unbounded.
 
         Raises:
+            ClosedStoreError: the store is closed.
             IllegalStateException: too many iterators are open.
         """
         with self._gate:
@@ -218,6 +219,7 @@ class MemoryStore:
         """A consistent snapshot of several ranges; see OrderedBytesStore.
 
         Raises:
+            ClosedStoreError: the store is closed.
             IllegalStateException: too many iterators are open.
         """
         with self._gate:

@@ -91,7 +91,7 @@ def merged(reads: Sequence[Read], ignored: int, *, reverse: bool) -> Read:
 
 
 def _stretch(runs: Sequence[_Run], reverse: bool) -> list[Entry]:
-    """The entries that nothing can come before that was not read yet. None: all have ended."""
+    """The entries that nothing can come before that was not read yet; empty if all have ended."""
     borders = [run.keys[-1] for run in runs if run.entries and not run.ended]
     pairs: list[tuple[bytes, Entry]] = []
     if not borders:

@@ -9,7 +9,8 @@ from millstream.errors import ProcessorStateException
 from millstream.model import StoreKind, TaskId
 from millstream.ports import BytesStore
 from millstream.stores.api import MAX_ITERATORS, OrderedBytesStore
-from millstream.stores.segments import MARK, SessionStore, WindowStore
+from millstream.stores.laid_out import MARK
+from millstream.stores.segments import SessionStore, WindowStore
 from millstream.stores.versioned import VersionedStore
 from millstream.topology.nodes import Store
 

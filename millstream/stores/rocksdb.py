@@ -93,6 +93,7 @@ _PROPERTIES = (
     "background-errors",
 )
 
+_SCAN_ATTEMPTS = 10
 _CLOSE_TIMEOUT_S = 30.0
 _STALL_TIMEOUT_S = 120.0
 _STALL_PAUSE_S = 0.02
@@ -234,14 +235,27 @@ class RocksDBStore:
     def _scans(
         self, ranges: Callable[[bytes | None], Sequence[KeyRange]], mark: bytes, reverse: bool
     ) -> list[_Scan]:
-        while True:
-            # Each scan is a snapshot of its own. They are one if nothing was written while they were made,
-            # which takes microseconds: so this hardly ever goes round, and never waits for a writer.
+        # Each scan is a snapshot of its own. They are one if nothing was written while they were made, which
+        # takes microseconds: so this hardly ever goes round. If it does again and again, the writer waits.
+        for _ in range(_SCAN_ATTEMPTS):
             number = self._db.latest_sequence_number()
-            bounds = ranges(self._get(mark))
-            scans = [_Scan(self._db, start, end, reverse=reverse) for start, end in bounds]
+            scans = self._scans_now(ranges, mark, reverse)
             if self._db.latest_sequence_number() == number:
-                return scans[::-1] if reverse else scans
+                return scans
+        while not self._writing.acquire(timeout=_STALL_PAUSE_S):
+            if not self._is_open:  # `close` has the lock, and waits for us to leave the gate
+                raise ClosedStoreError(self._name)
+        try:
+            return self._scans_now(ranges, mark, reverse)
+        finally:
+            self._writing.release()
+
+    def _scans_now(
+        self, ranges: Callable[[bytes | None], Sequence[KeyRange]], mark: bytes, reverse: bool
+    ) -> list[_Scan]:
+        bounds = ranges(self._get(mark))
+        scans = [_Scan(self._db, start, end, reverse=reverse) for start, end in bounds]
+        return scans[::-1] if reverse else scans
 
     def _read(self, read: Read, count: int) -> list[Entry]:
         try:

@@ -18,13 +18,11 @@ in-memory stores do the same as persistent ones, to the millisecond.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from struct import Struct, error
 from typing import Any
 
 from millstream.clock import Clock, SystemClock
-from millstream.model import TaskId
 from millstream.stores.api import (
     ClosedStoreError,
     Entry,
@@ -32,22 +30,13 @@ from millstream.stores.api import (
     OrderedBytesStore,
     StoreIterator,
     timestamp_of,
-    value_of,
 )
-from millstream.stores.keys import (
-    MAX_TIME_MS,
-    escaped,
-    pack_segment,
-    pack_time,
-    unescaped,
-)
+from millstream.stores.keys import END_OF_KEY, MAX_TIME_MS, escaped, pack_segment, pack_time, unescaped
+from millstream.stores.laid_out import MARK, LaidOutStore, Local
 
-__all__ = ["MARK", "SessionStore", "WindowStore", "segment_interval"]
+__all__ = ["SessionStore", "WindowStore", "segment_interval"]
 
 _log = logging.getLogger(__name__)
-
-MARK = b"\xff\xff\xff\xff\xff\xff\xff\xffmillstream.segments"
-"""The key of the entry that has the store's time and layout. No segment's number begins like this."""
 
 _NO_TIME = -1
 _TELL_S = 10.0
@@ -59,12 +48,8 @@ _AFTER = b"\xff" * 9
 """Behind a time in a local key: after all that can follow it there."""
 _MIN_INTERVAL_MS = 60_000
 
-_WINDOW_KEY = Struct(">qi").unpack_from
-_SESSION_KEY = Struct(">qq").unpack_from
 _TIME = Struct(">q").unpack_from
 _TWO_TIMES = Struct(">qq").unpack_from
-
-Local = tuple[bytes, bytes | None, int]
 
 
 def segment_interval(retention_ms: int) -> int:
@@ -75,72 +60,41 @@ def segment_interval(retention_ms: int) -> int:
     return max(retention_ms // 2, _MIN_INTERVAL_MS)
 
 
-class _SegmentedStore:
+class _SegmentedStore(LaidOutStore):
     """What window and session stores have in common.
 
     Raises:
         ValueError: the retention is not a positive number.
     """
 
-    _kind = ""
+    _kind: str
+    _tail: Struct
+    """What ends a key in the changelog: the time that the retention counts from, and another number."""
+    _kept: slice
+    """What of it ends a local key too."""
+    _is_other_a_time: bool
+    """Whether the other number is one, not after the first; else it is 0."""
 
     def __init__(self, inner: OrderedBytesStore, retention_ms: int, *, clock: Clock | None = None) -> None:
         if retention_ms <= 0:
             raise ValueError(
                 f"store '{inner.name}' keeps its windows for {retention_ms} ms; a retention is positive"
             )
-        self._inner = inner
+        super().__init__(inner)
         self._retention = retention_ms
         self._interval = segment_interval(retention_ms)
         self._layout = f"{self._kind} 1 {retention_ms}".encode()
         self._clock = clock or SystemClock()
-        self._writing = threading.Lock()
         self._expired = 0
         self._untold_expired = self._untold_wrong = 0
         self._told_at = float("-inf")
-        self._time = self._recover()
-        if hasattr(inner, "properties"):
-            # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
-            self.properties = inner.properties
-
-    def _recover(self) -> int:
-        """The time of what is there; what has another layout (another retention, once) is wiped."""
-        marked = self._inner.get(MARK)
-        if marked is not None and value_of(marked) == self._layout:
-            return timestamp_of(marked)
-        if marked is not None or self._inner.position is not None:
-            _log.warning(
-                "store '%s' of task %s is on disk as another kind of store, or with another retention; it "
-                "is wiped, and restored from its changelog",
-                self._inner.name,
-                self._inner.task_id,
-            )
-            self._inner.wipe()
-        return _NO_TIME
+        marked = self._recovered(
+            lambda layout: layout == self._layout,
+            "is on disk as another kind of store, or with another retention",
+        )
+        self._time = _NO_TIME if marked is None else timestamp_of(marked)
 
     # --- what every store has ----------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def task_id(self) -> TaskId:
-        return self._inner.task_id
-
-    @property
-    def is_open(self) -> bool:
-        return self._inner.is_open
-
-    @property
-    def position(self) -> int | None:
-        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
-        return self._inner.position
-
-    @property
-    def epoch(self) -> int:
-        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
-        return self._inner.epoch
 
     @property
     def retention_ms(self) -> int:
@@ -164,10 +118,6 @@ class _SegmentedStore:
         """About how many windows there are; those count that are older than the retention but not deleted."""
         ours = 1 if self._first_segment(self._time) == 0 else 1 + len(_FLOOR)  # the mark, and the floor
         return max(0, self._inner.approximate_num_entries() - ours)
-
-    def close(self) -> None:
-        """Release everything, iterators included. Idempotent."""
-        self._inner.close()
 
     def wipe(self) -> None:
         """Delete all entries, the position and the time; the store stays open."""
@@ -209,7 +159,38 @@ class _SegmentedStore:
         self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
     ) -> tuple[list[Local], int, int, int]:
         """The entries with local keys; the time after them; how many came too late; how many are none."""
-        raise NotImplementedError
+        local: list[Local] = []
+        add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
+        unpack, tail, kept, is_other_a_time = (
+            self._tail.unpack_from,
+            -self._tail.size,
+            self._kept,
+            self._is_other_a_time,
+        )
+        plain = slice(None, tail)
+        number, segment = -1, b""
+        expired = wrong = 0
+        for data, value, timestamp in entries:
+            try:
+                at, other = unpack(data, tail)
+            except error:
+                wrong += 1
+                continue
+            if not 0 <= other <= at or (other and not is_other_a_time):
+                wrong += 1
+                continue
+            if at > time:
+                time = at
+            elif at <= time - retention:
+                expired += 1
+                continue
+            if at // interval != number:
+                number = at // interval
+                segment = pack(number)
+            # `escaped`, spelt out: this is what the updater does for each record
+            key = data[plain].replace(b"\0", b"\0\xff")
+            add((segment + key + END_OF_KEY + data[kept], value, timestamp))
+        return local, time, expired, wrong
 
     def _first_segment(self, time: int) -> int:
         """The first segment that has something at this time."""
@@ -314,35 +295,9 @@ class WindowStore(_SegmentedStore):
     """
 
     _kind = "window"
-
-    def _localised(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
-    ) -> tuple[list[Local], int, int, int]:
-        local: list[Local] = []
-        add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
-        number, segment = -1, b""
-        expired = wrong = 0
-        for data, value, timestamp in entries:
-            try:
-                start, sequence = _WINDOW_KEY(data, -12)
-            except error:
-                wrong += 1
-                continue
-            if start < 0 or sequence:
-                wrong += 1
-                continue
-            if start > time:
-                time = start
-            elif start <= time - retention:
-                expired += 1
-                continue
-            if start // interval != number:
-                number = start // interval
-                segment = pack(number)
-            # `escaped`, spelt out: this is what the updater does for each record
-            key = data[:-12].replace(b"\0", b"\0\xff")
-            add((segment + key + b"\0\0" + data[-12:-4], value, timestamp))
-        return local, time, expired, wrong
+    _tail = Struct(">qi")  # start, sequence number
+    _kept = slice(-12, -4)
+    _is_other_a_time = False
 
     def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
         """Timestamp and value of a key's window; None if it is older than the retention.
@@ -396,34 +351,9 @@ class SessionStore(_SegmentedStore):
     """
 
     _kind = "session"
-
-    def _localised(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
-    ) -> tuple[list[Local], int, int, int]:
-        local: list[Local] = []
-        add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
-        number, segment = -1, b""
-        expired = wrong = 0
-        for data, value, timestamp in entries:
-            try:
-                end, start = _SESSION_KEY(data, -16)
-            except error:
-                wrong += 1
-                continue
-            if not 0 <= start <= end:
-                wrong += 1
-                continue
-            if end > time:
-                time = end
-            elif end <= time - retention:
-                expired += 1
-                continue
-            if end // interval != number:
-                number = end // interval
-                segment = pack(number)
-            key = data[:-16].replace(b"\0", b"\0\xff")
-            add((segment + key + b"\0\0" + data[-16:], value, timestamp))
-        return local, time, expired, wrong
+    _tail = Struct(">qq")  # end, start
+    _kept = slice(-16, None)
+    _is_other_a_time = True
 
     def fetch_session(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
         """Timestamp and value of one session; None if it is older than the retention.

@@ -159,6 +159,7 @@ class StoreUpdater:
         self._lags_at = float("-inf")
         self._restoring_since: float | None = None
         self._told_progress_at = 0.0
+        self._restored_beside: dict[TopicPartition, _Follower] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # --- for the owner, from any thread ------------------------------------------------------------------
@@ -466,17 +467,22 @@ class StoreUpdater:
 
     def _tell_progress(self) -> None:
         """Log how far restoring is, every ten seconds; a short restore is over before that."""
-        restoring = [each for each in self._shared.served.values() if each.started and not each.restored]
+        restoring = {
+            at: each for at, each in self._shared.served.items() if each.started and not each.restored
+        }
         if not restoring:
-            self._restoring_since = None
+            self._restoring_since, self._restored_beside = None, {}
             return
         now = self._clock.now()
+        # Those that are done by now count as well: the time was theirs too.
+        self._restored_beside |= restoring
         if self._restoring_since is None:
             self._restoring_since = self._told_progress_at = now
         elif now - self._told_progress_at >= _TELL_PROGRESS_S:
             self._told_progress_at = now
-            done = sum(each.position - each.restore_from for each in restoring)
-            whole = sum(each.restore_until - each.restore_from for each in restoring)
+            together = self._restored_beside.values()
+            done = sum(min(each.position, each.restore_until) - each.restore_from for each in together)
+            whole = sum(each.restore_until - each.restore_from for each in together)
             since = now - self._restoring_since
             _log.info(
                 "store updater '%s': %s",

@@ -27,15 +27,12 @@ Differs: a read as of a time before the horizon raises (Kafka: null, as if there
 
 from __future__ import annotations
 
-import logging
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 
-from millstream.model import TaskId
 from millstream.stores.api import (
     Entry,
     KeyRange,
@@ -43,14 +40,11 @@ from millstream.stores.api import (
     StoreIterator,
     pack_timestamp,
     timestamp_of,
-    value_of,
 )
 from millstream.stores.keys import END_OF_KEY, escaped
-from millstream.stores.segments import MARK
+from millstream.stores.laid_out import MARK, LaidOutStore, Local
 
 __all__ = ["Version", "VersionedStore"]
-
-_log = logging.getLogger(__name__)
 
 _LATEST, _DELETED, _VERSION, _EXPIRY = b"L", b"D", b"V", b"E"
 _FLOOR = (b"F0", b"F1", b"F2")
@@ -69,8 +63,6 @@ _MOST_AT_ONCE = 10_000
 _TIME = Struct(">Q")
 _LAYOUT = b"history 1 "
 _MARK = Struct(">Qq")
-
-Local = tuple[bytes, bytes | None, int]
 
 
 def _sortable(time_ms: int) -> bytes:
@@ -147,7 +139,7 @@ class _Mark:
         return max(wanted, self.forgotten)
 
 
-class VersionedStore:
+class VersionedStore(LaidOutStore):
     """One task's part of a key-value store with history (ports.KeyValueBytesStore).
 
     Args:
@@ -161,52 +153,15 @@ class VersionedStore:
     def __init__(self, inner: OrderedBytesStore, history_ms: int) -> None:
         if history_ms < 0:
             raise ValueError(f"store '{inner.name}' cannot keep a history of {history_ms} ms; give 0 or more")
-        self._inner = inner
+        super().__init__(inner)
         self._history = history_ms
-        self._writing = threading.Lock()
         self._forget_from = _EXPIRY  # where the next forgetting begins: before it, all is forgotten
-        self._mark = self._recover()
-        if hasattr(inner, "properties"):
-            # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
-            self.properties = inner.properties
-
-    def _recover(self) -> _Mark:
-        marked = self._inner.get(MARK)
-        if marked is not None and value_of(marked).startswith(_LAYOUT):
-            return _Mark.read(marked)
-        if marked is not None or self._inner.position is not None:
-            _log.warning(
-                "store '%s' of task %s was kept without history, or as another kind of store; it is wiped, "
-                "and restored from its changelog",
-                self._inner.name,
-                self._inner.task_id,
-            )
-            self._inner.wipe()
-        return _Mark()
+        marked = self._recovered(
+            lambda layout: layout.startswith(_LAYOUT), "was kept without history, or as another kind of store"
+        )
+        self._mark = _Mark() if marked is None else _Mark.read(marked)
 
     # --- what every store has ----------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def task_id(self) -> TaskId:
-        return self._inner.task_id
-
-    @property
-    def is_open(self) -> bool:
-        return self._inner.is_open
-
-    @property
-    def position(self) -> int | None:
-        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
-        return self._inner.position
-
-    @property
-    def epoch(self) -> int:
-        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
-        return self._inner.epoch
 
     @property
     def history_ms(self) -> int:
@@ -223,10 +178,6 @@ class VersionedStore:
         """How many keys have a value; exact."""
         self._inner.position  # noqa: B018  # raises once the store is closed
         return self._mark.count
-
-    def close(self) -> None:
-        """Release everything, iterators included. Idempotent."""
-        self._inner.close()
 
     def wipe(self) -> None:
         """Delete all entries, the position and the history; the store stays open."""
@@ -394,7 +345,7 @@ class VersionedStore:
     ) -> None:
         """Put versions, forget what is too old, and save `next_offset` and the epoch: one atomic write."""
         with self._writing:
-            before = self._mark
+            before, forget_from = self._mark, self._forget_from
             newest = max((timestamp for _, _, timestamp in entries), default=_NEVER)
             horizon = _Mark(max(before.newest, newest), 0, before.forgotten).horizon(self._history)
             by_key: dict[bytes, list[tuple[int, bytes | None]]] = {}
@@ -414,7 +365,11 @@ class VersionedStore:
                 local.append(mark.entry())
             # First: a reader that has the new entries and the old mark would miss what is forgotten by now.
             self._mark = mark
-            self._inner.apply(local, next_offset, epoch, drop=drop)
+            try:
+                self._inner.apply(local, next_offset, epoch, drop=drop)
+            except BaseException:
+                self._mark, self._forget_from = before, forget_from  # nothing of the batch was written
+                raise
 
     def _with_newest(
         self, by_key: dict[bytes, list[tuple[int, bytes | None]]]

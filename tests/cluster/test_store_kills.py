@@ -150,6 +150,7 @@ class Table:
         return position
 
 
+@pytest.mark.timeout(400)
 def test_after_fifty_kills_the_stores_equal_the_topic_at_their_positions(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from millstream.dsl.serdes import Serdes
 from millstream.errors import InvalidStateStoreException
-from millstream.model import TaskId
-from millstream.query.parameters import QueryableStoreTypes, StoreKind, StoreQueryParameters
+from millstream.model import StoreKind, TaskId
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import (
     LocalStore,
     Outcome,

@@ -275,6 +275,16 @@ def test_a_store_that_there_is_not() -> None:
             clients_of_store(SNAPSHOT, placement, "nothing")
 
 
+def test_a_store_without_a_name() -> None:
+    """A mistake in the program, as for `store()`, and not a store that nobody has."""
+    for ask in (
+        lambda: clients_of_store(SNAPSHOT, PLACEMENT, ""),
+        lambda: host_of_key(SNAPSHOT, PLACEMENT, "", "x"),
+    ):
+        with pytest.raises(TypeError, match="a store name is a str that is not empty"):
+            ask()
+
+
 @pytest.mark.parametrize(
     ("key", "how", "error"),
     [

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from millstream.query.parameters import QueryableStoreTypes, StoreKind, StoreQueryParameters
+from millstream.model import StoreKind
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 
 TYPE = QueryableStoreTypes.key_value_store()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from racing import race
 from worlds import PARTITIONS, Client, key_in, partition_of
 
 import millstream.query
@@ -574,68 +573,22 @@ def test_readers_meet_only_documented_exceptions_while_everything_changes() -> N
     values, or the leaves of KIP-216."""
     client = Client()
     client.put(*WORDS)
-    stop = threading.Event()
-    wrong: list[BaseException] = []
-    turns = [0] * 4
 
-    def read(index: int) -> None:
-        held = client.store()
-        while not stop.is_set():
-            turns[index] += 1
-            try:
-                assert held.get("a") == 1
-                assert held.multi_get(WORDS) == [len(word) for word in WORDS]
-                with held.all() as entries:
-                    assert [key for key, _ in entries] == WORDS
-                assert held["aa"] == 2
-            except StateStoreMigratedException:
-                try:
-                    fresh = client.store()
-                    if len(fresh._current().parts) == PARTITIONS:
-                        held = fresh
-                except (StateStoreMigratedException, StreamsRebalancingException):
-                    pass
-            except (StreamsRebalancingException, StateStoreNotAvailableException):
-                pass  # retry, or the client is closing
-            except BaseException as error:
-                wrong.append(error)
-                return
+    def check(held: Store) -> None:
+        assert held.get("a") == 1
+        assert held.multi_get(WORDS) == [len(word) for word in WORDS]
+        with held.all() as entries:
+            assert [key for key, _ in entries] == WORDS
+        assert held["aa"] == 2
 
-    readers = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(4)]
-    for reader in readers:
-        reader.start()
-    cycle = itertools.cycle(range(PARTITIONS))
-    deadline = time.monotonic() + 60
-    while min(turns) < 60 and not wrong:
-        assert time.monotonic() < deadline, turns
-        partition = next(cycle)
-        client.client_is("REBALANCING")
-        client.thread_is(partition, "PARTITIONS_REVOKED")
-        old = client.stores[partition]
+    def reopened(_: int, old: MemoryStore, close: Callable[[], None]) -> MemoryStore:
         content = list(old.range(None, None))
-        client.move_away(partition)
+        close()
         fresh = MemoryStore("counts", old.task_id)
         fresh.apply([(key, stored[8:], 5) for key, stored in content], len(content))
-        client.stores[partition] = fresh
-        client.change(
-            local={
-                "counts": [
-                    *client.snapshot().local["counts"],
-                    LocalStore(fresh.task_id, fresh, f"t{partition}"),
-                ]
-            }
-        )
-        client.thread_is(partition, "RUNNING")
-        client.client_is("RUNNING")
-    client.client_is("PENDING_SHUTDOWN")
-    for store in client.stores.values():
-        store.close()
-    client.client_is("NOT_RUNNING")
-    stop.set()
-    for reader in readers:
-        reader.join(30)
-        assert not reader.is_alive()
-    assert wrong == []
+        return fresh
+
+    race(client, client.store, check, reopened, turns=60)
 
 
 def test_the_parent_class_is_never_raised() -> None:

@@ -183,6 +183,8 @@ def test_a_timestamped_range_gives_values_and_timestamps(client: Client) -> None
 def test_only_the_partitions_that_were_asked_for_answer(client: Client) -> None:
     """And one that is not here has a reason."""
     request = ask(client, KeyQuery.with_key("a"))
+    assert request.is_all_partitions
+    assert not request.with_partitions({1}).is_all_partitions
     assert reasons(run_query(client, request.with_partitions({1}))) == {1: None}
     client.move_away(2)
     assert reasons(run_query(client, request.with_partitions({1, 2}))) == {

@@ -68,6 +68,22 @@ def test_the_windows_of_a_key_are_found_by_their_start(windows: WindowedClient) 
             assert len(list(entries)) == (2 if number == partition_of(b"b") else 0)
 
 
+def test_the_last_windows_of_all_end_with_time() -> None:
+    """Their end would not fit into 64 bits: handle, query and table agree on one that does."""
+    last = 2**63 - 1
+    client = WindowedClient(StoreKind.WINDOW)
+    starts = (last - MINUTE - 1, last - 1, last)
+    for start in starts:
+        client.add("a", start)
+    expected = [TimeWindow(start, min(start + MINUTE, last)) for start in starts]
+    query = WindowRangeQuery.with_window_start_range(0, last)
+    assert [entry.key.window for entry in found(client, query)] == expected
+    store = client.windowed()
+    assert [windowed.window for windowed in store] == expected
+    ends = store.to_arrow()["window_end"].cast("int64").to_pylist()
+    assert ends == [window.end_ms for window in expected]
+
+
 def test_the_windows_of_all_keys_are_found_by_their_start(windows: WindowedClient) -> None:
     """With windowed keys, whose end follows from the store's size of windows."""
     entries = found(windows, WindowRangeQuery.with_window_start_range(now, now + 1))

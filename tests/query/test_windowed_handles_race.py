@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from racing import race
 from windowed_worlds import MINUTE, WindowedClient, now
 from worlds import PARTITIONS
 
-from millstream.errors import (
-    StateStoreMigratedException,
-    StateStoreNotAvailableException,
-    StreamsRebalancingException,
-)
 from millstream.model import StoreKind
-from millstream.query.provider import LocalStore
 from millstream.stores.keys import session_key, window_key
 from millstream.stores.opening import open_store
 from millstream.topology.nodes import Store
@@ -60,58 +53,16 @@ def test_readers_while_partitions_are_closed_and_opened(kind: StoreKind, place: 
         for word in WORDS
         for each in TIMES
     }
-    stop = threading.Event()
-    wrong: list[BaseException] = []
-    turns = [0] * 4
-
-    def read(index: int) -> None:
-        held = client.windowed()
-        while not stop.is_set():
-            turns[index] += 1
-            try:
-                check(held, kind, values)
-            except StateStoreMigratedException:
-                try:
-                    fresh = client.windowed()
-                    if len(fresh._current().parts) == PARTITIONS:
-                        held = fresh
-                except (StateStoreMigratedException, StreamsRebalancingException):
-                    pass
-            except (StreamsRebalancingException, StateStoreNotAvailableException):
-                pass  # retry, or the client is closing
-            except BaseException as error:
-                wrong.append(error)
-                return
-
-    readers = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(4)]
-    for reader in readers:
-        reader.start()
     declared = Store("counts", kind=kind, window_size_ms=MINUTE, retention_ms=60 * MINUTE)
-    cycle = itertools.cycle(range(PARTITIONS))
-    deadline = time.monotonic() + 60
-    while min(turns) < 30 and not wrong:
-        assert time.monotonic() < deadline, turns
-        partition = next(cycle)
-        client.client_is("REBALANCING")
-        client.thread_is(partition, "PARTITIONS_REVOKED")
-        old: Any = client.stores[partition]
+
+    def reopened(partition: int, old: Any, close: Callable[[], None]) -> Any:
         content = list(old.fetch(*[None] * 4) if kind is StoreKind.WINDOW else old.find(*[None] * 4))
-        client.move_away(partition)
+        close()
         fresh: Any = open_store(declared, old.task_id, path and path / str(partition))
         layout: Any = window_key if kind is StoreKind.WINDOW else session_key
         fresh.apply([(layout(*key), stored[8:], 5) for key, stored in content], len(content))
-        client.stores[partition] = fresh
-        part = LocalStore(fresh.task_id, fresh, f"t{partition}")
-        client.change(local={"counts": [*client.snapshot().local["counts"], part]})
-        client.thread_is(partition, "RUNNING")
-        client.client_is("RUNNING")
-    client.client_is("PENDING_SHUTDOWN")
-    client.close()
-    client.client_is("NOT_RUNNING")
-    stop.set()
-    for reader in readers:
-        reader.join(30)
-        assert not reader.is_alive()
-    assert wrong == []
+        return fresh
+
+    race(client, client.windowed, lambda held: check(held, kind, values), reopened, turns=30)
     for partition in range(PARTITIONS):
         open_store(declared, client.stores[partition].task_id, path and path / str(partition)).close()

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.dsl.serdes import Serdes
-from millstream.model import TaskId
+from millstream.model import StoreKind, TaskId
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
-from millstream.query.parameters import QueryableStoreTypes, StoreKind, StoreQueryParameters
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.stores.memory import MemoryStore
 

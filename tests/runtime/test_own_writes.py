@@ -244,6 +244,35 @@ def test_sql_over_the_stores_of_a_client(make: Make, world: FakeWorld) -> None:
         client.sql("select 1", timeout=timedelta(seconds=-1))
 
 
+def test_who_waits_for_records_is_told_that_the_client_closes(make: Make) -> None:
+    """At once, and not at the deadline, as if the pipeline were only slow."""
+    client = make(word_count())
+    client.start()
+    client.wait_until_running(SOON)
+    looked = threading.Event()
+    raised: list[BaseException] = []
+    metadata = client._crew.metadata
+
+    def look() -> object:
+        looked.set()
+        return metadata()
+
+    client._crew.metadata = look  # type: ignore[method-assign, assignment]
+
+    def ask() -> None:
+        try:
+            client.position_bound_after("counts", {LINES: 4}, timedelta(hours=1))
+        except BaseException as error:
+            raised.append(error)
+
+    asking = threading.Thread(target=ask, name="asking", daemon=True)
+    asking.start()
+    assert looked.wait(SOON_S)
+    assert client.close(SOON)
+    asking.join(SOON_S)
+    assert [type(error) for error in raised] == [StateStoreNotAvailableException]
+
+
 @pytest.mark.parametrize("state", [State.CREATED, State.NOT_RUNNING, State.ERROR])
 def test_a_client_that_does_not_run_has_no_answers(make: Make, world: FakeWorld, state: State) -> None:
     """The same leaves from each method; what is unknown stays so in any state."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -202,6 +203,27 @@ def application(*partitions: Iterable[int], **serdes: Serde) -> Application:
     stores = declarations(**serdes)
     shares = partitions or (range(PARTITIONS),)
     return Application([FakeStreams(f"c{number}", each, stores) for number, each in enumerate(shares)])
+
+
+class SlowStore(MemoryStore):
+    """Waits in each read until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__("counts", TaskId(1, 0))
+        self.go = threading.Event()
+        self.reads = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        self.reads += 1
+        self.go.wait(30)
+        return super().get(key)
+
+
+def with_slow_store() -> tuple[FakeStreams, SlowStore]:
+    client, store = application().clients[0], SlowStore()
+    client.stores.update({("counts", number): store for number in range(PARTITIONS)})
+    client.publish()
+    return client, store
 
 
 # --- asking an application in this process -----------------------------------------------------------------

@@ -12,16 +12,23 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from server_world import PARTITIONS, Application, FakeStreams, application, ask, call, key_in
+from server_world import (
+    PARTITIONS,
+    Application,
+    FakeStreams,
+    application,
+    ask,
+    call,
+    key_in,
+    with_slow_store,
+)
 from waiting import wait_until
 
 from millstream.errors import ConfigException, StreamsNotStartedException
-from millstream.model import TaskId
 from millstream.query.provider import Role
 from millstream.server.application import QueryApplication
 from millstream.server.codec import to_base64
-from millstream.server.service import Limits
-from millstream.stores.memory import MemoryStore
+from millstream.server.limits import Limits
 
 
 def filled() -> Application:
@@ -403,7 +410,7 @@ SMALL = Limits(
     most_page=4,
     answer_bytes=20,
     concurrent=2,
-    transfer_s=0.2,
+    transfer_s=0.1,
 )
 
 
@@ -476,31 +483,10 @@ def test_a_body_that_does_not_come_is_not_waited_for(small: QueryApplication) ->
     assert gone.status == 400
 
 
-class SlowStore(MemoryStore):
-    """Waits in each read until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__("counts", TaskId(1, 0))
-        self.go = threading.Event()
-        self.reads = 0
-
-    def get(self, key: bytes) -> bytes | None:
-        self.reads += 1
-        self.go.wait(30)
-        return super().get(key)
-
-
-def with_slow_store() -> tuple[FakeStreams, SlowStore]:
-    client, store = application().clients[0], SlowStore()
-    client.stores.update({("counts", number): store for number in range(PARTITIONS)})
-    client.publish()
-    return client, store
-
-
 def test_a_read_that_takes_too_long_is_given_up() -> None:
     """504; the event loop is free all the while, and health is told."""
     client, store = with_slow_store()
-    limits = Limits(deadline_s=0.1, transfer_s=0.1, readers=1)
+    limits = Limits(deadline_s=0.05, transfer_s=0.05, readers=1)
     made = QueryApplication(client, limits=limits)
     try:
         answer = ask(made, "/v1/stores/counts/keys/a")
@@ -517,7 +503,7 @@ def test_a_read_that_takes_too_long_is_given_up() -> None:
 
 
 def test_more_requests_than_can_be_answered_are_refused_at_once() -> None:
-    """503 with Retry-After; those that are under way are answered."""
+    """503 with Retry-After; those that are under way are answered, and health is told all the while."""
     client, store = with_slow_store()
     made = QueryApplication(client, limits=Limits(concurrent=2))
 
@@ -526,6 +512,7 @@ def test_more_requests_than_can_be_answered_are_refused_at_once() -> None:
         first = [asyncio.create_task(call(made, "GET", target)) for _ in range(2)]
         await asyncio.sleep(0)
         refused = await call(made, "GET", target)
+        assert (await call(made, "GET", b"/healthz")).status == 200
         store.go.set()
         assert refused.headers["retry-after"] == "1"
         return refused.status, [(await each).status for each in first]
@@ -638,7 +625,7 @@ BODIES = st.binary(max_size=80) | st.recursive(
 ).map(lambda value: json.dumps(value).encode())
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["GET", "GET", "GET", "POST", "HEAD", "PUT", "🙂"]),
     st.lists(SEGMENTS, max_size=6),

@@ -122,7 +122,7 @@ TIMED_ROWS = st.lists(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(
     TIMED_ROWS,
     KINDS,

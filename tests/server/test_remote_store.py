@@ -30,7 +30,9 @@ from millstream.errors import (
 )
 from millstream.model import KeyValue, SessionWindow, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.provider import StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.server import Limits, QueryServer, RemoteStore
 
@@ -61,17 +63,57 @@ def long_bytes(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
 
-@contextmanager
-def read_both_ways(world: Application, store: str, kind: Any, **given: Any) -> Iterator[tuple[Any, Any]]:
-    """The store of the one client, read here, and read over HTTP."""
-    client = world.clients[0]
-    here = open_store(client, StoreQueryParameters.from_name_and_type(store, kind))
-    with QueryServer(client) as server, RemoteStore(server.url, store, page_size=3, **given) as there:
-        yield here, there
+class Stage:
+    """One server for all tests that only read: its client is that of the world which is on."""
+
+    client_id = "staged"
+
+    def __init__(self) -> None:
+        self.client = filled().clients[0]
+        self.server = QueryServer(self)
+
+    @property
+    def health(self) -> Any:
+        return self.client.health
+
+    @property
+    def store_view(self) -> Stage:
+        return self
+
+    def snapshot(self) -> StoreSnapshot:
+        return self.client.snapshot()
+
+    def query_metadata_for_key(self, *arguments: Any) -> KeyQueryMetadata:
+        return self.client.query_metadata_for_key(*arguments)
+
+    def streams_metadata_for_store(self, store: str) -> tuple[StreamsMetadata, ...]:
+        return self.client.streams_metadata_for_store(store)
+
+    def metadata_for_all_streams_clients(self) -> tuple[StreamsMetadata, ...]:
+        return self.client.metadata_for_all_streams_clients()
+
+    @contextmanager
+    def read_both_ways(
+        self, world: Application, store: str, kind: Any, **given: Any
+    ) -> Iterator[tuple[Any, Any]]:
+        """The store of the one client, read here, and read over HTTP."""
+        self.client = world.clients[0]
+        here = open_store(self.client, StoreQueryParameters.from_name_and_type(store, kind))
+        with RemoteStore(self.server.url, store, page_size=3, **given) as there:
+            yield here, there
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    made = Stage()
+    with made.server:
+        yield made
 
 
 @pytest.mark.parametrize(("serde", "values"), VALUES, ids=lambda each: repr(each)[:20])
-def test_keys_and_values_of_each_serde_come_as_they_are_read_locally(serde: Serde, values: list[Any]) -> None:
+def test_keys_and_values_of_each_serde_come_as_they_are_read_locally(
+    stage: Stage, serde: Serde, values: list[Any]
+) -> None:
     """Types and all; a serde of one's own is given."""
     world = application(key_serde=serde, value_serde=serde)
     for value in values:
@@ -80,7 +122,7 @@ def test_keys_and_values_of_each_serde_come_as_they_are_read_locally(serde: Serd
         world.put_bytes("counts", data, data, 7)
     own = {"key_serde": serde, "value_serde": serde} if serde is SHOUT else {}
     kind = QueryableStoreTypes.timestamped_key_value_store()
-    with read_both_ways(world, "counts", kind, timestamped=True, **own) as (here, there):
+    with stage.read_both_ways(world, "counts", kind, timestamped=True, **own) as (here, there):
         for value in values:
             assert there.get(value) == here.get(value) == ValueAndTimestamp(value, 7)
             assert type(there.get(value).value) is type(here.get(value).value)
@@ -88,11 +130,11 @@ def test_keys_and_values_of_each_serde_come_as_they_are_read_locally(serde: Serd
         assert list(there.all()) == list(here.all())
 
 
-def test_nan_comes_as_nan() -> None:
+def test_nan_comes_as_nan(stage: Stage) -> None:
     """Which equals nothing, so it has a test of its own."""
     world = application(value_serde=Serdes.double())
     world.put_bytes("counts", b"a", Serdes.double().serialize(math.nan) or b"")
-    with read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
+    with stage.read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
         assert math.isnan(there["a"])
 
 
@@ -106,12 +148,12 @@ def test_a_serde_of_ones_own_has_to_be_given() -> None:
         RemoteStore(server.url, "counts").get("a")
 
 
-def test_bytes_that_do_not_fit_are_read_as_a_local_read_reads_them() -> None:
+def test_bytes_that_do_not_fit_are_read_as_a_local_read_reads_them(stage: Stage) -> None:
     """Strings that are not UTF-8 can be read; numbers of another length cannot, and say so."""
     world = application(key_serde=Serdes.string())
     world.put_bytes("counts", b"\xff\xfe", long_bytes(1))
     world.put_bytes("counts", b"short", b"123")
-    with read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (here, there):
+    with stage.read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (here, there):
         assert list(there.range("t", None)) == list(here.range("t", None))
         for store in (here, there):
             with pytest.raises(SerializationException):
@@ -157,9 +199,11 @@ def filled() -> Application:
         ("__getitem__", ("key-03",)),
     ],
 )
-def test_each_read_of_a_key_value_store_is_the_local_one(method: str, arguments: tuple[Any, ...]) -> None:
+def test_each_read_of_a_key_value_store_is_the_local_one(
+    stage: Stage, method: str, arguments: tuple[Any, ...]
+) -> None:
     """In pages of three."""
-    with read_both_ways(filled(), "counts", QueryableStoreTypes.key_value_store()) as (here, there):
+    with stage.read_both_ways(filled(), "counts", QueryableStoreTypes.key_value_store()) as (here, there):
         assert shown(there, method, arguments) == shown(here, method, arguments)
 
 
@@ -199,14 +243,14 @@ WINDOW_READS = [
 
 
 @pytest.mark.filterwarnings("ignore:.*milliseconds:DeprecationWarning")
-def test_each_read_of_a_window_store_is_the_local_one() -> None:
+def test_each_read_of_a_window_store_is_the_local_one(stage: Stage) -> None:
     """Values, starts, windowed keys; with times in both forms."""
-    with read_both_ways(filled(), "windows", QueryableStoreTypes.window_store()) as (here, there):
+    with stage.read_both_ways(filled(), "windows", QueryableStoreTypes.window_store()) as (here, there):
         for method, arguments in WINDOW_READS:
             assert shown(there, method, arguments) == shown(here, method, arguments), (method, arguments)
         assert list(there.fetch("a", 0, 1000)) == [KeyValue(0, 0), KeyValue(1000, 1)]
     timestamped = QueryableStoreTypes.timestamped_window_store()
-    with read_both_ways(filled(), "windows", timestamped, timestamped=True) as (here, there):
+    with stage.read_both_ways(filled(), "windows", timestamped, timestamped=True) as (here, there):
         assert there.fetch("a", 2000) == here.fetch("a", 2000) == ValueAndTimestamp(2, 2000)
         assert list(there.all()) == list(here.all())
 
@@ -232,9 +276,9 @@ SESSION_READS = [
 ]
 
 
-def test_each_read_of_a_session_store_is_the_local_one() -> None:
+def test_each_read_of_a_session_store_is_the_local_one(stage: Stage) -> None:
     """In the order of the store, and with times in both forms."""
-    with read_both_ways(filled(), "sessions", QueryableStoreTypes.session_store()) as (here, there):
+    with stage.read_both_ways(filled(), "sessions", QueryableStoreTypes.session_store()) as (here, there):
         for method, arguments in SESSION_READS:
             assert shown(there, method, arguments) == shown(here, method, arguments), (method, arguments)
 
@@ -250,9 +294,9 @@ def test_each_read_of_a_session_store_is_the_local_one() -> None:
     ],
     ids=str,
 )
-def test_tables_are_those_of_a_local_store(store: str, kind: Any) -> None:
+def test_tables_are_those_of_a_local_store(stage: Stage, store: str, kind: Any) -> None:
     """Arrow, in one and in batches, and pandas: columns, types, rows."""
-    with read_both_ways(filled(), store, kind, timestamped=kind.timestamped) as (here, there):
+    with stage.read_both_ways(filled(), store, kind, timestamped=kind.timestamped) as (here, there):
         table = there.to_arrow()
         assert table.equals(here.to_arrow())
         assert table.num_rows >= 10
@@ -279,10 +323,9 @@ def test_it_has_the_interface_of_each_kind_of_store() -> None:
             assert [*there.parameters] == [*inspect.signature(method).parameters], f"{kind.__name__}.{name}"
 
 
-def test_mistakes_are_told_as_a_local_store_tells_them() -> None:
+def test_mistakes_are_told_as_a_local_store_tells_them(stage: Stage) -> None:
     """Which kind of exception, for keys and times that are none."""
-    world = filled()
-    with read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (here, there):
+    with stage.read_both_ways(filled(), "counts", QueryableStoreTypes.key_value_store()) as (here, there):
         for store in (here, there):
             for call in (
                 lambda s=store: s.get(None),
@@ -301,7 +344,7 @@ def test_mistakes_are_told_as_a_local_store_tells_them() -> None:
                 getattr(there, method)("a")
         with pytest.raises(InvalidStateStoreTypeException):
             there.fetch_all(at(0), at(1))
-    with read_both_ways(world, "windows", QueryableStoreTypes.window_store()) as (here, there):
+    with stage.read_both_ways(filled(), "windows", QueryableStoreTypes.window_store()) as (here, there):
         for store in (here, there):
             with pytest.raises(TypeError):
                 store.fetch("a")
@@ -317,10 +360,10 @@ def test_mistakes_are_told_as_a_local_store_tells_them() -> None:
             there.find_sessions("a", 1, 2)
 
 
-def test_iterators_look_ahead_and_close() -> None:
+def test_iterators_look_ahead_and_close(stage: Stage) -> None:
     """As local ones; nothing is open at the server between two pages."""
     world = filled()
-    with read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
+    with stage.read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
         with there.all() as entries:
             assert entries.has_next()
             assert entries.peek_next_key() == "key-00"
@@ -334,10 +377,10 @@ def test_iterators_look_ahead_and_close() -> None:
         entries.close()
 
 
-def test_a_range_goes_on_while_entries_come_and_go() -> None:
+def test_a_range_goes_on_while_entries_come_and_go(stage: Stage) -> None:
     """Between two pages: in order, nothing twice, and what was there all the time."""
     world = filled()
-    with read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
+    with stage.read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
         entries = there.all()
         seen = [next(entries).key for _ in range(3)]
         world.put("key-00a", 1)
@@ -424,6 +467,13 @@ def test_a_server_that_cannot_be_reached_is_not_available() -> None:
     assert "s3cr3t" not in str(raised.value)
 
 
+@pytest.mark.parametrize("host", ["a" * 70, "..", ".a"])
+def test_a_name_that_no_host_can_have_is_not_available(host: str) -> None:
+    """It is told as any other host that is not there, and not as an error of Python's."""
+    with pytest.raises(StateStoreNotAvailableException, match="cannot be reached"):
+        RemoteStore(f"http://{host}:80", "counts").get("a")
+
+
 @contextmanager
 def socket_that(says: bytes, *, then_waits: bool = False) -> Iterator[str]:
     """Takes connections, and says that to each."""
@@ -461,8 +511,8 @@ def socket_that(says: bytes, *, then_waits: bool = False) -> Iterator[str]:
 def test_a_server_that_does_not_answer_in_time_is_a_timeout(says: bytes) -> None:
     """One deadline for all of an answer."""
     with socket_that(says, then_waits=True) as url:
-        store = RemoteStore(url, "counts", timeout=timedelta(milliseconds=300))
-        with pytest.raises(TimeoutException, match=r"did not answer within 0\.3 s"):
+        store = RemoteStore(url, "counts", timeout=timedelta(milliseconds=100))
+        with pytest.raises(TimeoutException, match=r"did not answer within 0\.1 s"):
             store.get("a")
 
 
@@ -526,6 +576,7 @@ def test_connections_are_kept() -> None:
             for _ in range(100):
                 there.get("key-03")
             assert len(made.server_state.connections) == 1
+            assert made.server_state.total_requests == 101, "one for what the store is, and none twice"
         assert there.get("key-03") == 3
 
 

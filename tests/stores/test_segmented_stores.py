@@ -492,12 +492,15 @@ def test_nothing_holds_the_lock_after_close(tmp_path: Path) -> None:
     assert len(held) == 30
 
 
-def test_another_retention_starts_afresh(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The layout depends on it; the changelog has everything."""
+@pytest.mark.parametrize("retention_ms", [RETENTION + 1, RETENTION * 10, RETENTION // 10])
+def test_another_retention_starts_afresh(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, retention_ms: int
+) -> None:
+    """The layout depends on it, also where its digits begin alike; the changelog has everything."""
     store = open_segmented(WINDOW, tmp_path)
     store.apply([record(b"a", 1)], 1)
     store.close()
-    store = open_segmented(WINDOW, tmp_path, retention_ms=RETENTION + 1)
+    store = open_segmented(WINDOW, tmp_path, retention_ms=retention_ms)
     assert store.position is None
     assert list(store.fetch(None, None, None, None)) == []
     assert "with another retention; it is wiped, and restored from its changelog" in caplog.text

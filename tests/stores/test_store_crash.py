@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import crash_writer
 import pytest
+from killing import killed_after_a_while
 
-import millstream
 from millstream.stores.rocksdb import RocksDBStore
 
 
@@ -20,22 +17,8 @@ def test_after_kill_9_the_store_equals_its_changelog_at_its_position(tmp_path: P
     """Killed eight times at random moments: nothing that was applied is lost, and entries and position
     always belong together."""
     chance = random.Random(7)
-    at_least = 0
-    environment = {**os.environ, "PYTHONPATH": str(Path(millstream.__path__[0]).parent)}
     for _ in range(8):
-        with subprocess.Popen(
-            [sys.executable, crash_writer.__file__, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        ) as writer:
-            assert writer.stdout is not None
-            for _ in range(chance.randrange(1, 120)):
-                at_least = int(writer.stdout.readline())
-            writer.kill()
-            # What it had printed before it was killed was applied too.
-            for line in writer.stdout.read().splitlines():
-                at_least = int(line)
+        at_least = killed_after_a_while(crash_writer.__file__, tmp_path, chance)
         store = RocksDBStore("counts", crash_writer.TASK, tmp_path)
         position = store.position
         found = dict(store.range(None, None))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millstream.errors import IllegalStateException
+from millstream.errors import IllegalStateException, ProcessorStateException
 from millstream.model import TaskId
 from millstream.stores import opening
 from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
@@ -124,6 +124,34 @@ def test_a_deletion_of_what_is_not_there_counts_for_late_records(store: Versione
     assert store.get(b"k") is None
     assert seen(store.get_as_of(b"k", 15)) == (b"a", 10)
     assert store.get_as_of(b"k", 20) is None
+
+
+class FullDisk(MemoryStore):
+    """A store that cannot be written to while it is full."""
+
+    is_full = False
+
+    def apply(self, *arguments: Any, **options: Any) -> None:
+        if self.is_full:
+            raise ProcessorStateException("no space left")
+        super().apply(*arguments, **options)
+
+
+def test_a_batch_that_was_not_written_counts_for_nothing() -> None:
+    """Neither keys nor horizon, and what it would have forgotten is forgotten when it is written."""
+    inner = FullDisk("prices", TASK)
+    store = VersionedStore(inner, HISTORY)
+    put(store, (b"k", b"a", 10), (b"k", b"b", 20))
+    later = ((b"k", b"c", 500), (b"l", b"a", 500))
+    inner.is_full = True
+    with pytest.raises(ProcessorStateException):
+        put(store, *later)
+    assert (store.approximate_num_entries(), store.earliest_ms) == (1, 20 - HISTORY)
+    assert seen(store.get_as_of(b"k", 15)) == (b"a", 10)
+    inner.is_full = False
+    put(store, *later)
+    assert (store.approximate_num_entries(), store.earliest_ms) == (2, 400)
+    assert inner_entries(store) == 4, "two that are latest, and one that is kept, with when it ends"
 
 
 def test_what_is_before_the_history_cannot_be_asked_for(store: VersionedStore) -> None:

@@ -1,0 +1,145 @@
+"""What all clients answer together: ranges, page by page and merged, and how many entries there are.
+
+The answer is whole or none: each partition is in it once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.query.provider import StoreDeclaration
+from millstream.server.answers import Answer, Refused
+from millstream.server.asked import bounds_of, place_in, scan_of
+from millstream.server.codec import to_base64
+from millstream.server.pages import Page, merged, place_of
+from millstream.server.peers import count_from, page_from, target_of
+from millstream.server.places import covers, moved
+from millstream.server.reach import Reach
+from millstream.server.reads import Scan
+from millstream.server.routes import Request
+from millstream.server.shapes import shown_page
+from millstream.server.workers import Deadline
+
+__all__ = ["Ranges", "page_here"]
+
+_OWN_PARAMETERS = frozenset({"format", "limit", "cursor", "local"})
+"""What is not passed on as it came, when all clients are asked for a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """This client's part of a range. `alone`: it is all of the answer."""
+
+    store: StoreDeclaration
+    scan: Scan
+    page: Page
+    partitions: frozenset[int]
+    alone: bool
+
+
+def page_here(reach: Reach, request: Request, scan: Scan, deadline: Deadline) -> tuple[Page, frozenset[int]]:
+    """The page that a request asks for, of what is here, and the partitions that it is of. It blocks."""
+    return reach.stores.page(
+        scan,
+        place_in(request),
+        limit=_page_limit(reach, request),
+        most_bytes=reach.limits.page_bytes,
+        check=deadline.check,
+    )
+
+
+def _page_limit(reach: Reach, request: Request) -> int:
+    return request.limit(reach.limits.page, reach.limits.most_page)
+
+
+class Ranges:
+    """Answers about more than one key."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def entries(self, request: Request, deadline: Deadline, *, only_here: bool) -> Answer:
+        """A page of a range."""
+        part = await self._reach.read(
+            deadline, lambda: self._range_here(request, deadline, only_here=only_here)
+        )
+        store, scan, page, here = part.store, part.scan, part.page, part.partitions
+        if part.alone:
+            return await self._reach.read(deadline, lambda: shown_page(request, store, page, here))
+        hosts = await self._reach.read(
+            deadline, lambda: self._reach.places.all_hosts(store.name, stale=request.stale)
+        )
+        given = {name: value for name, value in request.given.items() if name not in _OWN_PARAMETERS}
+        given |= {name: to_base64(key) for name, key in bounds_of(scan).items() if key is not None}
+        given |= {"format": "bytes", "limit": str(_page_limit(self._reach, request))}
+        if (place := place_in(request)) is not None:
+            given["cursor"] = place.token()
+        target = target_of(store.name, request.route.path[-1], given)
+        replies = await self._reach.peers.ask_all(hosts, target, deadline)
+        pages, covered = [page], set(here)
+        for host, reply in zip(hosts, replies, strict=True):
+            if reply is not None and reply.status == 400:
+                raise Refused(400, str(reply.body.get("error")), str(reply.body.get("message")))
+            if reply is None or reply.status != 200:
+                continue  # whether that matters shows below
+            theirs, partitions = page_from(reply, host)
+            if covered & partitions and not request.stale:
+                raise moved(store.name)
+            pages.append(theirs)
+            covered |= partitions
+        self._reach.places.check_whole(store, covered)
+
+        def merge() -> Answer:
+            whole = merged(
+                pages,
+                place_of(scan.kind),
+                reverse=scan.reverse,
+                limit=_page_limit(self._reach, request),
+                most_bytes=self._reach.limits.page_bytes,
+                distinct=request.stale,
+            )
+            return shown_page(request, store, whole, frozenset(covered))
+
+        return await self._reach.read(deadline, merge)
+
+    def _range_here(self, request: Request, deadline: Deadline, *, only_here: bool) -> _Part:
+        store = self._reach.stores.declaration(request.store, request.route.kind)
+        scan = scan_of(store, request)
+        alone = only_here or self._reach.places.is_whole(store, stale=request.stale)
+        if not alone and not self._reach.stores.readable(store.name, stale=request.stale):
+            return _Part(store, scan, Page(()), frozenset(), alone)
+        page, here = page_here(self._reach, request, scan, deadline)
+        return _Part(store, scan, page, here, alone)
+
+    async def count(self, request: Request, deadline: Deadline, *, only_here: bool) -> Answer:
+        """About how many entries there are."""
+        store, count, here = await self._reach.read(
+            deadline, lambda: self._count_here(request, only_here=only_here)
+        )
+        if not only_here and not covers(here, store):
+            hosts = await self._reach.read(deadline, lambda: self._reach.places.all_hosts(store.name))
+            target = target_of(store.name, "count", {})
+            replies = await self._reach.peers.ask_all(hosts, target, deadline)
+            covered = set(here)
+            for host, reply in zip(hosts, replies, strict=True):
+                if reply is not None and reply.status == 200:
+                    theirs, partitions = count_from(reply, host)
+                    if covered & partitions:
+                        raise moved(store.name)
+                    count += theirs
+                    covered |= partitions
+            self._reach.places.check_whole(store, covered)
+            here = frozenset(covered)
+        return Answer(200, {"store": store.name, "partitions": sorted(here), "count": count})
+
+    def _count_here(
+        self, request: Request, *, only_here: bool
+    ) -> tuple[StoreDeclaration, int, frozenset[int]]:
+        store = self._reach.stores.declaration(request.store, None)
+        if not only_here and not self._reach.stores.presences(store.name, stale=False):
+            return store, 0, frozenset()
+        parts = self._reach.stores.parts(store.name, stale=False)
+        count = self._reach.stores.count(store.name, stale=False)
+        if self._reach.stores.parts(store.name, stale=False) != parts:
+            raise moved(store.name)
+        return store, count, frozenset(parts)

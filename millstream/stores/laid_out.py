@@ -1,0 +1,79 @@
+"""What the stores have in common that are laid out in an ordered store: what that answers for them, and the
+*mark*, the entry that says which layout it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from millstream.model import TaskId
+from millstream.stores.api import OrderedBytesStore, value_of
+
+__all__ = ["MARK", "LaidOutStore", "Local"]
+
+_log = logging.getLogger(__name__)
+
+MARK = b"\xff\xff\xff\xff\xff\xff\xff\xffmillstream.segments"
+"""The key of the mark. No layout has another key that begins like this."""
+
+Local = tuple[bytes, bytes | None, int]
+"""An entry of the inner store, to be put or deleted: key, value, timestamp."""
+
+
+class LaidOutStore:
+    """One task's part of a store, in a key-value store of bytes in which nothing else is."""
+
+    def __init__(self, inner: OrderedBytesStore) -> None:
+        self._inner = inner
+        self._writing = threading.Lock()
+        if hasattr(inner, "properties"):
+            # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
+            self.properties = inner.properties
+
+    def _recovered(self, is_ours: Callable[[bytes], bool], before: str) -> bytes | None:
+        """The mark, stored, if it is of this layout; what is there in another one, or in none, is wiped.
+
+        Args:
+            is_ours: whether the value of a mark is.
+            before: what it was, if it is not, for the log.
+        """
+        marked = self._inner.get(MARK)
+        if marked is not None and is_ours(value_of(marked)):
+            return marked
+        if marked is not None or self._inner.position is not None:
+            _log.warning(
+                "store '%s' of task %s %s; it is wiped, and restored from its changelog",
+                self._inner.name,
+                self._inner.task_id,
+                before,
+            )
+            self._inner.wipe()
+        return None
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._inner.task_id
+
+    @property
+    def is_open(self) -> bool:
+        return self._inner.is_open
+
+    @property
+    def position(self) -> int | None:
+        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        return self._inner.position
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+        return self._inner.epoch
+
+    def close(self) -> None:
+        """Release everything, iterators included. Idempotent."""
+        self._inner.close()

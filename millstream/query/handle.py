@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import heapq
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.errors import InvalidStateStoreException, SetupException
 from millstream.query.codec import unfit_key
-from millstream.query.iterators import KeyValueIterator
+from millstream.query.iterators import EntryViews
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.plan import Plan, make_plan
 from millstream.query.provider import Outcome, Presence, Scope, StoreView
@@ -39,7 +38,7 @@ _ATTEMPTS = 3
 """How often a read looks again when a store was closed under it and the snapshot has changed since."""
 
 
-class StoreHandle(ABC, Generic[K, V]):
+class StoreHandle(EntryViews[K, V]):
     """One store over the partitions that are on this client. `K` is what its iterators have for keys.
 
     Raises, from every read:
@@ -61,10 +60,6 @@ class StoreHandle(ABC, Generic[K, V]):
 
     # --- what every store answers ------------------------------------------------------------------------
 
-    @abstractmethod
-    def all(self) -> KeyValueIterator[K, V]:
-        """Every entry."""
-
     def approximate_num_entries(self) -> int:
         """About how many entries there are here; too high while updates are not compacted yet."""
 
@@ -73,25 +68,6 @@ class StoreHandle(ABC, Generic[K, V]):
             return sum(part.store.approximate_num_entries() for part in plan.parts.values())
 
         return self._reading(count)
-
-    def __iter__(self) -> Iterator[K]:
-        return self.keys()
-
-    def keys(self) -> Iterator[K]:
-        """Every key, in order."""
-        with self.all() as entries:
-            for key, _ in entries:
-                yield key
-
-    def values(self) -> Iterator[V]:
-        """Every value, in the order of the keys."""
-        with self.all() as entries:
-            for _, value in entries:
-                yield value
-
-    def items(self) -> KeyValueIterator[K, V]:
-        """Every entry; the same as `all()`."""
-        return self.all()
 
     def to_arrow(self) -> pyarrow.Table:
         """Every entry as an Arrow table with the columns `key`, `value` (and `timestamp`); of windows and

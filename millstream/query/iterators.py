@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -10,7 +11,7 @@ from millstream.errors import IllegalStateException
 from millstream.model import KeyValue
 from millstream.stores.api import ClosedStoreError
 
-__all__ = ["KeyValueIterator", "WindowStoreIterator"]
+__all__ = ["EntryViews", "KeyValueIterator", "WindowStoreIterator"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -158,3 +159,30 @@ class _Raises(Iterator[tuple[Any, bytes]]):
 
     def __next__(self) -> tuple[Any, bytes]:
         raise self._error()
+
+
+class EntryViews(ABC, Generic[K, V]):
+    """What follows from `all()`, for a store here and for one that is asked over HTTP."""
+
+    @abstractmethod
+    def all(self) -> KeyValueIterator[K, V]:
+        """Every entry."""
+
+    def __iter__(self) -> Iterator[K]:
+        return self.keys()
+
+    def keys(self) -> Iterator[K]:
+        """Every key, in order."""
+        with self.all() as entries:
+            for key, _ in entries:
+                yield key
+
+    def values(self) -> Iterator[V]:
+        """Every value, in the order of the keys."""
+        with self.all() as entries:
+            for _, value in entries:
+                yield value
+
+    def items(self) -> KeyValueIterator[K, V]:
+        """Every entry; the same as `all()`."""
+        return self.all()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -29,7 +29,7 @@ from millstream.errors import (
 )
 from millstream.model import SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.query.codec import unfit_key
-from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
+from millstream.query.iterators import EntryViews, KeyValueIterator, WindowStoreIterator
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
 from millstream.query.times import Time, to_ms
@@ -62,7 +62,7 @@ class _TooLarge(StreamsException):
     """The answer to all that was asked for at once would be too large."""
 
 
-class RemoteStore:
+class RemoteStore(EntryViews[Any, Any]):
     """A store of a running application, over HTTP. Any number of threads may use it.
 
         with RemoteStore("http://orders-1:8080", "counts", token="...") as counts:
@@ -210,25 +210,6 @@ class RemoteStore:
         if found is None:
             raise KeyError(key)
         return self._value_of(found)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.keys()
-
-    def keys(self) -> Iterator[Any]:
-        """Every key, in order."""
-        with self.all() as entries:
-            for key, _ in entries:
-                yield key
-
-    def values(self) -> Iterator[Any]:
-        """Every value, in the order of the keys."""
-        with self.all() as entries:
-            for _, value in entries:
-                yield value
-
-    def items(self) -> KeyValueIterator[Any, Any]:
-        """Every entry; the same as `all()`."""
-        return self.all()
 
     # --- tables --------------------------------------------------------------------------------------------
 

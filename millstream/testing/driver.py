@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
@@ -28,7 +28,7 @@ from millstream.errors import IllegalStateException
 from millstream.model import TIMESTAMP_HEADER, KeyValue, Record, TaskId
 from millstream.ports import BytesStore
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.global_tables import global_parts, global_serdes
@@ -45,6 +45,9 @@ __all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDrive
 
 Headers = Sequence[tuple[str, bytes | None]]
 _THREAD = "TopologyTestDriver"
+
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +198,11 @@ class TopologyTestDriver:
         Raises:
             UnknownStateStoreException: the topology has no such store.
         """
-        kind = QueryableStoreTypes.key_value_store()
-        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+        return self._store(name, QueryableStoreTypes.key_value_store())
 
     def get_timestamped_key_value_store(self, name: str) -> ReadOnlyKeyValueStore[Any, Any]:
         """The same, with `ValueAndTimestamp`s."""
-        kind = QueryableStoreTypes.timestamped_key_value_store()
-        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+        return self._store(name, QueryableStoreTypes.timestamped_key_value_store())
 
     def get_window_store(self, name: str) -> ReadOnlyWindowStore[Any, Any]:
         """The same of a windowed aggregation's store.
@@ -209,13 +210,11 @@ class TopologyTestDriver:
         Raises:
             UnknownStateStoreException: the topology has no such store.
         """
-        kind = QueryableStoreTypes.window_store()
-        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+        return self._store(name, QueryableStoreTypes.window_store())
 
     def get_timestamped_window_store(self, name: str) -> ReadOnlyWindowStore[Any, Any]:
         """The same, with `ValueAndTimestamp`s."""
-        kind = QueryableStoreTypes.timestamped_window_store()
-        return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
+        return self._store(name, QueryableStoreTypes.timestamped_window_store())
 
     def get_session_store(self, name: str) -> ReadOnlySessionStore[Any, Any]:
         """The same of a store of sessions.
@@ -223,7 +222,9 @@ class TopologyTestDriver:
         Raises:
             UnknownStateStoreException: the topology has no such store.
         """
-        kind = QueryableStoreTypes.session_store()
+        return self._store(name, QueryableStoreTypes.session_store())
+
+    def _store(self, name: str, kind: QueryableStoreType[S]) -> S:
         return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
 
     def _declared(self) -> StoreSnapshot:

@@ -27,6 +27,7 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.base import BaseCoordinator
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaTCPTransport
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest
@@ -95,7 +96,21 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 }
 """The methods of BaseCoordinator that are overridden or called here, and their parameters."""
 
-_NEEDED_OF_MANAGER = ("bootstrap_async", "bootstrapped", "call_soon", "get_connection", "send", "wait_for")
+_NEEDED_OF_OTHERS: tuple[tuple[type, tuple[str, ...]], ...] = (
+    (
+        KafkaConnectionManager,
+        (
+            "_build_transport",
+            "bootstrap_async",
+            "bootstrapped",
+            "call_soon",
+            "get_connection",
+            "send",
+            "wait_for",
+        ),
+    ),
+    (KafkaTCPTransport, ("_sock_recv",)),
+)
 
 
 class Listener(Protocol):
@@ -135,12 +150,13 @@ def check_library() -> None:
     Raises:
         SetupException: a method that is extended or called here is gone or takes something else.
     """
-    gone = [name for name in _NEEDED_OF_MANAGER if not hasattr(KafkaConnectionManager, name)]
-    if gone:
-        raise SetupException(
-            f"kafka-python {library_version} is installed, whose {KafkaConnectionManager.__name__} has no "
-            f"{gone[0]}; install version 3.0.12 (pip install 'kafka-python==3.0.12')"
-        )
+    for of, names in _NEEDED_OF_OTHERS:
+        gone = [name for name in names if not hasattr(of, name)]
+        if gone:
+            raise SetupException(
+                f"kafka-python {library_version} is installed, whose {of.__name__} has no {gone[0]}; install "
+                "version 3.0.12 (pip install 'kafka-python==3.0.12')"
+            )
     for name, parameters in _NEEDED.items():
         method = getattr(BaseCoordinator, name, None)
         found = () if method is None else tuple(inspect.signature(method).parameters)[1:]
@@ -190,6 +206,8 @@ class GroupClient:
         self.trouble = ""
         self._connect = self._manager.get_connection
         self._manager.get_connection = self._connected
+        self._build_transport = self._manager._build_transport
+        self._manager._build_transport = self._built_transport
         self._coordinator = _Coordinator(
             self._client,
             listener,
@@ -305,6 +323,12 @@ class GroupClient:
         connection = self._connect(*arguments, **more)
         connection.init_future.add_errback(self._note_trouble)
         return connection
+
+    async def _built_transport(self, *arguments: Any, **more: Any) -> Any:
+        """`_build_transport`, whose transports lose nothing at their end."""
+        transport = await self._build_transport(*arguments, **more)
+        transport._sock_recv = data_before_the_end(transport._sock_recv)
+        return transport
 
     def _note_trouble(self, error: BaseException) -> None:
         self.trouble = f"{type(error).__name__}: {error}"
@@ -541,6 +565,22 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
             log.exception("the partitions of an assignment cannot be told to Kafka's tools")
             return []
         return [(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())]
+
+
+def data_before_the_end(
+    receive: Callable[[], tuple[bytes, BaseException | None]],
+) -> Callable[[], tuple[bytes, BaseException | None]]:
+    """A transport's `_sock_recv` that gives what came before the connection's end first, then the end.
+
+    The library's gives both at once, and the data are dropped. A broker that refuses a password says so and
+    closes at once: a client that reads a millisecond late would never know why.
+    """
+
+    def received() -> tuple[bytes, BaseException | None]:
+        data, error = receive()
+        return data, None if data else error  # the end is still there at the next call
+
+    return received
 
 
 def _said_by(member: str, metadata: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.coordinator.base import BaseCoordinator
+from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from millstream.config import StreamsConfig
@@ -127,6 +129,20 @@ def test_a_kafka_python_that_we_do_not_know_is_refused(monkeypatch: pytest.Monke
     monkeypatch.delattr(BaseCoordinator, "poll_heartbeat")
     with pytest.raises(SetupException, match="poll_heartbeat takes nothing: it is gone"):
         coordinator.check_library()
+
+
+def test_what_came_before_the_end_of_a_connection_is_read() -> None:
+    """Then the end; the library's own transport gives both at once, and its caller drops the data."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.sendall(b"wrong password")
+    theirs.close()
+    receive = coordinator.data_before_the_end(KafkaTCPTransport(None, ours)._sock_recv)
+    assert receive() == (b"wrong password", None)
+    data, error = receive()
+    assert data == b""
+    assert "disconnected" in str(error)
+    ours.close()
 
 
 @given(st.binary(max_size=200))

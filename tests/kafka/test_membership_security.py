@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from group_child import Client
+from kafka.net.transport import KafkaTCPTransport
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -118,6 +120,26 @@ def test_a_wrong_password(secured: Secured) -> None:
     assert client.count("failed") == 1
     assert "SaslAuthenticationFailed" in text
     assert "a-wrong-one" not in text
+
+
+def test_a_wrong_password_that_is_read_late(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a busy machine, where the broker has closed the connection before its answer is looked at."""
+    receive = KafkaTCPTransport._sock_recv
+
+    def late(transport: KafkaTCPTransport) -> object:
+        deadline = time.monotonic() + 0.5
+        while _is_open(transport._sock) and time.monotonic() < deadline:
+            pass
+        return receive(transport)
+
+    monkeypatch.setattr(KafkaTCPTransport, "_sock_recv", late)
+    client = told(secured.options("me", "a-wrong-one"))
+    assert "SaslAuthenticationFailed" in str(client.told[0][2])
+
+
+def _is_open(connection: socket.socket) -> bool:
+    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    return int(state) == 1  # ESTABLISHED; CLOSE_WAIT when the other side has closed
 
 
 def test_no_rights_in_the_group(secured: Secured) -> None:

@@ -173,6 +173,12 @@ class StreamsConfig(Mapping[str, Any]):
         return int(self._values["num.stream.threads"])
 
     @property
+    def keeps_spark_warm(self) -> bool:
+        """Whether a client without pipelines starts Spark: whoever wants standbys wants to take over soon."""
+        given = self._values.get("keep.spark.warm")
+        return bool(self._values["num.standby.replicas"]) if given is None else bool(given)
+
+    @property
     def state_dir(self) -> Path:
         return Path(str(self._values["state.dir"])).expanduser()
 

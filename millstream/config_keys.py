@@ -263,10 +263,11 @@ _WORKING = (
     Key(
         "keep.spark.warm",
         Type.BOOLEAN,
-        False,
+        None,
         _MEDIUM,
         "Whether a client that has no pipeline to run starts Spark all the same, so that it can take one "
-        "over in a second or two. Without, such a client has no Java process.",
+        "over in a second or two. Without, such a client has no Java process. Not given: true if "
+        "num.standby.replicas is 1 or more, else false.",
     ),
     Key(
         "state.cleanup.delay.ms",

@@ -255,6 +255,18 @@ def test_a_configuration_is_a_mapping_that_does_not_change() -> None:
     assert made.given == {**BASE, "bootstrap.servers": ("localhost:9092",), "num.stream.threads": 2}
 
 
+@pytest.mark.parametrize(
+    ("standbys", "given", "warm"),
+    [(0, None, False), (1, None, True), (1, False, False), (0, True, True)],
+)
+def test_who_wants_standbys_has_spark_kept_warm(standbys: int, given: bool | None, warm: bool) -> None:
+    """Unless it is said otherwise."""
+    options = {**BASE, "num.standby.replicas": standbys}
+    if given is not None:
+        options["keep.spark.warm"] = given
+    assert StreamsConfig(options).keeps_spark_warm is warm
+
+
 def test_keys_without_effect_are_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
     """A warning for each that was given another value than its default; none for those that work."""
     made = StreamsConfig(

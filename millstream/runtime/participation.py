@@ -351,7 +351,7 @@ class Participation:
         self.let_go()
         self._tell_serdes()
         self._tell_warm()
-        if not assignment.pipelines and self._assembly.config["keep.spark.warm"]:
+        if not assignment.pipelines and self._assembly.config.keeps_spark_warm:
             self._keep_warm()
 
     def _up_to_date(self) -> frozenset[TaskId]:

@@ -1,15 +1,15 @@
 """A key-value store in memory: a sorted map that is never changed, only replaced.
 
-The map is a tuple of chunks, each a dict in key order. A batch makes new chunks of those it touches and
-then replaces the whole map by one assignment. So a reader takes the map once and has a snapshot; it needs
-no lock, and sees a batch as a whole or not at all.
+The map is a list of chunks, each a small dict. A batch makes new chunks of those it touches and then
+replaces the whole map by one assignment. So a reader takes the map once and has a snapshot; it needs no
+lock, and sees a batch as a whole or not at all.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -33,90 +33,82 @@ _CLOSE_TIMEOUT_S = 30.0
 
 
 class _SortedMap:
-    """Entries in key order. `firsts[i]` is the least key of `chunks[i]`; lesser ones belong to the first."""
+    """Entries in key order, as far as chunks go: within one they have the order in which they came.
+
+    `firsts[i]` is no greater than any key of `chunks[i]` and greater than all before it; the first is b"". So
+    a new key costs the copy of one small dict and no sorting: who reads a range sorts, which for one chunk is
+    quick.
+    """
 
     __slots__ = ("chunks", "firsts", "size")
 
-    def __init__(self, chunks: list[dict[bytes, bytes]]) -> None:
+    def __init__(self, chunks: list[dict[bytes, bytes]], firsts: list[bytes], size: int) -> None:
         self.chunks = chunks
-        self.firsts = [next(iter(chunk)) for chunk in chunks]
-        self.size = sum(map(len, chunks))
+        self.firsts = firsts
+        self.size = size
 
-    def copy(self) -> _SortedMap:
-        """Another map of the same chunks."""
-        other = _SortedMap.__new__(_SortedMap)
-        other.chunks, other.firsts, other.size = self.chunks.copy(), self.firsts.copy(), self.size
-        return other
+    @classmethod
+    def empty(cls) -> _SortedMap:
+        return cls([{}], [b""], 0)
 
     def get(self, key: bytes) -> bytes | None:
-        if not self.chunks:
-            return None
-        return self.chunks[max(0, bisect_right(self.firsts, key) - 1)].get(key)
+        return self.chunks[bisect_right(self.firsts, key) - 1].get(key)
 
-    def with_changes(self, changes: dict[bytes, bytes | None]) -> _SortedMap:
+    def with_changes(self, changes: Mapping[bytes, bytes | None]) -> _SortedMap:
         """A new map. A value of None deletes its key. Chunks that are not touched are shared."""
+        chunks, firsts, size = self.chunks.copy(), self.firsts.copy(), self.size
         by_chunk: dict[int, dict[bytes, bytes | None]] = {}
         for key, value in changes.items():
-            by_chunk.setdefault(max(0, bisect_right(self.firsts, key) - 1), {})[key] = value
-        if not self.chunks:
-            return _SortedMap(list(_merged({}, by_chunk.get(0, {}))))
-        new = self.copy()
-        for index in sorted(by_chunk, reverse=True):  # from the end: the numbers of the others stay
-            chunk = new.chunks[index]
-            instead = list(_merged(chunk, by_chunk[index]))
-            new.chunks[index : index + 1] = instead
-            new.firsts[index : index + 1] = [next(iter(each)) for each in instead]
-            new.size += sum(map(len, instead)) - len(chunk)
-        return new
+            by_chunk.setdefault(bisect_right(firsts, key) - 1, {})[key] = value
+        resized = []
+        for index, of_chunk in by_chunk.items():
+            chunk: dict[bytes, Any] = {**chunks[index], **of_chunk}
+            if None in of_chunk.values():
+                chunk = {key: value for key, value in chunk.items() if value is not None}
+            size += len(chunk) - len(chunks[index])
+            chunks[index] = chunk
+            if not 0 < len(chunk) <= 2 * _CHUNK:
+                resized.append(index)
+        for index in sorted(resized, reverse=True):  # from the end: the numbers of the others stay
+            parts = _parts(chunks[index])
+            chunks[index : index + 1] = parts
+            firsts[index : index + 1] = map(min, parts)
+        if not chunks:
+            return self.empty()
+        firsts[0] = b""
+        return _SortedMap(chunks, firsts, size)
 
     def without(self, start: bytes, end: bytes) -> _SortedMap:
         """A new map, without the keys from `start`, included, to `end`, which is not."""
-        chunks: list[dict[bytes, bytes]] = []
-        for index, chunk in enumerate(self.chunks):
-            next_first = self.firsts[index + 1] if index + 1 < len(self.firsts) else None
-            if self.firsts[index] >= end or (next_first is not None and next_first <= start):
-                chunks.append(chunk)
-                continue
-            kept = {key: value for key, value in chunk.items() if not start <= key < end}
-            if kept:
-                chunks.append(kept)
-        return _SortedMap(chunks)
+        affected = self.chunks[bisect_right(self.firsts, start) - 1 : bisect_left(self.firsts, end)]
+        return self.with_changes({key: None for chunk in affected for key in chunk if start <= key < end})
 
     def between(
         self, start: bytes | None, end: bytes | None, *, reverse: bool, end_inclusive: bool
     ) -> Iterator[Entry]:
         """The entries of a range. Lazy; the map does not change under it."""
-        first = 0 if start is None else max(0, bisect_right(self.firsts, start) - 1)
+        first = 0 if start is None else bisect_right(self.firsts, start) - 1
         last = len(self.chunks) if end is None else bisect_right(self.firsts, end)
         cut = bisect_right if end_inclusive else bisect_left
 
         def part(index: int) -> Iterator[Entry]:
             chunk = self.chunks[index]
-            low = start if index == first else None
-            high = end if index == last - 1 else None
-            if low is None and high is None:
-                entries = list(chunk.items())
-            else:
-                keys = list(chunk)
-                above = 0 if low is None else bisect_left(keys, low)
-                below = None if high is None else cut(keys, high)
-                entries = [(key, chunk[key]) for key in keys[above:below]]
-            return reversed(entries) if reverse else iter(entries)
+            keys = sorted(chunk)
+            above = bisect_left(keys, start) if index == first and start is not None else 0
+            below = cut(keys, end) if index == last - 1 and end is not None else len(keys)
+            keys = keys[above:below]
+            if reverse:
+                keys.reverse()
+            return zip(keys, map(chunk.__getitem__, keys), strict=True)
 
         indexes = range(first, last)
         return chain.from_iterable(map(part, reversed(indexes) if reverse else indexes))
 
 
-def _merged(chunk: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> Iterator[dict[bytes, bytes]]:
-    """The chunk with its changes, in key order: none if nothing is left, several if it grew too large."""
-    merged = {**chunk, **changes}  # keeps the order of the keys that were there
-    if len(merged) == len(chunk) and None not in changes.values():
-        yield merged  # type: ignore[misc]
-        return
-    keys = sorted(key for key, value in merged.items() if value is not None)  # nearly sorted: quick
-    size = len(keys) if len(keys) <= 2 * _CHUNK else _CHUNK
-    for start in range(0, len(keys), size or 1):
-        yield {key: merged[key] for key in keys[start : start + size]}  # type: ignore[misc]
+def _parts(chunk: dict[bytes, bytes]) -> list[dict[bytes, bytes]]:
+    """A chunk that grew too large, in several; none for one with nothing in it."""
+    keys = sorted(chunk)
+    return [{key: chunk[key] for key in keys[start : start + _CHUNK]} for start in range(0, len(keys), _CHUNK)]
 
 
 def _reader(entries: Iterator[Entry]) -> Read:
@@ -129,7 +121,7 @@ class MemoryStore:
     def __init__(self, name: str, task_id: TaskId, *, max_iterators: int = MAX_ITERATORS) -> None:
         self._name = name
         self._task_id = task_id
-        self._map: _SortedMap | None = _SortedMap([])  # None: closed
+        self._map: _SortedMap | None = _SortedMap.empty()  # None: closed
         self._position: int | None = None
         self._epoch = 0
         self._writing = threading.Lock()
@@ -250,7 +242,7 @@ class MemoryStore:
         """Delete all entries, the position and the epoch; the store stays open."""
         with self._writing:
             self._current()
-            self._map = _SortedMap([])
+            self._map = _SortedMap.empty()
             self._position = None
             self._epoch = 0
 

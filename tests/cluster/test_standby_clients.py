@@ -14,7 +14,7 @@ from waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number}" for number in range(200)]
-CONFIG = {"num.standby.replicas": 1, "keep.spark.warm": True}
+CONFIG = {"num.standby.replicas": 1}  # which keeps Spark warm
 AGREED = re.compile(
     r"^(\S+ \S+) INFO .* generation \d+: pipelines .*, tasks (.*), standbys (.*)$", re.MULTILINE
 )

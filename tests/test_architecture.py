@@ -18,7 +18,7 @@ PACKAGE = ROOT / "millstream"
 
 # --- the tables ------------------------------------------------------------------------------------------
 
-BASE = {"model", "errors", "ports", "machine", "clock", "config", "config_keys"}
+BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys"}
 """What everything above may use."""
 
 ON_THIS_MACHINE = {"cache", "java", "jars"}
@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # base
     "model": set(),
     "clock": set(),
+    "periodic": set(),
     "config_keys": set(),
     "errors": {"model"},
     "machine": {"clock", "errors"},

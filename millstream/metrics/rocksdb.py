@@ -8,12 +8,12 @@ Differs: KIP-471's figures, which RocksDB counts only when told to (bytes writte
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from millstream.metrics.client import Metric, MetricName
 from millstream.model import TaskId
+from millstream.periodic import PeriodicThread
 from millstream.ports import BytesStore
 
 __all__ = ["PROPERTIES", "STATE_GROUP", "HasProperties", "RocksDBMetricsRecorder"]
@@ -72,10 +72,15 @@ class RocksDBMetricsRecorder:
         self, client_id: str, stores: Callable[[], Iterable[BytesStore]], *, every_s: float = 60.0
     ) -> None:
         self._stores = stores
-        self._every_s = every_s
         self._values: Mapping[tuple[TaskId, str], Mapping[str, int]] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{client_id}-RocksDBMetrics", daemon=True)
+        # Figures are for looking at; their failure is no failure of the client.
+        self._thread = PeriodicThread(
+            f"{client_id}-RocksDBMetrics",
+            every_s,
+            self.record,
+            log=log,
+            failure="RocksDB's figures could not be read; it is tried again",
+        )
 
     def start(self) -> None:
         """Begin; the first figures come after `every_s`."""
@@ -83,12 +88,7 @@ class RocksDBMetricsRecorder:
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """End the thread at once; whether it has ended. The last figures stay. Idempotent."""
-        self._stopping.set()
-        if self._thread.ident is None:
-            return True
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._thread.stop(timeout_s)
 
     def values(self) -> Mapping[tuple[TaskId, str], Mapping[str, int]]:
         """The last figures, by task and store; of stores that were open then."""
@@ -121,15 +121,7 @@ class RocksDBMetricsRecorder:
             try:
                 found[(store.task_id, store.name)] = dict(store.properties())
             except Exception as error:
-                if self._stopping.is_set() or not store.is_open:
+                if self._thread.is_stopping or not store.is_open:
                     continue
                 log.warning("no figures of store '%s' of task %s: %s", store.name, store.task_id, error)
         self._values = found
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._every_s):
-            try:
-                self.record()
-            except Exception:
-                # Figures are for looking at; their failure is no failure of the client.
-                log.exception("RocksDB's figures could not be read; it is tried again")

@@ -19,6 +19,7 @@ from pathlib import Path
 from millstream.clock import Clock, SystemClock
 from millstream.errors import ProcessorStateException
 from millstream.model import TaskId
+from millstream.periodic import PeriodicThread
 from millstream.stores.directory import StateDirectory
 
 __all__ = ["StateCleaner", "last_touched_ms", "obsolete"]
@@ -88,11 +89,16 @@ class StateCleaner:
         self._directory = directory
         self._owned = owned
         self._delay_ms = round(delay_s * 1000)
-        self._every_s = delay_s if every_s is None else every_s
         self._clock = clock or SystemClock()
-        self._stopping = threading.Event()
         self._deleting = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"{client_id}-CleanupThread", daemon=True)
+        # Old state on the disk is a nuisance; a client that ends because of it would be worse.
+        self._thread = PeriodicThread(
+            f"{client_id}-CleanupThread",
+            delay_s if every_s is None else every_s,
+            self.clean,
+            log=log,
+            failure=f"cleaning '{directory.path}' failed; it is tried again",
+        )
 
     def start(self) -> None:
         """Begin; the first look is after `every_s`."""
@@ -100,12 +106,7 @@ class StateCleaner:
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """End the thread at once, but for a deletion under way; whether it has ended. Idempotent."""
-        self._stopping.set()
-        if self._thread.ident is None:
-            return True
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._thread.stop(timeout_s)
 
     def wait_until_idle(self, timeout_s: float = 10.0) -> bool:
         """Wait until no deletion is under way that began before this call; whether there is none."""
@@ -124,7 +125,7 @@ class StateCleaner:
         }
         deleted = []
         for task in obsolete(touched, frozenset(self._owned()), now_ms, self._delay_ms):
-            if self._stopping.is_set():
+            if self._thread.is_stopping:
                 break
             with self._deleting:
                 if task in self._owned():
@@ -144,11 +145,3 @@ class StateCleaner:
                 else:
                     deleted.append(task)
         return tuple(deleted)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._every_s):
-            try:
-                self.clean()
-            except Exception:
-                # Old state on the disk is a nuisance; a client that ends because of it would be worse.
-                log.exception("cleaning '%s' failed; it is tried again", self._directory.path)

@@ -28,7 +28,7 @@ from millstream.stores.merge import Read, merged, one_after_other
 
 __all__ = ["MemoryStore"]
 
-_CHUNK = 64
+_CHUNK = 32
 _CLOSE_TIMEOUT_S = 30.0
 
 
@@ -108,7 +108,8 @@ class _SortedMap:
 def _parts(chunk: dict[bytes, bytes]) -> list[dict[bytes, bytes]]:
     """A chunk that grew too large, in several; none for one with nothing in it."""
     keys = sorted(chunk)
-    return [{key: chunk[key] for key in keys[start : start + _CHUNK]} for start in range(0, len(keys), _CHUNK)]
+    pages = (keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK))
+    return [{key: chunk[key] for key in page} for page in pages]
 
 
 def _reader(entries: Iterator[Entry]) -> Read:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
@@ -322,7 +323,10 @@ class RocksDBStore:
                 else:
                     self._position = next_offset
                     self._epoch = max(self._epoch, epoch)
-                    return
+                    break
+        # The binding held Python's lock. Whoever waits for it gets it now, and not when this thread has
+        # prepared its next batch for another five milliseconds (sys.getswitchinterval).
+        time.sleep(0)
 
     def wipe(self) -> None:
         """Delete entries, position and epoch; the store stays open. Open iterators keep their snapshot."""

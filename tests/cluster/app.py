@@ -21,7 +21,7 @@ from typing import Any
 
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
-from readers import Readers
+from readers import STORES, Readers
 
 from millstream import (
     Consumed,
@@ -32,10 +32,12 @@ from millstream import (
     Produced,
     QueryableStoreTypes,
     Serdes,
+    SessionWindows,
     StoreQueryParameters,
     StreamsBuilder,
     StreamsException,
     StreamThreadExceptionResponse,
+    TimeWindows,
     Topology,
     UncaughtExceptionPolicy,
 )
@@ -72,7 +74,8 @@ def poisoned(flag: str, poison: str = "poison") -> Callable[[Any], Any]:
 
 def build(spec: dict[str, Any]) -> Topology:
     """`source` (a topic, or several), or `pattern`; a count of the values in the store `counts`; `output` has
-    its updates. `poison` names the file of `poisoned`; `table` a topic for a global table."""
+    its updates. `windows` counts them by windows and by sessions as well. `poison` names the file of
+    `poisoned`; `table` a topic for a global table."""
     builder = StreamsBuilder()
     source = re.compile(spec["pattern"]) if "pattern" in spec else spec["source"]
     stream = builder.stream(source, _TEXTS)
@@ -81,7 +84,13 @@ def build(spec: dict[str, Any]) -> Topology:
     if "poison" in spec:
         check = poisoned(spec["poison"])
         stream = stream.map_values(lambda value: check(value))
-    counts = stream.group_by(lambda key, value: value).count(Materialized.as_(spec.get("store", "counts")))
+    grouped = stream.group_by(lambda key, value: value)
+    counts = grouped.count(Materialized.as_(spec.get("store", "counts")))
+    if spec.get("windows"):
+        tumbling = TimeWindows.of_size_and_grace(timedelta(seconds=5), timedelta(hours=1))
+        grouped.windowed_by(tumbling).count(Materialized.as_("windows"))
+        sessions = SessionWindows.of_inactivity_gap_and_grace(timedelta(milliseconds=200), timedelta(hours=1))
+        grouped.windowed_by(sessions).count(Materialized.as_("sessions"))
     if "output" in spec:
         counts.to_stream().to(spec["output"], Produced.with_(Serdes.string(), Serdes.long()))
     return builder.build()
@@ -136,6 +145,19 @@ def counts_of(client: KafkaStreams, store: str, *, stale: bool = False) -> dict[
         return dict(entries)
 
 
+def windowed_counts_of(client: KafkaStreams) -> list[dict[str, int]]:
+    """How often each value was counted in all windows, and in all sessions."""
+    windows, sessions = (client.store(STORES[name].parameters) for name in ("windows", "sessions"))
+    sums: list[dict[str, int]] = []
+    for entries in (windows.all(), sessions.fetch("", "~")):
+        counted: dict[str, int] = {}
+        with entries:
+            for where, count in entries:
+                counted[where.key] = counted.get(where.key, 0) + count
+        sums.append(counted)
+    return sums
+
+
 def watch(client: KafkaStreams, store: str, keys: list[str], timeout_s: float = 120.0) -> None:
     """Say when all of the keys can be read here, and not stale: `event` is "readable"."""
     deadline, pause = time.monotonic() + timeout_s, threading.Event()
@@ -158,6 +180,8 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
     match question:
         case ["counts"]:
             return counts_of(client, spec.get("store", "counts"))
+        case ["windowed counts"]:
+            return windowed_counts_of(client)
         case ["stale"]:
             return counts_of(client, spec.get("store", "counts"), stale=True)
         case ["watch", *keys]:
@@ -189,7 +213,8 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
         case ["handler", str(name)]:
             client.set_uncaught_exception_handler(handler(name))
         case ["read", list(keys), int(threads)]:
-            _readers.append(Readers(client, keys, threads))
+            stores = tuple(STORES) if spec.get("windows") else ("counts",)
+            _readers.append(Readers(client, keys, threads, stores))
         case ["stop reading"]:
             return _readers.pop().stop()
         case ["failures"]:

@@ -42,17 +42,28 @@ class Flow:
         assert not self._thread.is_alive()
 
 
-@pytest.mark.timeout(300)
+def windowed(clients: list[ClientProcess]) -> list[dict[str, int]]:
+    """How often each word is in all windows, and in all sessions, of all clients."""
+    sums: list[dict[str, int]] = [{}, {}]
+    for client in clients:
+        for whole, part in zip(sums, client.ask("windowed counts"), strict=True):
+            whole |= part  # a word is in one partition
+    return sums
+
+
+@pytest.mark.timeout(400)
 def test_eight_readers_while_tasks_migrate_threads_are_replaced_and_the_client_closes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """A minute of it. Counts never go down, ranges are in order, and what is raised is a leaf of KIP-216."""
+    """A minute of it, with counts, windows and sessions. Counts never go down, ranges are in order, and what
+    is raised is a leaf of KIP-216. In the end all three stores have every record once."""
     flag = tmp_path / "poison"
     flag.touch()
     spec: dict[str, Any] = {
         "source": cluster.topic("in", 4),
         "poison": str(flag),
         "handler": "REPLACE_THREAD",
+        "windows": True,
     }
     config = {"num.stream.threads": 2, "keep.spark.warm": True}
     first = cluster.start("a", config, **spec)
@@ -97,8 +108,10 @@ def test_eight_readers_while_tasks_migrate_threads_are_replaced_and_the_client_c
         fault = faults[len(done)] if len(done) < len(faults) else random.choice(faults)
         fault()
         done.append(fault.__name__)
-    closed = owner.ask("close")
     flow.close()
+    counts = cluster.wait_until_counted()
+    wait_until(lambda: windowed([owner, other]) == [counts, counts], "windows and sessions have all, once")
+    closed = owner.ask("close")
     found = owner.ask("stop reading")
     print(f"\n{done}; {found}")
     assert closed

@@ -56,14 +56,14 @@ def ensure_jars(set_name: str, *, progress: bool | None = None) -> tuple[Path, .
         ArtifactException: a jar cannot be had, or has another checksum than it must have.
         SetupException: the cache directory cannot be written.
     """
-    jars = jar_sets()[set_name]
-    return ensure(jars, set_name, _transport(os.environ.get(REPOSITORY_VARIABLE)), progress=progress)
+    return ensure(jar_sets()[set_name], set_name, progress=progress)
 
 
 def ensure(
-    jars: Sequence[Jar], set_name: str, transport: Transport, *, progress: bool | None
+    jars: Sequence[Jar], set_name: str, transport: Transport | None = None, *, progress: bool | None = None
 ) -> tuple[Path, ...]:
-    """`ensure_jars` for given jars and a given transport."""
+    """`ensure_jars` for given jars; `transport` is the one that the environment says unless it is given."""
+    transport = transport or _transport(os.environ.get(REPOSITORY_VARIABLE))
     directory = cache_dir("jars")
     paths = tuple(directory / jar.file_name for jar in jars)
     if all(_is_known_good(jar, directory) for jar in jars):

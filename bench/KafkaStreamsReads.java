@@ -1,0 +1,108 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StoreQueryParameters;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.errors.InvalidStateStoreException;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.QueryableStoreTypes;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
+
+/**
+ * A table of a topic in Kafka Streams, read through KafkaStreams.store() as its users do.
+ *
+ * Arguments: bootstrap servers, topic, state directory, a file with the keys to read, how many keys there are.
+ * Says "ready" when the store has them all; then answers each line of its input, "get" or "scan", with the CPU
+ * nanoseconds that it took its thread. Ends when its input does.
+ */
+public class KafkaStreamsReads {
+    public static void main(String[] given) throws Exception {
+        List<String> keys = Files.readAllLines(Path.of(given[3]));
+        long entries = Long.parseLong(given[4]);
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.table(
+                given[1],
+                Consumed.with(Serdes.String(), Serdes.Long()),
+                // Without the record cache, through which each read would go first: it makes reads slower.
+                Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("table").withCachingDisabled());
+        Properties options = new Properties();
+        options.put("application.id", "kafka-streams-reads");
+        options.put("bootstrap.servers", given[0]);
+        options.put("state.dir", given[2]);
+        options.put("auto.offset.reset", "earliest");
+        try (KafkaStreams streams = new KafkaStreams(builder.build(), options)) {
+            streams.start();
+            ReadOnlyKeyValueStore<String, Long> store = whenFilled(streams, entries);
+            for (int round = 0; round < 10; round++) {
+                get(store, keys); // until it is compiled
+            }
+            System.out.println("ready");
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                long begun = threads.getCurrentThreadCpuTime();
+                if (line.equals("get")) {
+                    get(store, keys);
+                } else {
+                    scan(store, entries);
+                }
+                System.out.println(threads.getCurrentThreadCpuTime() - begun);
+            }
+        }
+    }
+
+    private static ReadOnlyKeyValueStore<String, Long> whenFilled(KafkaStreams streams, long entries)
+            throws InterruptedException {
+        long deadline = System.nanoTime() + 300_000_000_000L;
+        while (System.nanoTime() < deadline) {
+            try {
+                ReadOnlyKeyValueStore<String, Long> store = streams.store(
+                        StoreQueryParameters.fromNameAndType("table", QueryableStoreTypes.keyValueStore()));
+                if (count(store) == entries) {
+                    return store;
+                }
+            } catch (InvalidStateStoreException error) {
+                // not yet
+            }
+            Thread.sleep(200);
+        }
+        throw new IllegalStateException("the table was not filled in time");
+    }
+
+    private static void get(ReadOnlyKeyValueStore<String, Long> store, List<String> keys) {
+        for (String key : keys) {
+            if (store.get(key) == null) {
+                throw new IllegalStateException("no value for " + key);
+            }
+        }
+    }
+
+    private static void scan(ReadOnlyKeyValueStore<String, Long> store, long entries) {
+        if (count(store) != entries) {
+            throw new IllegalStateException("not all entries were there");
+        }
+    }
+
+    private static long count(ReadOnlyKeyValueStore<String, Long> store) {
+        long found = 0;
+        try (KeyValueIterator<String, Long> all = store.all()) {
+            while (all.hasNext()) {
+                KeyValue<String, Long> entry = all.next();
+                found += entry.value == null ? 0 : 1;
+            }
+        }
+        return found;
+    }
+}

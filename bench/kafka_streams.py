@@ -1,0 +1,127 @@
+"""Kafka Streams itself, on the same machine, broker and data: what Millstream's stores are compared with."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import Producer
+
+from bench.lab import Lab
+from bench.stores import Entries
+from millstream.errors import StreamsException
+from millstream.jars import BROKER_SET, Jar, ensure_jars
+from millstream.jars.cache import ensure
+from millstream.java import find_java
+
+__all__ = ["JavaReads", "NotMeasured"]
+
+_JARS = (
+    Jar(
+        "org.apache.kafka:kafka-streams:4.3.1",
+        2277950,
+        "bd73f3805e116f711e8456ee89a8a5b43ff5dcf5a5bb865afae29deae89e7c4b",
+    ),
+    Jar(
+        "org.rocksdb:rocksdbjni:10.1.3",
+        72725808,
+        "e7f925287d9fe2574fb7c7a86f7facaa9b8ab602a2eed0e598bf633528121498",
+    ),
+)
+_DEADLINE_S = 600.0
+_PROGRAM = Path(__file__).with_name("KafkaStreamsReads.java")
+
+
+class NotMeasured(Exception):
+    """There is no Kafka Streams to compare with here; says why."""
+
+
+class JavaReads:
+    """A Java process with the same entries in a Kafka Streams table, which reads them when it is told to.
+
+    Raises:
+        NotMeasured: its jars cannot be had, Java has no compiler, or it failed.
+    """
+
+    def __init__(self, lab: Lab, data: Entries, keys: Sequence[str]) -> None:
+        self._entries = len(data)
+        topic = lab.topic("table", 1)
+        _produce(lab.bootstrap_servers, topic, data)
+        directory = lab.path("kafka-streams")
+        directory.mkdir(parents=True)
+        (directory / "keys").write_text("\n".join(keys))
+        self._log = directory / "log"
+        try:
+            jars = (*ensure_jars(BROKER_SET), *ensure(_JARS, "Kafka Streams"))
+            java = find_java()
+        except StreamsException as error:
+            raise NotMeasured(str(error)) from error
+        arguments = [lab.bootstrap_servers, topic, directory / "state", directory / "keys", len(data)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [java.java, "-Xmx1g", "-cp", ":".join(map(str, jars)), _PROGRAM, *map(str, arguments)],
+                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._deadline = threading.Timer(_DEADLINE_S, self._process.kill)
+        self._deadline.daemon = True
+        self._deadline.start()
+        self._answer()
+
+    def get(self) -> float:
+        """Read each key once; CPU seconds."""
+        return self._ask("get")
+
+    def scan(self) -> float:
+        """Entries per second of a whole scan: the best of three."""
+        return self._entries / min(self._ask("scan") for _ in range(3))
+
+    def _ask(self, what: str) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{what}\n")
+        self._process.stdin.flush()
+        return int(self._answer()) / 1e9
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            last = self._log.read_text().strip().splitlines()[-1:]
+            raise NotMeasured(f"Kafka Streams ended: {''.join(last) or 'no reason given'}")
+        return line
+
+    def close(self) -> None:
+        """End the process."""
+        self._deadline.cancel()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+
+    def __enter__(self) -> JavaReads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _produce(bootstrap_servers: str, topic: str, data: Entries) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 20})
+    for key, value, timestamp in data:
+        while True:
+            try:
+                producer.produce(topic, value, key, timestamp=timestamp)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush(60)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from millstream.errors import SerializationException
@@ -11,7 +12,15 @@ from millstream.query.provider import Serde
 from millstream.stores.api import timestamp_of
 from millstream.stores.keys import MAX_TIME_MS
 
-__all__ = ["key_decoder", "key_encoder", "session_decoder", "unfit_key", "value_decoder", "window_decoder"]
+__all__ = [
+    "key_decoder",
+    "key_encoder",
+    "session_decoder",
+    "unfit_key",
+    "value_decoder",
+    "values_decoder",
+    "window_decoder",
+]
 
 _WINDOWS_KEPT = 1024
 
@@ -76,6 +85,13 @@ def value_decoder(store: str, serde: Serde, *, timestamped: bool) -> Callable[[b
         return ValueAndTimestamp(value, timestamp_of(stored)) if timestamped else value
 
     return decode
+
+
+def values_decoder(
+    serde: Serde, decode: Callable[[bytes], Any], *, timestamped: bool
+) -> Callable[[Iterable[bytes]], Iterable[Any]]:
+    """Many values; `decode` is the `value_decoder` of the same. Where that raises, this raises, anything."""
+    return partial(map, decode if timestamped else serde.decoder(8))
 
 
 def window_decoder(

@@ -218,6 +218,8 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
             plan.decode_key,
             plan.decode,
             self._iterator_lost,
+            plan.decode_keys,
+            plan.decode_values,
         )
 
 

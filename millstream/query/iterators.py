@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from millstream.errors import IllegalStateException
 from millstream.model import KeyValue
-from millstream.stores.api import ClosedStoreError
+from millstream.stores.api import ClosedStoreError, StoreIterator
 
 __all__ = ["EntryViews", "KeyValueIterator", "WindowStoreIterator"]
 
@@ -36,16 +39,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     Differs: `next` and `peek_next_key` raise StopIteration at the end, as Python's iterators do.
     """
 
-    __slots__ = (
-        "_closed",
-        "_decode_key",
-        "_decode_value",
-        "_entries",
-        "_on_closed_store",
-        "_peeked",
-        "_sources",
-        "_store",
-    )
+    __slots__ = ("_ahead", "_closed", "_entries", "_on_closed_store", "_peeked", "_sources", "_store")
 
     def __init__(
         self,
@@ -55,25 +49,54 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         decode_key: Callable[[Any], K],
         decode_value: Callable[[bytes], V],
         on_closed_store: Callable[[ClosedStoreError], Exception],
+        decode_keys: Callable[[Iterable[Any]], Iterable[K]] | None = None,
+        decode_values: Callable[[Iterable[bytes]], Iterable[V]] | None = None,
     ) -> None:
         self._store = store
-        self._entries = entries
         self._sources = sources
-        self._decode_key = decode_key
-        self._decode_value = decode_value
         self._on_closed_store = on_closed_store
         self._peeked: KeyValue[K, V] | None = None
         self._closed = False
+        self._entries: Iterator[Any] = entries
+        self._ahead: deque[Any] | None = None
+        if isinstance(entries, StoreIterator):  # of one partition: decoded by chunks, which is quicker
+            keys, values = (
+                decode_keys or partial(map, decode_key),
+                decode_values or partial(map, decode_value),
+            )
+            entries.through(_by_chunks(keys, values, decode_key, decode_value))
+            self._ahead = entries.ahead
+        else:
+            self._entries = _one_by_one(entries, decode_key, decode_value)
 
     def __next__(self) -> KeyValue[K, V]:
         if self._peeked is not None:
             peeked, self._peeked = self._peeked, None
             return peeked
+        ahead = self._ahead
+        if ahead is None:
+            return self._next_entry()
+        while True:
+            try:
+                entry: Any = ahead.popleft()
+            except IndexError:
+                self._read_ahead()
+                continue
+            if entry.__class__ is _Unfit:
+                raise entry.error
+            return entry  # type: ignore[no-any-return]
+
+    def _next_entry(self) -> KeyValue[K, V]:
         try:
-            key, stored = next(self._entries)
+            return next(self._entries)  # type: ignore[no-any-return]
         except ClosedStoreError as error:
             raise self._lost(error) from error
-        return _new_key_value(KeyValue, (self._decode_key(key), self._decode_value(stored)))
+
+    def _read_ahead(self) -> None:
+        try:
+            self._sources[0].fill()
+        except ClosedStoreError as error:
+            raise self._lost(error) from error
 
     def next(self) -> KeyValue[K, V]:
         """The next entry.
@@ -123,6 +146,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
             source.close()
         self._sources = []
         self._peeked = None
+        self._ahead = None
         self._entries = _Raises(error)
 
     def _already_closed(self) -> Exception:
@@ -149,7 +173,57 @@ class WindowStoreIterator(KeyValueIterator[int, V]):
     __slots__ = ()
 
 
-class _Raises(Iterator[tuple[Any, bytes]]):
+class _Unfit:
+    """An entry that its serdes could not read; whoever comes to it is told why."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _by_chunks(
+    decode_keys: Callable[[Iterable[Any]], Iterable[Any]],
+    decode_values: Callable[[Iterable[bytes]], Iterable[Any]],
+    decode_key: Callable[[Any], Any],
+    decode_value: Callable[[bytes], Any],
+) -> Callable[[list[Any]], list[Any]]:
+    """What a chunk of stored entries is for the user; one by one where something in it is unfit."""
+
+    def one(entry: tuple[Any, bytes]) -> Any:
+        try:
+            return KeyValue(decode_key(entry[0]), decode_value(entry[1]))
+        except Exception as error:  # told when it is reached
+            return _Unfit(error)
+
+    def made(entries: list[Any]) -> list[Any]:
+        if not entries:
+            return entries
+        keys, values = zip(*entries, strict=True)
+        try:
+            pairs = zip(decode_keys(keys), decode_values(values), strict=True)
+            return list(map(_new_key_value, repeat(KeyValue), pairs))
+        except Exception:
+            return list(map(one, entries))
+
+    return made
+
+
+def _one_by_one(
+    entries: Iterator[tuple[Any, bytes]],
+    decode_key: Callable[[Any], Any],
+    decode_value: Callable[[bytes], Any],
+) -> Iterator[Any]:
+    """The same for entries that come in another way, such as merged from several partitions."""
+
+    def made(entry: tuple[Any, bytes]) -> Any:
+        key, stored = entry
+        return _new_key_value(KeyValue, (decode_key(key), decode_value(stored)))
+
+    return map(made, entries)
+
+
+class _Raises(Iterator[Any]):
     """No entries any more, and why."""
 
     __slots__ = ("_error",)
@@ -157,7 +231,7 @@ class _Raises(Iterator[tuple[Any, bytes]]):
     def __init__(self, error: Callable[[], Exception]) -> None:
         self._error = error
 
-    def __next__(self) -> tuple[Any, bytes]:
+    def __next__(self) -> Any:
         raise self._error()
 
 

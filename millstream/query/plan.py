@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millstream.errors import InvalidStateStoreException
 from millstream.model import StoreKind
-from millstream.query.codec import key_decoder, value_decoder
+from millstream.query.codec import key_decoder, value_decoder, values_decoder
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import (
     LocalStore,
@@ -54,6 +55,8 @@ class Plan:
     serialize: Callable[[Any], bytes | None]
     decode_key: Callable[[bytes], Any]
     decode: Callable[[bytes], Any]
+    decode_keys: Callable[[Iterable[bytes]], Iterable[Any]]
+    decode_values: Callable[[Iterable[bytes]], Iterable[Any]]
 
     @property
     def scope(self) -> Scope:
@@ -129,6 +132,8 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         found = {partition: part for partition, part in found.items() if partition == only}
         partition_of = _always(only)
     has_get = declaration.kind is StoreKind.KEY_VALUE
+    timestamped = parameters.queryable_store_type.timestamped
+    decode = value_decoder(name, declaration.value_serde, timestamped=timestamped)
     parts = {number: part for number, (presence, part) in found.items() if presence is Presence.READABLE}
     return Plan(
         snapshot=snapshot,
@@ -144,9 +149,9 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         value_serde=declaration.value_serde,
         serialize=declaration.key_serde.serialize,
         decode_key=key_decoder(name, declaration.key_serde),
-        decode=value_decoder(
-            name, declaration.value_serde, timestamped=parameters.queryable_store_type.timestamped
-        ),
+        decode=decode,
+        decode_keys=partial(map, declaration.key_serde.decoder()),
+        decode_values=values_decoder(declaration.value_serde, decode, timestamped=timestamped),
     )
 
 

@@ -60,6 +60,8 @@ class Serde(Protocol):
 
     def deserialize(self, data: bytes) -> Any: ...
 
+    def decoder(self, offset: int = 0) -> Callable[[bytes], Any]: ...
+
 
 class Role(Enum):
     """What a part of a store is on this client."""

@@ -188,7 +188,15 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         start, end = self._span(time_from, time_to, method)
         sources = self._open_of(data, lambda store: store.fetch(data, data, start, end, reverse=reverse))
         entries = in_one_order(sources, _key_of, reverse=reverse)
-        return WindowStoreIterator(self._name, entries, sources, _start_of, plan.decode, self._iterator_lost)
+        return WindowStoreIterator(
+            self._name,
+            entries,
+            sources,
+            _start_of,
+            plan.decode,
+            self._iterator_lost,
+            decode_values=plan.decode_values,
+        )
 
     def _scan(
         self, key_from: Any, key_to: Any, time_from: Any, time_to: Any, method: str, /, *, reverse: bool
@@ -207,6 +215,7 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
             window_decoder(plan.decode_key, plan.window_size_ms),
             plan.decode,
             self._iterator_lost,
+            decode_values=plan.decode_values,
         )
 
 
@@ -361,7 +370,13 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
     def _iterator(self, plan: Plan, sources: list[Any], *, reverse: bool) -> KeyValueIterator[Windowed[K], V]:
         entries = in_one_order(sources, _session_order, reverse=reverse)
         return KeyValueIterator(
-            self._name, entries, sources, session_decoder(plan.decode_key), plan.decode, self._iterator_lost
+            self._name,
+            entries,
+            sources,
+            session_decoder(plan.decode_key),
+            plan.decode,
+            self._iterator_lost,
+            decode_values=plan.decode_values,
         )
 
 

@@ -47,7 +47,9 @@ MAX_ITERATORS = 10_000
 """Open iterators per store; each pins the files it reads."""
 
 _TIMESTAMP = Struct(">q")
-_LARGEST_CHUNK = 1024
+_LARGEST_CHUNK = 256
+"""Entries read ahead at most. With a thousand, so many objects wait that Python's garbage collector runs for
+each chunk: a scan of windows took twice as long."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -198,9 +200,28 @@ class StoreIterator(Iterator[Any]):
             try:
                 return self._buffer.popleft()
             except IndexError:
-                self._fill()
+                self.fill()
 
-    def _fill(self) -> None:
+    @property
+    def ahead(self) -> deque[Any]:
+        """What was read ahead, the next entry first. Empty at once when the iterator or its store closes."""
+        return self._buffer
+
+    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
+        """Have `make` turn each chunk of entries into what the iterator gives. Before the first is read.
+
+        It is called inside the gate. It must not hold on to this iterator, which lives by its references.
+        """
+        convert = self._convert
+        self._convert = make if convert is None else lambda entries: make(list(convert(entries)))
+
+    def fill(self) -> None:
+        """Read some more ahead; there may be none among them that is wanted.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+            StopIteration: there are no more.
+        """
         with self._gate:  # raises ClosedStoreError once the store is closed
             read = self._read
             if read is None:

@@ -48,6 +48,24 @@ def custom(serialize=upper, deserialize=lower):
     )
 
 
+@pytest.mark.parametrize("serde", [*SERDES, custom()], ids=lambda serde: serde.name)
+@pytest.mark.parametrize("offset", [0, 8])
+@quick
+@given(data=st.binary(max_size=40))
+def test_the_quick_decoder_reads_what_deserialize_reads(serde, offset, data):
+    """From an offset on, and raises where that raises."""
+    decode = serde.decoder(offset)
+    try:
+        expected = serde.deserialize(data)
+    except Exception:
+        with pytest.raises(Exception):  # noqa: B017, PT011  # any at all
+            decode(b"x" * offset + data)
+        return
+    found = decode(b"x" * offset + data)
+    assert type(found) is type(expected)
+    assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "data"), [(name, *row) for name, rows in GOLDEN.items() for row in rows]
 )

@@ -152,6 +152,9 @@ def test_a_prefix_scan_of_the_greatest_bytes_has_no_upper_end() -> None:
         def serialize(self, value: bytes) -> bytes:
             return value
 
+        def decoder(self, offset: int = 0) -> Any:
+            return lambda data: data[offset:]
+
         def deserialize(self, data: bytes) -> bytes:
             return data
 
@@ -254,6 +257,25 @@ def test_bytes_that_are_no_value_are_a_serialization_exception(client: Client) -
     assert caught.value.__cause__ is not None
     with pytest.raises(SerializationException), store.range("bad", "bad") as entries:
         next(entries)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_iterator_goes_on_after_an_entry_that_is_no_value(client: Client, alone: bool) -> None:
+    """It raises when that entry is reached and not before; what is behind it is given."""
+    partition = partition_of(b"bad")
+    client.put_into(partition, "a-first", "z-last")
+    client.stores[partition].apply([(b"bad", b"123", 1)], 99)
+    found: list[str] = []
+    with client.store(partition=partition if alone else None).all() as entries:
+        while True:
+            try:
+                found.append(next(entries).key)
+            except SerializationException:
+                found.append("bad")
+            except StopIteration:
+                break
+    assert found == sorted(found)
+    assert {"a-first", "bad", "z-last"} <= set(found)
 
 
 def test_something_that_is_no_parameters_is_a_type_error(client: Client) -> None:

@@ -17,7 +17,7 @@ from millstream.jars import BROKER_SET, Jar, ensure_jars
 from millstream.jars.cache import ensure
 from millstream.java import find_java
 
-__all__ = ["JavaReads", "NotMeasured"]
+__all__ = ["JavaReads", "NotMeasured", "produce"]
 
 _JARS = (
     Jar(
@@ -49,7 +49,7 @@ class JavaReads:
     def __init__(self, lab: Lab, data: Entries, keys: Sequence[str]) -> None:
         self._entries = len(data)
         topic = lab.topic("table", 1)
-        _produce(lab.bootstrap_servers, topic, data)
+        produce(lab.bootstrap_servers, topic, data)
         directory = lab.path("kafka-streams")
         directory.mkdir(parents=True)
         (directory / "keys").write_text("\n".join(keys))
@@ -115,7 +115,8 @@ class JavaReads:
         self.close()
 
 
-def _produce(bootstrap_servers: str, topic: str, data: Entries) -> None:
+def produce(bootstrap_servers: str, topic: str, data: Entries) -> None:
+    """Write entries into a topic; all are there when it returns."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 20})
     for key, value, timestamp in data:
         while True:

@@ -36,7 +36,7 @@ from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
-from millstream.runtime.global_tables import find_global_parts, global_serdes
+from millstream.runtime.global_tables import declared_serdes, find_global_parts
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -213,10 +213,10 @@ class Assembly:
         self._directory.lock()
         self.hold("state directory", self._directory.close)
         # 2. Whether the checkpoints are this program's, before anything is created.
-        if self._topology.pipelines:
-            self._checkpoints.check(self._topology.pipelines)
+        if self._topology.queries:
+            self._checkpoints.check(self._topology.queries)
             self._identity = checkpoint_identity(self._checkpoints.root)
-        self._view.compiled(self._global_serdes())
+        self._view.compiled(self._declared_serdes())
         step()
         # 3. The broker, if it is ours, and the way to it.
         if self._embedded:
@@ -267,7 +267,7 @@ class Assembly:
         self._view.partitions_known({name: place.partitions for name, place in plan.stores.items()})
         running = Pipelines(
             lambda closing: self._parts.engine(self._config, closing, self._spark),
-            pipelines,
+            self._topology.queries,
             plan.partitions,
             self._compiled,
             self._claim,
@@ -437,8 +437,8 @@ class Assembly:
                 )
             return claim
 
-    def _global_serdes(self) -> dict[str, tuple[Any, Any]]:
-        return global_serdes(
+    def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
+        return declared_serdes(
             self._topology,
             serde_of(self._config.default_key_serde),
             serde_of(self._config.default_value_serde),

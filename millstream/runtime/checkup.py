@@ -53,7 +53,7 @@ def health_view(
         for name, parts in view.snapshot().local.items()
         if any(part.role is Role.RESTORING for part in parts)
     }
-    every = [pipeline.name for pipeline in topology.pipelines]
+    every = [pipeline.name for pipeline in topology.queries]
     agreed = participation.agreed
     taken = {name for names, _ in agreed.members.values() for name in names} if agreed is not None else set()
     missing = participation.missing_topics()
@@ -63,7 +63,7 @@ def health_view(
     return HealthView(
         client_state=state,
         threads={thread.name: thread.state.name for thread in threads},
-        wanted_threads=wanted_threads if every else 0,
+        wanted_threads=wanted_threads if topology.pipelines else 0,
         waiting=waiting,
         pipelines_total=len(every),
         pipelines_owned=len(roster.work.pipelines),

@@ -16,10 +16,10 @@ from millstream.errors import MissingSourceTopicException, TopologyException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import InternalTopic, Topics
 from millstream.runtime.assignment import StorePart
-from millstream.topology.nodes import GlobalTable
+from millstream.topology.nodes import GlobalTable, Store, TableSource
 from millstream.topology.topology import Topology
 
-__all__ = ["find_global_parts", "global_parts", "global_serdes"]
+__all__ = ["declared_serdes", "find_global_parts", "global_parts"]
 
 log = logging.getLogger(__name__)
 
@@ -82,24 +82,35 @@ def find_global_parts(
     return global_parts(topology, {name: topic.partitions for name, topic in found.items()}, servers)
 
 
-def global_serdes(
+def declared_serdes(
     topology: Topology, default_key_serde: Any = None, default_value_serde: Any = None
 ) -> dict[str, tuple[Any, Any]]:
-    """The (key serde, value serde) that each global store is queried with: as declared, else the default.
+    """The (key serde, value serde) of each store that no query fills: as declared, else the default.
 
     Raises:
         TopologyException: there is neither. Nothing can be inferred: no query of Spark's reads the table.
     """
     serdes: dict[str, tuple[Any, Any]] = {}
+    alone = {node for pipeline in topology.pipelines if not pipeline.has_query for node in pipeline.nodes}
     for table in topology.nodes:
         if isinstance(table, GlobalTable):
-            key, value = table.key_serde or default_key_serde, table.value_serde or default_value_serde
-            for side, serde in (("key", key), ("value", value)):
-                if serde is None:
-                    raise TopologyException(
-                        f"{table.name}: no {side} serde for the global table of topic '{table.topic}'; give "
-                        f"it one, builder.global_table('{table.topic}', Consumed.with_(Serdes.string(), "
-                        f"Serdes.string())), or set the configuration default.{side}.serde"
-                    )
-            serdes[table.stored.name] = (key, value)
+            stored: Store | None = table.stored
+            what = "global_table"
+        elif isinstance(table, TableSource) and table in alone:
+            stored, what = table.stored, "table"
+        else:
+            continue
+        if stored is None:
+            continue
+        key = stored.key_serde or table.key_serde or default_key_serde
+        value = stored.value_serde or table.value_serde or default_value_serde
+        for side, serde in (("key", key), ("value", value)):
+            if serde is None:
+                raise TopologyException(
+                    f"{table.name}: no {side} serde for the {what.replace('_', ' ')} of topic "
+                    f"'{table.topic}'; give it one, builder.{what}('{table.topic}', "
+                    "Consumed.with_(Serdes.string(), Serdes.string())), or set the configuration "
+                    f"default.{side}.serde"
+                )
+        serdes[stored.name] = (key, value)
     return serdes

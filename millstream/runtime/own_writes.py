@@ -66,7 +66,7 @@ def bound_after(
     bound = Position({at: offset for at, offset in written.items() if at.topic == own_topic})
     needed = {at: offset + 1 for at, offset in written.items() if at.topic != own_topic}
     reached = not bound.is_empty
-    for pipeline in writers_first(topology.pipelines):
+    for pipeline in writers_first(topology.queries):
         inputs = _topics_read(pipeline, application_id, {at.topic for at in needed})
         mine = {at: offset for at, offset in needed.items() if at.topic in inputs}
         if not mine:

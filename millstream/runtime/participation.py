@@ -248,7 +248,7 @@ class Participation:
     def facts(self) -> Facts:
         plan = self._plan
         return Facts(
-            pipelines=tuple(pipeline.name for pipeline in self._topology.pipelines),
+            pipelines=tuple(pipeline.name for pipeline in self._topology.queries),
             tasks=plan.tasks if plan is not None else (),
             standby_replicas=int(self._assembly.config["num.standby.replicas"]),
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
@@ -351,7 +351,7 @@ class Participation:
         self.let_go()
         self._tell_serdes()
         self._tell_warm()
-        if not assignment.pipelines and self._assembly.config.keeps_spark_warm:
+        if not assignment.pipelines and self._topology.queries and self._assembly.config.keeps_spark_warm:
             self._keep_warm()
 
     def _up_to_date(self) -> frozenset[TaskId]:

@@ -31,7 +31,7 @@ from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
-from millstream.runtime.global_tables import global_parts, global_serdes
+from millstream.runtime.global_tables import declared_serdes, global_parts
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.stores.opening import open_store as open_bytes_store
@@ -125,14 +125,14 @@ class TopologyTestDriver:
             self._stores[part.store.name] = open_bytes_store(part.store, part.task_id, None)
             self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
         defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
-        self._global_serdes = global_serdes(topology, *defaults)
+        self._declared_serdes = declared_serdes(topology, *defaults)
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline] = []
         try:
-            if topology.pipelines:  # global tables alone need no Spark
+            if topology.queries:  # tables alone need no Spark
                 settings = {k: str(v) for k, v in config.items() if k.startswith("spark.")}
                 engine = MemoryEngine(spark, settings)
-            for pipeline in writers_first(topology.pipelines):
+            for pipeline in writers_first(topology.queries):
                 self._pipelines.append(
                     engine.pipeline(
                         pipeline,
@@ -166,7 +166,7 @@ class TopologyTestDriver:
             ValueError: the topology does not read this topic.
         """
         if topic not in self._topology.global_topics and not any(
-            _reads(node, topic, self._application_id) for p in self._pipelines for node in p.pipeline.inputs
+            _reads(node, topic, self._application_id) for p in self._topology.pipelines for node in p.inputs
         ):
             names = sorted((*self._topology.source_topics, *self._topology.global_topics))
             known = ", ".join(f"'{name}'" for name in names) or "patterns only"
@@ -228,7 +228,7 @@ class TopologyTestDriver:
         return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
 
     def _declared(self) -> StoreSnapshot:
-        serdes: dict[str, tuple[Any, Any]] = dict(self._global_serdes)
+        serdes: dict[str, tuple[Any, Any]] = dict(self._declared_serdes)
         for running in self._pipelines:
             serdes.update(running.store_serdes)
         stores = {**self._topology.stores, **self._topology.global_stores}

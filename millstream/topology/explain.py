@@ -30,7 +30,8 @@ def explain(pipelines: Sequence[Pipeline], global_tables: Sequence[GlobalTable] 
 
 def _paragraph(pipeline: Pipeline) -> str:
     word = "subtopology" if len(pipeline.subtopologies) == 1 else "subtopologies"
-    lines = [f"  Pipeline: {pipeline.name} ({word} {', '.join(map(str, pipeline.subtopologies))})"]
+    without = "" if pipeline.has_query else "; each client reads its part of the topic, without Spark"
+    lines = [f"  Pipeline: {pipeline.name} ({word} {', '.join(map(str, pipeline.subtopologies))}{without})"]
     lines += _section("reads", (_input(node) for node in pipeline.inputs))
     lines += _section(
         "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)

@@ -50,6 +50,16 @@ class Pipeline:
     reason: str = ""
 
     @property
+    def has_query(self) -> bool:
+        """Whether there is anything for Spark to do. A table that nothing comes after is a view of its topic,
+        which stores read themselves.
+        """
+        return not all(
+            isinstance(node, TableSource) and (node.stored is None or node.stored.source_topic is not None)
+            for node in self.nodes
+        )
+
+    @property
     def stores(self) -> tuple[Store, ...]:
         """The stores that its nodes fill, in node order."""
         return tuple(node.store for node in self.nodes if node.store is not None)

@@ -52,6 +52,11 @@ class Topology:
         return plan_pipelines(self.nodes, self.subtopologies)
 
     @cached_property
+    def queries(self) -> tuple[Pipeline, ...]:
+        """Those of the pipelines that have anything for Spark to do."""
+        return tuple(pipeline for pipeline in self.pipelines if pipeline.has_query)
+
+    @cached_property
     def stores(self) -> Mapping[str, Store]:
         """The state stores of its tasks by name, in node order; global tables have `global_stores`."""
         stores = (node.store for node in self.nodes if not isinstance(node, GlobalTable))

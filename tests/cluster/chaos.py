@@ -29,6 +29,7 @@ from pathlib import Path
 import psutil
 from cluster_world import ClientProcess, Cluster
 from confluent_kafka import Producer
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 
@@ -132,8 +133,19 @@ class Feed:
 class Chaos:
     """One run."""
 
-    def __init__(self, seed: int, directory: Path, clients: int = 3, per_second: int = 100) -> None:
+    def __init__(
+        self,
+        seed: int,
+        directory: Path,
+        clients: int = 3,
+        per_second: int = 100,
+        *,
+        standbys: int = 0,
+        windows: bool = False,
+    ) -> None:
         self._report = Report(seed)
+        self._standbys = standbys
+        self._windows = windows
         self._directory = directory
         self._names = NAMES[:clients]
         self._per_second = per_second
@@ -164,11 +176,16 @@ class Chaos:
         for name in self._names:
             cluster.start(
                 name,
-                {"keep.spark.warm": name == "b", "consumer.session.timeout.ms": 3000},
+                {
+                    "keep.spark.warm": name == "b",
+                    "consumer.session.timeout.ms": 3000,
+                    "num.standby.replicas": self._standbys,
+                },
                 source=source,
                 output=output,
                 poison=str(self._flag),
                 handler="patient",
+                windows=self._windows,
             )
         cluster.wait_until_running()
         feed = Feed(cluster.servers, source, self._report.seed, self._per_second)
@@ -260,7 +277,10 @@ class Chaos:
         began = time.monotonic()
         try:
             cluster.wait_until_running(timeout_s=SETTLE_S)
-            cluster.wait_until_counted(timeout_s=SETTLE_S)
+            counts = cluster.wait_until_counted(timeout_s=SETTLE_S)
+            if self._windows:
+                exact = [counts, counts]
+                wait_until(lambda: cluster.windowed_counts() == exact, "exact windows, sessions", SETTLE_S)
         except AssertionError as error:
             report.wrong.append(str(error))
         report.settled_s = time.monotonic() - began
@@ -297,12 +317,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--clients", type=int, default=3, choices=(2, 3))
+    parser.add_argument("--standbys", type=int, default=0, help="num.standby.replicas")
+    parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-", ignore_cleanup_errors=True) as folder:
         try:
-            report = Chaos(asked.seed, Path(folder), asked.clients).run(asked.minutes * 60, asked.faults)
+            chaos = Chaos(
+                asked.seed,
+                Path(folder),
+                asked.clients,
+                standbys=asked.standbys,
+                windows=asked.windows,
+            )
+            report = chaos.run(asked.minutes * 60, asked.faults)
         finally:
             if asked.logs is not None:
                 asked.logs.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,14 @@ SESSION_MS = 2500
 _numbers = itertools.count(1)
 
 
+DOCUMENTED = {
+    "StreamsRebalancingException",
+    "StateStoreMigratedException",
+    "StateStoreNotAvailableException",
+}
+"""What a read may meet while clients come and go."""
+
+
 class Asked(Exception):
     """What a client's answer was an exception; `kind` is its class."""
 
@@ -373,6 +381,22 @@ class Cluster:
             timeout_s,
         )
         return last
+
+    def windowed_counts(self) -> list[dict[str, int]]:
+        """How often each value is in all windows, and in all sessions, of all clients (`windows` in their
+        spec); nothing while one of them is not to be asked.
+        """
+        sums: list[dict[str, int]] = [{}, {}]
+        for client in self.clients:
+            try:
+                parts = client.ask("windowed counts")
+            except Asked as refused:
+                if refused.kind not in DOCUMENTED:
+                    raise
+                return []
+            for whole, part in zip(sums, parts, strict=True):
+                whole |= part  # a value is in one partition
+        return sums
 
     def owner(self, *clients: ClientProcess, timeout_s: float = 60.0) -> ClientProcess:
         """The client that runs the pipelines; there is one pipeline in these tests."""

@@ -9,17 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from cluster_world import Asked, ClientProcess, Cluster
+from cluster_world import DOCUMENTED, ClientProcess, Cluster
 from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number:02d}" for number in range(60)]
-DOCUMENTED = {
-    "StreamsRebalancingException",
-    "StateStoreMigratedException",
-    "StateStoreNotAvailableException",
-}
 SECONDS = 60
 
 
@@ -40,23 +35,6 @@ class Flow:
         self._ended.set()
         self._thread.join(60)
         assert not self._thread.is_alive()
-
-
-def windowed(clients: list[ClientProcess]) -> list[dict[str, int]]:
-    """How often each word is in all windows, and in all sessions, of all clients; nothing while one of them
-    is not to be asked.
-    """
-    sums: list[dict[str, int]] = [{}, {}]
-    for client in clients:
-        try:
-            parts = client.ask("windowed counts")
-        except Asked as refused:
-            if refused.kind not in DOCUMENTED:
-                raise
-            return []
-        for whole, part in zip(sums, parts, strict=True):
-            whole |= part  # a word is in one partition
-    return sums
 
 
 @pytest.mark.timeout(400)
@@ -118,7 +96,7 @@ def test_eight_readers_while_tasks_migrate_threads_are_replaced_and_the_client_c
         done.append(fault.__name__)
     flow.close()
     counts = cluster.wait_until_counted()
-    wait_until(lambda: windowed([owner, other]) == [counts, counts], "windows and sessions have all, once")
+    wait_until(lambda: cluster.windowed_counts() == [counts, counts], "windows and sessions have all, once")
     closed = owner.ask("close")
     found = owner.ask("stop reading")
     print(f"\n{done}; {found}")

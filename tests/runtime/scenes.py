@@ -205,3 +205,10 @@ def put_into(state: State, client: KafkaStreams, world: FakeWorld) -> None:
             pass
     assert client.state is state
     client.check()
+
+
+def only_a_table() -> Topology:
+    """A table that can be asked for, and nothing else."""
+    builder = StreamsBuilder()
+    builder.table("users", Consumed.with_(Serdes.string(), Serdes.string()), Materialized.as_("users"))
+    return builder.build()

@@ -9,7 +9,7 @@ from millstream.dsl.options import Consumed, Materialized
 from millstream.dsl.serdes import Serdes
 from millstream.errors import MissingSourceTopicException, StreamsException, TopologyException
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.global_tables import find_global_parts, global_parts, global_serdes
+from millstream.runtime.global_tables import declared_serdes, find_global_parts, global_parts
 from millstream.testing.fakes import FakeTopics
 from millstream.topology.topology import Topology
 
@@ -79,13 +79,13 @@ def test_without_global_tables_the_cluster_is_not_asked() -> None:
 
 def test_serdes_are_the_declared_ones_then_the_configured() -> None:
     """Nothing can be inferred; without any, the error shows what to write."""
-    serdes = global_serdes(two_tables(), Serdes.uuid(), Serdes.long())
+    serdes = declared_serdes(two_tables(), Serdes.uuid(), Serdes.long())
     assert serdes == {
         "by-id": (Serdes.string(), Serdes.long()),
         "cities": (Serdes.uuid(), Serdes.long()),
     }
     with pytest.raises(TopologyException) as caught:
-        global_serdes(two_tables(), Serdes.uuid())
+        declared_serdes(two_tables(), Serdes.uuid())
     assert "KTABLE-SOURCE-0000000001: no value serde for the global table of topic 'users'" in str(
         caught.value
     )

@@ -16,6 +16,7 @@ from scenes import (
     ended,
     listened,
     names_of,
+    only_a_table,
     poison,
     running,
     runs,
@@ -65,6 +66,27 @@ def tasks_of(*clients: KafkaStreams) -> list[str]:
 
 def all_run_once(world: FakeWorld, pipelines: tuple[str, ...] = PIPELINES) -> bool:
     return all(len(world.runners(name)) == 1 for name in pipelines)
+
+
+def test_a_table_alone_needs_neither_spark_nor_a_place_for_checkpoints(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """Its clients share its partitions; none starts an engine, also where Spark is to be kept warm."""
+    world.topics.add("users", 4)
+    world.log.append(TopicPartition("users", 0), (b"ann", b"Ann", 1))
+    clients = [
+        make(only_a_table(), state__dir=str(tmp_path / name), client__id=name, num__standby__replicas=1)
+        for name in "AB"
+    ]
+    running(*clients)
+    at_rest(world, *clients)
+    assert sorted(tasks_of(*clients)) == ["0_0", "0_1", "0_2", "0_3"]
+    assert all(tasks_of(client) for client in clients)
+    users = StoreQueryParameters.from_name_and_type("users", QueryableStoreTypes.key_value_store())
+    owner = next(client for client in clients if "0_0" in tasks_of(client))
+    wait_until(lambda: owner.store(users).get("ann") == "Ann", "the table is read", SOON_S)
+    assert world.engines == 0
+    assert all(client.health.ready for client in clients)
 
 
 # --- sharing -----------------------------------------------------------------------------------------------

@@ -214,6 +214,22 @@ def test_explain_shows_every_pipeline_and_why_it_is_cut(builder):
     )
 
 
+def test_a_table_that_nothing_comes_after_needs_no_query(builder):
+    """Its store is a view of the topic. A table that something is made of needs one."""
+    builder.table("alone", Materialized.as_("alone"))
+    builder.table("not-even-kept")
+    builder.table("filtered", Materialized.as_("filtered")).filter(same, Materialized.as_("some"))
+    builder.table("written").to_stream().to("out")
+    topology = builder.build()
+    assert [pipeline.has_query for pipeline in topology.pipelines] == [False, False, True, True]
+    assert topology.queries == topology.pipelines[2:]
+    assert (
+        "  Pipeline: p0 (subtopology 0; each client reads its part of the topic, without Spark)\n"
+        "    reads:    alone as a table (KTABLE-SOURCE-0000000001)\n"
+        "    keeps:    store alone in RocksDB, its changelog is the topic alone itself\n"
+    ) in topology.explain()
+
+
 def test_who_writes_an_internal_topic_is_compiled_before_who_reads_it(builder):
     """Whatever their numbers are: the reader takes the serdes that the writer has settled."""
     first = builder.stream("a")

@@ -354,8 +354,9 @@ def refusal(
             subject = f"{what} was closed under {reader}" if reader else f"{what} is not here (any more)"
             copies = _standbys(name, partition, snapshot)
             advice = f"; {copies}, which enable_stale_stores() reads" if copies else ""
+            holds = "no partition" if numbers == "none" else f"partitions {numbers}"
             return StateStoreMigratedException(
-                f"{subject}: {client} is {state} and holds partitions {numbers} of it{advice}",
+                f"{subject}: {client} is {state} and holds {holds} of it{advice}",
                 next_step=f"ask KafkaStreams.store() for a new handle; {elsewhere} has a key now",
                 **facts,
             )

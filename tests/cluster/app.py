@@ -145,17 +145,14 @@ def counts_of(client: KafkaStreams, store: str, *, stale: bool = False) -> dict[
         return dict(entries)
 
 
-def windowed_counts_of(client: KafkaStreams) -> list[dict[str, int]]:
-    """How often each value was counted in all windows, and in all sessions."""
-    windows, sessions = (client.store(STORES[name].parameters) for name in ("windows", "sessions"))
-    sums: list[dict[str, int]] = []
-    for entries in (windows.all(), sessions.fetch("", "~")):
-        counted: dict[str, int] = {}
-        with entries:
-            for where, count in entries:
-                counted[where.key] = counted.get(where.key, 0) + count
-        sums.append(counted)
-    return sums
+def windowed_counts_of(client: KafkaStreams, store: str) -> dict[str, int]:
+    """How often each value was counted in all windows, or in all sessions."""
+    view: Any = client.store(STORES[store].parameters)
+    counted: dict[str, int] = {}
+    with view.all() as entries:
+        for where, count in entries:
+            counted[where.key] = counted.get(where.key, 0) + count
+    return counted
 
 
 def watch(client: KafkaStreams, store: str, keys: list[str], timeout_s: float = 120.0) -> None:
@@ -180,8 +177,8 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
     match question:
         case ["counts"]:
             return counts_of(client, spec.get("store", "counts"))
-        case ["windowed counts"]:
-            return windowed_counts_of(client)
+        case ["windowed counts", str(store)]:
+            return windowed_counts_of(client, store)
         case ["stale"]:
             return counts_of(client, spec.get("store", "counts"), stale=True)
         case ["watch", *keys]:

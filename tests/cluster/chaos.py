@@ -279,8 +279,7 @@ class Chaos:
             cluster.wait_until_running(timeout_s=SETTLE_S)
             counts = cluster.wait_until_counted(timeout_s=SETTLE_S)
             if self._windows:
-                exact = [counts, counts]
-                wait_until(lambda: cluster.windowed_counts() == exact, "exact windows, sessions", SETTLE_S)
+                self._judge_windows(counts)
         except AssertionError as error:
             report.wrong.append(str(error))
         report.settled_s = time.monotonic() - began
@@ -302,6 +301,23 @@ class Chaos:
                     report.wrong.append(f"{client.name} ended so: {client.states()}; {client.end_of_log()}")
             else:
                 report.wrong.append(f"{client.name} died by itself; {client.end_of_log()}")
+
+    def _judge_windows(self, counts: dict[str, int]) -> None:
+        found: list[dict[str, int]] = []
+
+        def exact() -> bool:
+            found[:] = self._cluster.windowed_counts()
+            return found == [counts, counts]
+
+        try:
+            wait_until(exact, "windows and sessions have every record once", SETTLE_S)
+        except AssertionError as error:
+            for what, there in zip(("windows", "sessions"), found, strict=False):
+                wrong = {
+                    key: (there.get(key), count) for key, count in counts.items() if there.get(key) != count
+                }
+                self._report.wrong.append(f"{what} (there, expected): {wrong}")
+            raise AssertionError("windows or sessions are not exact") from error
 
     def _count_failures(self, client: ClientProcess) -> None:
         self._report.failures += len(client.handled())

@@ -384,18 +384,18 @@ class Cluster:
 
     def windowed_counts(self) -> list[dict[str, int]]:
         """How often each value is in all windows, and in all sessions, of all clients (`windows` in their
-        spec); nothing while one of them is not to be asked.
+        spec); without those that cannot be asked, or have nothing.
         """
-        sums: list[dict[str, int]] = [{}, {}]
-        for client in self.clients:
-            try:
-                parts = client.ask("windowed counts")
-            except Asked as refused:
-                if refused.kind not in DOCUMENTED:
-                    raise
-                return []
-            for whole, part in zip(sums, parts, strict=True):
-                whole |= part  # a value is in one partition
+        sums: list[dict[str, int]] = []
+        for store in ("windows", "sessions"):
+            found: dict[str, int] = {}
+            for client in self.clients:
+                try:
+                    found |= client.ask("windowed counts", store)  # a value is in one partition
+                except Asked as refused:
+                    if refused.kind not in DOCUMENTED:
+                        raise
+            sums.append(found)
         return sums
 
     def owner(self, *clients: ClientProcess, timeout_s: float = 60.0) -> ClientProcess:

@@ -492,7 +492,7 @@ def test_without_any_partition_reads_have_migrated() -> None:
     held = client.store()
     client.move_away(0)
     for partition in range(PARTITIONS):
-        with pytest.raises(StateStoreMigratedException, match="holds partitions none"):
+        with pytest.raises(StateStoreMigratedException, match="holds no partition of it"):
             held.get(key_in(partition))
     with pytest.raises(StateStoreMigratedException):
         held.all()

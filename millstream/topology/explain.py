@@ -81,6 +81,8 @@ def _store(store: Store) -> str:
         log = "no changelog, so it cannot be queried"
     if store.kind is not StoreKind.KEY_VALUE:
         kind += f" for {timedelta(milliseconds=store.retention_ms or 0)}"
+    if store.history_ms is not None:
+        kind += f" with a history of {timedelta(milliseconds=store.history_ms)}"
     word = {StoreKind.WINDOW: "window store", StoreKind.SESSION: "session store"}.get(store.kind, "store")
     return f"{word} {store.name} in {kind}, {log}"
 

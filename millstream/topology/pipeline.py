@@ -31,6 +31,8 @@ __all__ = ["Pipeline", "plan_pipelines", "writers_first"]
 class Pipeline:
     """One streaming query with one checkpoint: what the engine compiles and runs.
 
+    Unless `has_query` says that there is nothing to run: only tables that are views of their topics.
+
     Attributes:
         name: `p0`, `p1`, … in the order of the lowest subtopology it runs.
         subtopologies: the logical subtopologies it runs, ascending.

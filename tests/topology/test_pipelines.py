@@ -1,6 +1,7 @@
 """The physical cut: which subtopologies one query runs, and what explain() says of it."""
 
 import random
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -228,6 +229,12 @@ def test_a_table_that_nothing_comes_after_needs_no_query(builder):
         "    reads:    alone as a table (KTABLE-SOURCE-0000000001)\n"
         "    keeps:    store alone in RocksDB, its changelog is the topic alone itself\n"
     ) in topology.explain()
+
+
+def test_explain_tells_of_a_history(builder):
+    """How far back a store can be asked."""
+    builder.table("prices", Materialized.as_("prices").with_history(timedelta(hours=1)))
+    assert "store prices in RocksDB with a history of 1:00:00, its changelog" in builder.build().explain()
 
 
 def test_who_writes_an_internal_topic_is_compiled_before_who_reads_it(builder):

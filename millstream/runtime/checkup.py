@@ -34,6 +34,7 @@ def health_view(
     view: ClientView,
     lags: Mapping[str, Mapping[int, LagInfo]],
     clock: Clock,
+    query_server_failure: BaseException | None = None,
 ) -> HealthView:
     """How things are at this moment."""
     threads, records = crew.threads, supervisor.history.records()
@@ -76,5 +77,6 @@ def health_view(
         member=participation.lost_reason is None,
         lost=participation.lost_reason,
         missing_topics=missing,
+        query_server_failure=query_server_failure,
         failure=failure,
     )

@@ -547,6 +547,7 @@ class KafkaStreams(InteractiveQueries):
                 view=self._view,
                 lags=self.all_local_store_partition_lags(),
                 clock=self._clock,
+                query_server_failure=None if self._query_server is None else self._query_server.failure,
             )
         )
 

@@ -84,6 +84,7 @@ class HealthView:
         member: whether it is a member of its group; True for a client that needs none.
         lost: why it is not.
         missing_topics: source topics that do not exist.
+        query_server_failure: why the query server does not answer any more.
         failure: what the client ended, or is ending, with.
     """
 
@@ -100,6 +101,7 @@ class HealthView:
     member: bool = True
     lost: str | None = None
     missing_topics: tuple[str, ...] = ()
+    query_server_failure: BaseException | None = None
     failure: BaseException | None = None
 
     @property
@@ -227,6 +229,12 @@ def _unowned(view: HealthView) -> str:
     return f"nobody runs pipeline{_s(len(view.unowned))} {names}" + _after(view.last_failure)
 
 
+def _serves_nobody(view: HealthView) -> str:
+    assert view.query_server_failure is not None
+    why = in_short(view.query_server_failure)
+    return f"the query server has failed, so stores answer in this process only: {why}; start the client anew"
+
+
 def _too_few(view: HealthView) -> str:
     return f"everything runs, on {len(view.live_threads)} of {view.wanted_threads} threads" + _after(
         view.last_failure
@@ -265,6 +273,7 @@ _ROWS: tuple[_Row, ...] = (
     _Row("rebalancing", True, False, _in(State.REBALANCING), _starting),
     _Row("degraded", True, False, lambda view: view.pipelines_running < view.pipelines_owned, _not_all_run),
     _Row("degraded", True, False, lambda view: bool(view.unowned), _unowned),
+    _Row("degraded", True, False, lambda view: view.query_server_failure is not None, _serves_nobody),
     _Row("degraded", True, True, lambda view: len(view.live_threads) < view.wanted_threads, _too_few),
     _Row("running", True, True, lambda view: True, _running),
 )
@@ -289,6 +298,9 @@ def _details(view: HealthView) -> dict[str, Any]:
         "member": view.member,
         "lost": view.lost,
         "missing_topics": sorted(view.missing_topics),
+        "query_server_failure": (
+            None if view.query_server_failure is None else in_short(view.query_server_failure)
+        ),
         "failure": None if view.failure is None else in_short(view.failure),
         "last_failure": None if view.last_failure is None else _record_as_dict(view.last_failure),
     }

@@ -34,6 +34,10 @@ class QueryServing(Protocol):
     @property
     def url(self) -> str: ...
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it does not answer any more, though nobody has closed it."""
+
     def close(self) -> bool: ...
 
 

@@ -110,6 +110,7 @@ class QueryServer:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._closed = False
+        self._failure: BaseException | None = None
 
     def start(self) -> QueryServer:
         """Listen, and answer from now on.
@@ -174,6 +175,11 @@ class QueryServer:
         """The address as `RemoteStore` takes it."""
         return f"http://{self.address}"
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it has ended, though nobody has closed it; the client's health tells it too."""
+        return self._failure
+
     def __enter__(self) -> QueryServer:
         return self.start()
 
@@ -209,7 +215,8 @@ class QueryServer:
         assert bound is not None  # start() has made both
         try:
             server.run(sockets=[bound])
-        except Exception:
+        except Exception as error:
+            self._failure = error
             log.exception(
                 "%s the query server has failed; stores answer in this process only", self._client_id
             )

@@ -171,6 +171,12 @@ ROWS = {
         ("degraded", True, False),
         "nobody runs pipeline p1",
     ),
+    "the query server has failed": (
+        view(query_server_failure=OSError("too many open files")),
+        ("degraded", True, False),
+        "the query server has failed, so stores answer in this process only: OSError; "
+        "start the client anew",
+    ),
     "a thread is gone": (
         view(threads={"t1": "RUNNING", "t2": "DEAD"}, last_failure=RECORD),
         ("degraded", True, True),
@@ -258,6 +264,7 @@ def test_health_is_ready_for_json() -> None:
             "member": True,
             "lost": "fenced",
             "missing_topics": ["lines"],
+            "query_server_failure": None,
             "failure": "PipelineException: pipeline p0: its query failed",
             "last_failure": {
                 "at": "2026-05-01T12:00:00+00:00",

@@ -29,6 +29,7 @@ from millstream.errors import (
 )
 from millstream.model import TopicPartition
 from millstream.query.metadata import HostInfo
+from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
@@ -130,6 +131,25 @@ def test_a_client_answers_while_it_runs(make: Make) -> None:
         with pytest.raises(StateStoreNotAvailableException):
             counts.get("key-7")
     assert [each.name for each in threading.enumerate() if each.name.startswith("A-Query")] == []
+
+
+def test_a_server_that_fails_is_told_by_the_health(make: Make) -> None:
+    """Nobody who is far away can ask any more; the stores answer here."""
+    client = make("A")
+    client.start()
+    client.wait_until_running(SOON)
+    server: Any = client._query_server._server  # type: ignore[union-attr]
+
+    async def broken(counter: int) -> bool:
+        raise OSError("too many open files")
+
+    server.on_tick = broken
+    server._loop.call_soon_threadsafe(server._told.set)
+    wait_until(lambda: client.health.status == "degraded", "the health tells it", 10)
+    assert "OSError" in client.health.reason
+    assert not client.health.ready
+    counts = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    assert client.store(counts).get("key-7") == 7
 
 
 def test_a_client_has_none_unless_it_is_asked_for(make: Make) -> None:

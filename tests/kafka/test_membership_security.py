@@ -138,6 +138,8 @@ def test_a_wrong_password_that_is_read_late(secured: Secured, monkeypatch: pytes
 
 
 def _is_open(connection: socket.socket) -> bool:
+    if not hasattr(socket, "TCP_INFO"):
+        return True  # not Linux: then it is late by the clock
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     return int(state) == 1  # ESTABLISHED; CLOSE_WAIT when the other side has closed
 

@@ -174,8 +174,7 @@ ROWS = {
     "the query server has failed": (
         view(query_server_failure=OSError("too many open files")),
         ("degraded", True, False),
-        "the query server has failed, so stores answer in this process only: OSError; "
-        "start the client anew",
+        "the query server has failed, so stores answer in this process only: OSError; start the client anew",
     ),
     "a thread is gone": (
         view(threads={"t1": "RUNNING", "t2": "DEAD"}, last_failure=RECORD),

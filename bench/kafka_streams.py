@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import Producer
-
-from bench.lab import Lab
-from bench.stores import Entries
+from bench.lab import Lab, end_with_its_input
+from bench.stores import Entries, as_records
+from bench.words import produce
 from millstream.errors import StreamsException
 from millstream.jars import BROKER_SET, Jar, ensure_jars
 from millstream.jars.cache import ensure
 from millstream.java import find_java
 
-__all__ = ["JavaReads", "NotMeasured", "produce"]
+__all__ = ["JavaReads", "NotMeasured"]
 
 _JARS = (
     Jar(
@@ -49,7 +48,7 @@ class JavaReads:
     def __init__(self, lab: Lab, data: Entries, keys: Sequence[str]) -> None:
         self._entries = len(data)
         topic = lab.topic("table", 1)
-        produce(lab.bootstrap_servers, topic, data)
+        produce(lab.bootstrap_servers, topic, as_records(data))
         directory = lab.path("kafka-streams")
         directory.mkdir(parents=True)
         (directory / "keys").write_text("\n".join(keys))
@@ -98,13 +97,7 @@ class JavaReads:
     def close(self) -> None:
         """End the process."""
         self._deadline.cancel()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        end_with_its_input(self._process)
 
     def __enter__(self) -> JavaReads:
         return self
@@ -113,16 +106,3 @@ class JavaReads:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def produce(bootstrap_servers: str, topic: str, data: Entries) -> None:
-    """Write entries into a topic; all are there when it returns."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 20})
-    for key, value, timestamp in data:
-        while True:
-            try:
-                producer.produce(topic, value, key, timestamp=timestamp)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush(60)

@@ -28,7 +28,7 @@ from millstream.jars import BROKER_SET
 from millstream.java import find_java
 from millstream.spark.session import SQL_DEFAULTS, SharedSession, with_settings
 
-__all__ = ["BatchTimes", "Lab", "batch_times", "has_committed", "machine_facts", "stop"]
+__all__ = ["BatchTimes", "Lab", "batch_times", "end_with_its_input", "has_committed", "machine_facts", "stop"]
 
 
 class Lab:
@@ -135,6 +135,17 @@ def stop(query: StreamingQuery) -> None:
     query.stop()
     if error is not None:
         raise error
+
+
+def end_with_its_input(process: subprocess.Popen[Any]) -> None:
+    """End a process that ends when its input does; kill it where it does not."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
 
 
 def machine_facts() -> dict[str, Any]:

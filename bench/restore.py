@@ -7,11 +7,10 @@ import time
 import zlib
 
 import psutil
-from confluent_kafka import Producer
 
 from bench.figures import Goal, Progress, Report, Table, ratios, rounds, spread
 from bench.lab import Lab
-from bench.words import PARTITIONS, QUIET
+from bench.words import PARTITIONS, produce
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.model import TIMESTAMP_HEADER, TaskId, TopicPartition
@@ -133,34 +132,21 @@ def _long(lab: Lab, records: int, tell: Progress) -> tuple[Table, Goal]:
 
 
 def _produce(servers: str, topic: str, records: int) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 500_000,
-            **QUIET,
-        }
-    )
     stamp: list[tuple[str, str | bytes | None]] = [(TIMESTAMP_HEADER, (1_700_000_000_000).to_bytes(8, "big"))]
-    for number in range(records):
-        key = b"key-%08d" % number
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    number.to_bytes(8, "big"),
-                    key,
-                    partition=zlib.crc32(key) % PARTITIONS,
-                    headers=stamp,
-                )
-            except BufferError:
-                producer.poll(0.1)
-            else:
-                break
-    left = producer.flush(120)
-    if left:
-        raise RuntimeError(f"{left} of {records} records could not be written to '{topic}' within 120 s")
+    keys = (b"key-%08d" % number for number in range(records))
+    produce(
+        servers,
+        topic,
+        (
+            {
+                "value": number.to_bytes(8, "big"),
+                "key": key,
+                "partition": zlib.crc32(key) % PARTITIONS,
+                "headers": stamp,
+            }
+            for number, key in enumerate(keys)
+        ),
+    )
 
 
 def _consumer(lab: Lab) -> KafkaChangelogConsumer:

@@ -21,9 +21,9 @@ from datetime import timedelta
 from typing import Any
 
 from bench.figures import Goal, Progress, Report, Table, percentile
-from bench.kafka_streams import produce
-from bench.lab import Lab
-from bench.stores import entries
+from bench.lab import Lab, end_with_its_input
+from bench.stores import as_records, entries
+from bench.words import produce
 
 __all__ = ["measure"]
 
@@ -39,7 +39,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     asked = 500 if quick else 5_000
     topic = lab.topic("table", 2)
     data = entries(count)
-    produce(lab.bootstrap_servers, topic, data)
+    produce(lab.bootstrap_servers, topic, as_records(data))
     ports = _free_ports(2)
     with ExitStack() as held:
         tell("starting two clients")
@@ -170,13 +170,7 @@ class _Client:
         return self
 
     def __exit__(self, *error: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        end_with_its_input(self._process)
 
 
 def main(topic: str, options: Mapping[str, Any]) -> None:

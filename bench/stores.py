@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,11 @@ def entries(count: int) -> Entries:
     made: Entries = [(b"key-%08d" % i, i.to_bytes(8, "big"), 1_700_000_000_000 + i) for i in range(count)]
     random.Random(1).shuffle(made)
     return made
+
+
+def as_records(data: Entries) -> Iterator[Mapping[str, Any]]:
+    """The entries as `bench.words.produce` takes them."""
+    return ({"key": key, "value": value, "timestamp": timestamp} for key, value, timestamp in data)
 
 
 def raw_database(path: Path, data: Entries) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,12 @@ QUIET = {"log_level": 0, "log.connection.close": False}
 _CHUNK = 50_000
 
 
-def produce_lines(bootstrap_servers: str, topic: str, lines: int, *, seed: int = 1) -> None:
-    """Write lines of random words, each word as likely as any other."""
-    random_ = random.Random(seed)
-    vocabulary = [f"word{number:05d}" for number in range(DISTINCT)]
+def produce(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records, each as what `Producer.produce` takes; all are there when it returns.
+
+    Raises:
+        RuntimeError: some could not be written in time.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -55,22 +57,32 @@ def produce_lines(bootstrap_servers: str, topic: str, lines: int, *, seed: int =
             **QUIET,
         }
     )
-    for start in range(0, lines, _CHUNK):
-        size = min(_CHUNK, lines - start)
-        words = random_.choices(vocabulary, k=size * WORDS_PER_LINE)
-        for number in range(size):
-            text = " ".join(words[number * WORDS_PER_LINE : (number + 1) * WORDS_PER_LINE])
-            while True:
-                try:
-                    producer.produce(topic, text)
-                except BufferError:
-                    producer.poll(0.1)
-                else:
-                    break
-        producer.poll(0)
+    for record in records:
+        while True:
+            try:
+                producer.produce(topic, **record)
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                break
     left = producer.flush(120)
     if left:
-        raise RuntimeError(f"{left} of {lines} lines could not be written to '{topic}' within 120 s")
+        raise RuntimeError(f"{left} records could not be written to '{topic}' within 120 s")
+
+
+def produce_lines(bootstrap_servers: str, topic: str, lines: int, *, seed: int = 1) -> None:
+    """Write lines of random words, each word as likely as any other."""
+    random_ = random.Random(seed)
+    vocabulary = [f"word{number:05d}" for number in range(DISTINCT)]
+
+    def records() -> Iterator[Mapping[str, Any]]:
+        for start in range(0, lines, _CHUNK):
+            size = min(_CHUNK, lines - start)
+            words = random_.choices(vocabulary, k=size * WORDS_PER_LINE)
+            for number in range(size):
+                yield {"value": " ".join(words[number * WORDS_PER_LINE : (number + 1) * WORDS_PER_LINE])}
+
+    produce(bootstrap_servers, topic, records())
 
 
 def topology(source: str, output: str, store: str = "counts") -> Topology:

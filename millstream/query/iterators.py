@@ -60,10 +60,8 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._entries: Iterator[Any] = entries
         self._ahead: deque[Any] | None = None
         if isinstance(entries, StoreIterator):  # of one partition: decoded by chunks, which is quicker
-            keys, values = (
-                decode_keys or partial(map, decode_key),
-                decode_values or partial(map, decode_value),
-            )
+            keys = decode_keys or partial(map, decode_key)
+            values = decode_values or partial(map, decode_value)
             entries.through(_by_chunks(keys, values, decode_key, decode_value))
             self._ahead = entries.ahead
         else:

@@ -404,7 +404,7 @@ class Compiler:
         if node.stored is not None:
             key, value = node.stored.key_serde or key, node.stored.value_serde or value
             self.store_serdes[node.stored.name] = (key, value)
-        if not self.uses.get(node) and (node.stored is None or node.stored.source_topic is not None):
+        if not self.uses.get(node) and node.is_view:
             return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
         flow, lane = self._open(node, key, value)
         lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)

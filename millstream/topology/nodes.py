@@ -141,6 +141,11 @@ class TableSource(Node):
     def store(self) -> Store | None:
         return self.stored
 
+    @property
+    def is_view(self) -> bool:
+        """Whether its store, if any, is filled from the topic itself, so that Spark need not write it."""
+        return self.stored is None or self.stored.source_topic is not None
+
 
 @dataclass(frozen=True, eq=False)
 class GlobalTable(Node):

@@ -56,10 +56,7 @@ class Pipeline:
         """Whether there is anything for Spark to do. A table that nothing comes after is a view of its topic,
         which stores read themselves.
         """
-        return not all(
-            isinstance(node, TableSource) and (node.stored is None or node.stored.source_topic is not None)
-            for node in self.nodes
-        )
+        return not all(isinstance(node, TableSource) and node.is_view for node in self.nodes)
 
     @property
     def stores(self) -> tuple[Store, ...]:

@@ -3,8 +3,8 @@
 A process per tier means that no tier inherits another's JVM, broker, settings or threads. The first tier
 takes seconds and needs no engine; when it fails, the rest would only say the same more slowly, so it ends
 the run. Of the others, some compute and some mostly wait: for a broker, a session that times out, a process
-that starts. So one lane has what computes, with a lower priority, and the other what waits and looks at the
-clock: it gets the processor when it wants it. What a tier prints is kept together and shown when it is done.
+that starts. So what computes runs with a lower priority beside what waits and looks at the clock, which gets
+the processor when it wants it. What a tier prints is kept together and shown when it is done.
 
 What stands after `--` goes to pytest. The last line has the totals of all tiers.
 """
@@ -48,15 +48,15 @@ TIERS = {
         Tier("pure", "not disk and not spark and not kafka and not cluster", 300, spread=True),
         Tier("spark", "spark and not kafka and not cluster", 1200, yields=True),
         Tier("disk", "disk and not spark and not kafka and not cluster", 600, spread=True, yields=True),
-        Tier("cluster", "cluster", 1800),
         Tier("kafka", "kafka and not cluster", 1200),
+        Tier("cluster", "cluster", 1800),
     )
 }
 """Each test belongs to exactly one: that of the heaviest thing it needs."""
 
 FIRST = "pure"
-LANES = (("spark", "disk"), ("cluster", "kafka"))
-"""What runs beside each other, once the first tier is good: what computes, and what waits."""
+LANES = (("spark", "disk", "kafka"), ("cluster",))
+"""What runs beside each other, once the first tier is good; they take about as long as one another."""
 
 WORKERS = min(4, max(2, os.cpu_count() or 2))
 """Not one for each of many cores: every one of them imports and collects all tests."""

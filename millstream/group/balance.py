@@ -356,11 +356,7 @@ class _Movable:
             self._queues[giver, taker] = queue
         while queue:
             task = queue[0][2]
-            if (
-                task in self._placed[giver]
-                and task not in self._placed[taker]
-                and self._owner[task] != taker
-            ):
+            if task in self._placed[giver] and task not in self._placed[taker] and self._owner[task] != taker:
                 return task
             heappop(queue)  # `move` puts it back should it fit again
         return None

@@ -291,8 +291,9 @@ def _one_process_each(
 ) -> tuple[dict[str, MemberInfo], dict[str, str]]:
     """The members with process ids of their own, and for each copy of one why it cannot take part.
 
-    Of several with one id, the original is the one that had it in the agreement before; else the only one that
-    has proven a claim. Where neither tells, all of them take part, and none is believed to hold anything.
+    Of several with one id, the original is the one that had it in the agreement before; else the only one
+    that has proven a claim. Where neither tells, all of them take part, and none is believed to hold
+    anything.
     """
     by_id: dict[UUID, list[str]] = {}
     for member in sorted(infos):
@@ -317,8 +318,8 @@ def _one_process_each(
                 del single[member]
                 twice[member] = (
                     f"client {listed([infos[member].client_id])} has the process id {process_id} of client "
-                    f"{listed([infos[before].client_id])}: its state directory is a copy. Delete the file with "
-                    "the process id from the copy, or give the client an empty state.dir"
+                    f"{listed([infos[before].client_id])}: its state directory is a copy. Delete the file "
+                    "with the process id from the copy, or give the client an empty state.dir"
                 )
     return single, twice
 
@@ -326,7 +327,7 @@ def _one_process_each(
 def _believed(
     infos: Mapping[str, MemberInfo], program: Program, evidence: Evidence, memory: Memory
 ) -> dict[str, MemberInfo]:
-    """The members with what they can hold at all, and without pipelines that another one has proven to hold."""
+    """The members with what they can hold at all, without pipelines that another one has proven to hold."""
     found = {}
     for member, info in infos.items():
         found[member], strange = only_known(info, program)

@@ -332,8 +332,8 @@ def _even_out(
 class _Movable:
     """Which standby is the next to move from one member to another.
 
-    A queue for each pair of members, made when it is first asked for: looking through everything that a member
-    has for each single move would take the square of it.
+    A queue for each pair of members, made when it is first asked for: looking through everything that a
+    member has, for each single move, would take the square of it.
     """
 
     def __init__(

@@ -3,9 +3,9 @@
 A group lets in whoever may join it, and a member's user data are its own words. What decides over others must
 be backed by more than words: which program an application runs, and who has a pipeline. So a client that
 claims a pipeline's checkpoint (runtime/fencing.py) leaves a random secret there, and proves that it knows it:
-the *proof* in its user data is an HMAC over its process id. Whoever merely reads along in the group can repeat
-a proof only together with the process id that it was made for, and two members with one process id are
-noticed.
+the *proof* in its user data is an HMAC over its process id. Whoever merely reads along in the group can
+repeat a proof only together with the process id that it was made for, and two members with one process id
+are noticed.
 
 Whoever can read the checkpoints' files is trusted: it could take the pipelines over in any case.
 """

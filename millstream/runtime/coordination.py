@@ -180,7 +180,7 @@ class Coordination:
         data, left_out = fitting(info)
         if left_out and left_out != self._left_out:
             log.warning(
-                "stream-client [%s] has more to say of itself than the group carries (%d bytes); left out: %s",
+                "stream-client [%s] says more of itself than the group carries (%d bytes); left out: %s",
                 self._client_id,
                 MOST_USER_DATA_BYTES,
                 ", ".join(left_out),

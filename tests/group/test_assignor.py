@@ -251,8 +251,8 @@ def test_of_two_with_one_process_id_neither_is_believed_and_both_go_on(
         assert set(codes(told).values()) == {"NONE"}
     assert [record.message for record in caplog.records if "have one process id" in record.message] == [
         "Group members 'a', 'copy' have one process id, 00000000-0000-0000-0000-000000000001, and nothing "
-        "tells whose it is: a state directory was copied, or one of them pretends. Neither is believed to hold "
-        "anything"
+        "tells whose it is: a state directory was copied, or one of them pretends. Neither is believed to "
+        "hold anything"
     ]
 
 

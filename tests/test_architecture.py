@@ -18,7 +18,7 @@ PACKAGE = ROOT / "millstream"
 
 # --- the tables ------------------------------------------------------------------------------------------
 
-BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys"}
+BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys", "foreign"}
 """What everything above may use."""
 
 ON_THIS_MACHINE = {"cache", "java", "jars"}
@@ -29,10 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "clock": set(),
     "periodic": set(),
+    "foreign": set(),
     "config_keys": set(),
     "errors": {"model"},
     "machine": {"clock", "errors"},
-    "config": {"config_keys", "errors"},
+    "config": {"config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
     "java": {"cache", "errors"},

@@ -93,7 +93,7 @@ OUTSIDE: dict[str, set[str]] = {
     "subprocess": {"broker/", "jars/ivy.py", "java.py"},
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
-    "socket": {"broker/", "server/serving.py"},
+    "socket": {"broker/", "server/connections.py", "server/serving.py"},
     "http.client": {"jars/repository.py", "server/wire.py"},
     "urllib.request": {"jars/"},
     "urllib.error": {"jars/"},

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "millstream"
 
 # --- the tables ------------------------------------------------------------------------------------------
 
-BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys"}
+BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys", "program_end"}
 """What everything above may use."""
 
 ON_THIS_MACHINE = {"cache", "java", "jars"}
@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "periodic": set(),
     "config_keys": set(),
     "errors": {"model"},
+    "program_end": {"errors"},
     "machine": {"clock", "errors"},
     "config": {"config_keys", "errors"},
     "ports": {"errors", "model", "topology"},

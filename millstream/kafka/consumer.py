@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as NativePartition
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
@@ -53,6 +54,7 @@ class KafkaChangelogConsumer:
         self._config = config
         self._timeout_s = config.request_timeout_s
         self._consumer: Consumer | None = build(Consumer, restore_consumer_config(config))
+        program_end.leave_to_parent(self)
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()

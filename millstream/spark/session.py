@@ -7,12 +7,12 @@ client's; each client has a `newSession()` with SQL settings of its own.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java
@@ -232,6 +233,8 @@ def _has_jvm() -> bool:
 def _forget_jvm() -> None:
     """Have PySpark start anew: it holds on to a JVM that was killed, and each of its calls would fail."""
     log.warning("Spark's Java process has ended; the next start of Spark starts another")
+    if SparkContext._gateway is not None:
+        program_end.forget(SparkContext._gateway)
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -370,8 +373,23 @@ def _launch(conf: SparkConf) -> Any:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-    atexit.register(_end, gateway)
+    _ignore_sigterm(gateway)
+    program_end.close_after_clients(gateway, partial(_end, gateway))
+    program_end.leave_to_parent(gateway)
+    program_end.close_in_child(gateway, partial(_forget_in_child, gateway))
     return gateway
+
+
+def _ignore_sigterm(gateway: Any) -> None:
+    """Have the JVM end when we end it, or are gone: systemd sends SIGTERM to each process of a service.
+
+    It would end before its clients have closed, which to them is a failure. PySpark does the same for Ctrl-C.
+    """
+    try:
+        java = gateway.jvm.sun.misc
+        java.Signal.handle(java.Signal("TERM"), java.SignalHandler.SIG_IGN)
+    except Exception:  # a Java without that package
+        log.debug("Spark's JVM does not ignore SIGTERM", exc_info=True)
 
 
 class _Launch:
@@ -437,6 +455,16 @@ def _import_ahead() -> None:
         import pyspark.testing.utils  # noqa: F401
     except Exception:
         log.debug("importing ahead", exc_info=True)
+
+
+def _forget_in_child(gateway: Any) -> None:
+    """In a forked child: the JVM is the parent's. Say nothing to it, and do not keep it from ending.
+
+    It ends when the pipe to it breaks, so the child must not hold that open.
+    """
+    gateway._gateway_client.is_connected = False  # finalizers of Java objects would tell the JVM
+    if gateway.proc is not None:
+        gateway.proc.stdin.close()
 
 
 def _end(gateway: Any) -> None:

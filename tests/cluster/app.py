@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
@@ -173,6 +174,14 @@ def watch(client: KafkaStreams, store: str, keys: list[str], timeout_s: float = 
     threading.Thread(target=look, name="watch", daemon=True).start()
 
 
+def status_of_a_child() -> int:
+    """How a forked child ends that does nothing but end, as Python does it."""
+    child = os.fork()
+    if not child:
+        sys.exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -> Any:
     match question:
         case ["counts"]:
@@ -201,6 +210,10 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
             return client.state.name
         case ["start"]:
             client.start()
+        case ["wait"]:
+            return client.wait().name
+        case ["fork"]:
+            return status_of_a_child()
         case ["close"]:
             return client.close(timedelta(seconds=60))
         case ["add"]:

@@ -26,8 +26,9 @@ from pyspark.sql import SparkSession
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java
+from millstream.spark.stale import forget_java_halves
 
-__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "with_settings"]
+__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -93,6 +94,7 @@ class SharedSession:
 
     _lock = threading.Lock()
     _users = 0
+    _starts = 0
 
     def __init__(
         self,
@@ -225,6 +227,12 @@ def _ends_soon(gateway: Any) -> bool:
     return True
 
 
+def has_jvm_ended() -> bool:
+    """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
+    gateway = SparkContext._gateway
+    return gateway is not None and _ends_soon(gateway)
+
+
 def _has_jvm() -> bool:
     return SparkContext._gateway is None or _process_runs(SparkContext._gateway)
 
@@ -273,6 +281,9 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             gateway = _launch_unless(closing, conf)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         _go_on_unless(closing)
+        if SharedSession._starts:
+            forget_java_halves()
+        SharedSession._starts += 1
         session = SparkSession(SparkContext.getOrCreate(conf))
         _write_no_checksum_files(session)
         return session

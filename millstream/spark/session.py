@@ -56,6 +56,8 @@ SQL_DEFAULTS: Mapping[str, str] = {
     # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
     # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
     "spark.sql.constraintPropagation.enabled": "false",
+    # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
     # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
     # cuts there), and what else Spark checks here a topology cannot express.

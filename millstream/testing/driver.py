@@ -465,9 +465,7 @@ def _restamped(record: Record, application_id: str) -> Record:
     name, value = record.headers[-1]
     if name != TIMESTAMP_HEADER or value is None or len(value) != 8:  # in a test nothing has an epoch
         return record
-    return replace(
-        record, timestamp=int.from_bytes(value, "big", signed=True), headers=record.headers[:-1]
-    )
+    return replace(record, timestamp=int.from_bytes(value, "big", signed=True), headers=record.headers[:-1])
 
 
 def _handlers(config: Mapping[str, Any]) -> RecordHandlers:

@@ -27,8 +27,9 @@ from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java
+from millstream.spark.stale import forget_java_halves
 
-__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "with_settings"]
+__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -56,6 +57,8 @@ SQL_DEFAULTS: Mapping[str, str] = {
     # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
     # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
     "spark.sql.constraintPropagation.enabled": "false",
+    # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
     # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
     # cuts there), and what else Spark checks here a topology cannot express.
@@ -94,6 +97,7 @@ class SharedSession:
 
     _lock = threading.Lock()
     _users = 0
+    _starts = 0
 
     def __init__(
         self,
@@ -226,6 +230,12 @@ def _ends_soon(gateway: Any) -> bool:
     return True
 
 
+def has_jvm_ended() -> bool:
+    """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
+    gateway = SparkContext._gateway
+    return gateway is not None and _ends_soon(gateway)
+
+
 def _has_jvm() -> bool:
     return SparkContext._gateway is None or _process_runs(SparkContext._gateway)
 
@@ -276,6 +286,9 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             gateway = _launch_unless(closing, conf)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         _go_on_unless(closing)
+        if SharedSession._starts:
+            forget_java_halves()
+        SharedSession._starts += 1
         session = SparkSession(SparkContext.getOrCreate(conf))
         _write_no_checksum_files(session)
         return session

@@ -4,7 +4,10 @@
     ├── ConfigException                     a configuration key is missing, unknown or has a wrong value
     ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
     ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
-    ├── MissingSourceTopicException         KIP-662: names the topics
+    ├── MissingTopicException               a topic is gone; never raised itself; names the topics
+    │   ├── MissingSourceTopicException     KIP-662: one that is read
+    │   ├── MissingSinkTopicException       KIP-671: one that is written: an output, or dead letters
+    │   └── MissingInternalTopicException   a changelog or repartition topic
     ├── TaskAssignmentException             the group could not agree on who does what
     ├── TaskMigratedException               another client has taken over; never reaches the handler
     ├── ApplicationShutdownException        KIP-671: a client has asked all of them to shut down
@@ -52,7 +55,10 @@ __all__ = [
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
     "LockException",
+    "MissingInternalTopicException",
+    "MissingSinkTopicException",
     "MissingSourceTopicException",
+    "MissingTopicException",
     "PipelineException",
     "ProcessorStateException",
     "SerializationException",
@@ -131,17 +137,15 @@ class SerializationException(StreamsException):
     """
 
 
-class MissingSourceTopicException(StreamsException):
-    """Source topics do not exist, or are not the ones any more that were being read.
+class MissingTopicException(StreamsException):
+    """Topics do not exist, or are not the ones any more that they were; never raised itself.
 
     Attributes:
         topics: the names of all of them, sorted.
         deleted: those among them that were there when the client started.
         recreated: those that exist, and were deleted and created again under the client (topic ids, KIP-516).
 
-    Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
-    again, so that it goes on by itself once a missing topic is there.
-    Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
+    Next: the message says it for each topic.
     """
 
     def __init__(
@@ -156,6 +160,35 @@ class MissingSourceTopicException(StreamsException):
         self.topics = topics
         self.deleted = deleted
         self.recreated = recreated
+
+
+class MissingSourceTopicException(MissingTopicException):
+    """Topics that are read do not exist, or are not the ones any more that were being read: those of sources,
+    tables and global tables.
+
+    Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
+    again, so that it goes on by itself once a missing topic is there.
+    Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
+    """
+
+
+class MissingSinkTopicException(MissingTopicException):
+    """Topics that the application writes to are gone, or are other ones of the same name: outputs, or the
+    topic for dead letters.
+
+    Next: create the topics again. A handler that answers REPLACE_THREAD has the client go on once they are
+    there.
+    Source: KIP-671 names "sink topic deleted" among the failures that the handler is for. Differs: upstream
+    has no exception for it; the producer times out, and its exception does not say why.
+    """
+
+
+class MissingInternalTopicException(MissingTopicException):
+    """Changelogs or repartition topics of the application are gone, or are other ones of the same name.
+
+    Next: what was in them is not in new ones, so no answer of a handler helps: the message has the ways out.
+    Source: org.apache.kafka.streams.errors.MissingInternalTopicException (KIP-698).
+    """
 
 
 class TaskAssignmentException(StreamsException):

@@ -182,10 +182,21 @@ class Topics(Protocol):
         """
 
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """As `describe`, without the configs: one quick question, which may be asked many times a second."""
+        """As `describe`, without the configs: one quick question, which may be asked many times a second.
 
-    def names(self) -> set[str]:
-        """All topics' names."""
+        A broker may be late to learn of a topic; `confirm` is for what must be certain.
+        """
+
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain: a topic that is left out does not exist, whichever broker was asked.
+
+        Waits for a topic that exists, and that brokers do not show yet.
+        """
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
+        """All topics' names. While they are not `complete`, brokers are asked again, for a second at most:
+        one may be late to learn of a topic.
+        """
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already is left as it is."""

@@ -50,6 +50,8 @@ PUBLIC = [
     "KeyValueIterator",
     "LagInfo",
     "LockException",
+    "LostCheckpointException",
+    "LostTopicException",
     "LogAndContinueExceptionHandler",
     "LogAndContinueProcessingExceptionHandler",
     "LogAndContinueProductionExceptionHandler",

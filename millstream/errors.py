@@ -4,13 +4,12 @@
     ├── ConfigException                     a configuration key is missing, unknown or has a wrong value
     ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
     ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
-    ├── MissingTopicException               a topic is gone; never raised itself; names the topics
-    │   ├── MissingSourceTopicException     KIP-662: one that is read
-    │   ├── MissingSinkTopicException       KIP-671: one that is written: an output, or dead letters
-    │   └── MissingInternalTopicException   a changelog or repartition topic
+    ├── MissingSourceTopicException         KIP-662: names the topics
     ├── TaskAssignmentException             the group could not agree on who does what
     ├── TaskMigratedException               another client has taken over; never reaches the handler
     ├── ApplicationShutdownException        KIP-671: a client has asked all of them to shut down
+    ├── LostTopicException                  a topic that a pipeline writes is gone, or is another one
+    ├── LostCheckpointException             a pipeline has run before, and its checkpoint is gone
     ├── InternalTopicException              an internal topic exists and does not fit the topology
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
@@ -55,10 +54,9 @@ __all__ = [
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
     "LockException",
-    "MissingInternalTopicException",
-    "MissingSinkTopicException",
+    "LostCheckpointException",
+    "LostTopicException",
     "MissingSourceTopicException",
-    "MissingTopicException",
     "PipelineException",
     "ProcessorStateException",
     "SerializationException",
@@ -137,15 +135,19 @@ class SerializationException(StreamsException):
     """
 
 
-class MissingTopicException(StreamsException):
-    """Topics do not exist, or are not the ones any more that they were; never raised itself.
+class MissingSourceTopicException(StreamsException):
+    """Source topics do not exist, or are not the ones any more that were being read.
 
     Attributes:
         topics: the names of all of them, sorted.
         deleted: those among them that were there when the client started.
-        recreated: those that exist, and were deleted and created again under the client (topic ids, KIP-516).
+        recreated: those that exist, and were deleted and created again under the client, or while none ran
+            (topic ids, KIP-516).
+        emptied: those that have lost records which were still to be read, or end before what was read.
 
-    Next: the message says it for each topic.
+    Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
+    again, so that it goes on by itself once a missing topic is there.
+    Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
     """
 
     def __init__(
@@ -155,39 +157,50 @@ class MissingTopicException(StreamsException):
         *,
         deleted: tuple[str, ...] = (),
         recreated: tuple[str, ...] = (),
+        emptied: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.topics = topics
         self.deleted = deleted
         self.recreated = recreated
+        self.emptied = emptied
 
 
-class MissingSourceTopicException(MissingTopicException):
-    """Topics that are read do not exist, or are not the ones any more that were being read: those of sources,
-    tables and global tables.
+class LostTopicException(StreamsException):
+    """A topic that a pipeline writes is gone, or is not the one any more that has what was written: a
+    changelog, a repartition topic, an output.
 
-    Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
-    again, so that it goes on by itself once a missing topic is there.
-    Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
+    Attributes:
+        topics: the names of all of them, sorted.
+        deleted: those among them that are not there.
+        recreated: those that were deleted and created again (topic ids, KIP-516).
+        emptied: those that have lost records which nobody but compaction should remove.
+
+    Next: the message has the ways out: for a changelog, `changelog.lost.policy=rebuild` writes it anew from
+    Spark's state.
+    Source: KIP-671, which names a deleted sink topic first among the failures that a handler decides about.
     """
 
+    def __init__(
+        self,
+        message: str,
+        topics: tuple[str, ...] = (),
+        *,
+        deleted: tuple[str, ...] = (),
+        recreated: tuple[str, ...] = (),
+        emptied: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.topics = topics
+        self.deleted = deleted
+        self.recreated = recreated
+        self.emptied = emptied
 
-class MissingSinkTopicException(MissingTopicException):
-    """Topics that the application writes to are gone, or are other ones of the same name: outputs, or the
-    topic for dead letters.
 
-    Next: create the topics again. A handler that answers REPLACE_THREAD has the client go on once they are
-    there.
-    Source: KIP-671 names "sink topic deleted" among the failures that the handler is for. Differs: upstream
-    has no exception for it; the producer times out, and its exception does not say why.
-    """
+class LostCheckpointException(StreamsException):
+    """A pipeline has run before, as its changelogs or its group's offsets show, and its checkpoint is gone.
 
-
-class MissingInternalTopicException(MissingTopicException):
-    """Changelogs or repartition topics of the application are gone, or are other ones of the same name.
-
-    Next: what was in them is not in new ones, so no answer of a handler helps: the message has the ways out.
-    Source: org.apache.kafka.streams.errors.MissingInternalTopicException (KIP-698).
+    Next: bring the checkpoint back, or have the application start afresh; the message says how.
     """
 
 

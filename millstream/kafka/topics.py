@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports implicitly
     AdminClient,
@@ -70,7 +70,7 @@ class KafkaTopics:
             for resource, entries in self._ask(
                 "read the configuration of topics",
                 lambda: admin.describe_configs(resources, request_timeout=self._timeout_s),
-                missing_is_none=True,  # deleted between the two questions
+                none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),  # deleted between the two questions
             ).items()
             if entries is not None
         }
@@ -176,7 +176,8 @@ class KafkaTopics:
                     f"correct "
                     "what the message names (replication.factor, topic.*, or the rights of this client)"
                 ) from error
-        self._wait_until_visible({topic.name for topic in topics}, deadline)
+        names = {topic.name for topic in topics}
+        self._wait_until(lambda: names <= self.describe(names).keys(), deadline, names, "created")
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition."""
@@ -185,6 +186,56 @@ class KafkaTopics:
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has committed; nothing: there is no such group."""
+        admin = self._admin()
+        asked = [ConsumerGroupTopicPartitions(group)]
+        answer = self._ask(
+            f"read the offsets of group '{group}'",
+            lambda: admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_s),
+            none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
+        )[group]
+        found = answer.topic_partitions if answer is not None else ()
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, and return when the cluster does not show them any more."""
+        gone = sorted(set(names) & self.names())
+        if not gone:
+            return
+        admin = self._admin()
+        deadline = time.monotonic() + self._timeout_s
+        self._ask(
+            f"delete topics {', '.join(gone)}",
+            lambda: admin.delete_topics(
+                gone, operation_timeout=self._timeout_s, request_timeout=self._timeout_s
+            ),
+            none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+        )
+        self._wait_until(lambda: not self._described(gone, self._timeout_s), deadline, gone, "deleted")
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and what it has committed; nothing happens if there is none.
+
+        Raises:
+            IllegalStateException: it has members.
+        """
+        admin = self._admin()
+        for future in admin.delete_consumer_groups([group], request_timeout=self._timeout_s).values():
+            try:
+                future.result(self._timeout_s + 1.0)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.NON_EMPTY_GROUP:
+                    raise IllegalStateException(
+                        f"group '{group}' has members, so clients of the application run; close all of them "
+                        "first (one that was killed is forgotten after session.timeout.ms)"
+                    ) from error
+                if code != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise unreachable(self._config, f"delete group '{group}'", error) from error
+            except TimeoutError as error:
+                raise unreachable(self._config, f"delete group '{group}'", error) from error
 
     def close(self) -> None:
         """Idempotent."""
@@ -203,7 +254,7 @@ class KafkaTopics:
             described |= self._ask(
                 "describe topics",
                 lambda some=some: admin.describe_topics(some, request_timeout=timeout_s),  # type: ignore[misc]
-                missing_is_none=True,
+                none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
                 timeout_s=timeout_s,
             )
         return {name: topic for name, topic in described.items() if topic is not None}
@@ -241,16 +292,15 @@ class KafkaTopics:
         )
         return {TopicPartition(part.topic, part.partition): info.offset for part, info in answer.items()}
 
-    def _wait_until_visible(self, names: set[str], deadline: float) -> None:
+    def _wait_until(
+        self, shown: Callable[[], bool], deadline: float, names: Iterable[str], what: str
+    ) -> None:
         pause = threading.Event()
-        while True:
-            missing = names - set(self.describe(names))
-            if not missing:
-                return
+        while not shown():
             if time.monotonic() >= deadline:
                 raise StreamsException(
-                    f"topics {', '.join(sorted(missing))} were created and are not shown by the cluster "
-                    f"after {self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+                    f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
+                    f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
                 )
             pause.wait(_VISIBLE_EVERY_S)
 
@@ -259,7 +309,7 @@ class KafkaTopics:
         what: str,
         question: Callable[[], dict[Any, Any]],
         *,
-        missing_is_none: bool = False,
+        none_for: tuple[int, ...] = (),
         timeout_s: float | None = None,
     ) -> dict[Any, Any]:
         """The answers to a question that gives a future for each of its subjects."""
@@ -269,7 +319,7 @@ class KafkaTopics:
             try:
                 answers[subject] = future.result(wait_s)
             except KafkaException as error:
-                if missing_is_none and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error.args[0].code() in none_for:
                     answers[subject] = None
                     continue
                 raise unreachable(self._config, what, error) from error

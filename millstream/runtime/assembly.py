@@ -287,7 +287,7 @@ class Assembly:
         self._pipelines = running
         self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
         written = written_topics(
-            pipelines, plan, self._config.application_id, dead_letters=dead_letters, sources=sources
+            pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
         outputs = topics.confirm(each.name for each in written)
         return Plan(sources, plan, tuple(store_parts(plan)), written, outputs)

@@ -18,8 +18,8 @@ from dataclasses import asdict, replace
 
 from millstream.dsl.serdes import serde_named
 from millstream.errors import (
+    LostTopicException,
     MissingSourceTopicException,
-    MissingTopicException,
     StreamsException,
     TaskMigratedException,
 )
@@ -107,7 +107,7 @@ class Participation:
 
         Raises:
             MissingSourceTopicException: source topics are missing.
-            MissingInternalTopicException: what the application keeps in Kafka is gone.
+            LostTopicException: what the application keeps in Kafka is gone.
             InternalTopicException, StreamsException: what else is in the way.
         """
         with self._joining:
@@ -175,7 +175,7 @@ class Participation:
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         """The same error; for a source topic that is gone, what the cluster says about it."""
-        if isinstance(error, MissingTopicException) and self._watch is not None:
+        if isinstance(error, MissingSourceTopicException | LostTopicException) and self._watch is not None:
             found = self._watch.look_now() or self._watch.lost_of(error.topics)
             if found is not None:
                 found.__cause__ = error
@@ -186,7 +186,7 @@ class Participation:
         """Whether everything is there that the pipeline writes, as far as it was there before.
 
         Raises:
-            MissingTopicException: a topic was deleted meanwhile.
+            LostTopicException: a topic was deleted meanwhile.
         """
         lost = self._watch.lost(pipeline) if self._watch is not None else None
         if lost is not None:
@@ -458,7 +458,7 @@ class Participation:
         if self.crew is not None:
             self.crew.fail(error)
 
-    def _topics_lost(self, pipeline: str, error: MissingTopicException) -> None:
+    def _topics_lost(self, pipeline: str, error: LostTopicException) -> None:
         # Whoever runs the pipeline, and whoever keeps stores that are filled from what is gone.
         if self.crew is not None:
             self.crew.fail(

@@ -9,22 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
-from millstream.errors import (
-    MissingInternalTopicException,
-    MissingSinkTopicException,
-    MissingSourceTopicException,
-    MissingTopicException,
-)
+from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.ports import TopicDescription
-from millstream.topology.internal_topics import InternalTopics
-from millstream.topology.names import changelog_topic, internal_topic
-from millstream.topology.nodes import Repartition, Sink, Source
+from millstream.runtime.identity import Role, topics_of
+from millstream.topology.nodes import Source
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
-    "Role",
     "TopicNews",
     "Written",
     "compare",
@@ -160,82 +152,48 @@ def compare(
 # --- what is written ---------------------------------------------------------------------------------------
 
 
-class Role(Enum):
-    """What a topic that a pipeline writes is to it; the value is how it is called."""
-
-    OUTPUT = "output topic"
-    DEAD_LETTERS = "the topic for dead letters"
-    CHANGELOG = "changelog"
-    REPARTITION = "repartition topic"
-
-    @property
-    def is_internal(self) -> bool:
-        """Whether the application has made it, and what is in it is part of its state."""
-        return self in (Role.CHANGELOG, Role.REPARTITION)
-
-
 @dataclass(frozen=True)
 class Written:
     """A topic that pipelines write, and that is no source.
 
     Attributes:
         pipelines: whom it concerns when it is gone.
-        store: of a changelog: whose.
     """
 
     name: str
     role: Role
     pipelines: frozenset[str]
-    store: str = ""
 
     @property
     def called(self) -> str:
         """As messages name it."""
-        of = f" of store '{self.store}'" if self.store else ""
-        return f"{self.role.value} '{self.name}'{of}"
+        return f"{self.role.value} '{self.name}'"
 
 
 def written_topics(
     pipelines: Iterable[Pipeline],
-    internal: InternalTopics,
     application_id: str,
     *,
     dead_letters: str | None,
     sources: Iterable[str],
 ) -> tuple[Written, ...]:
     """The topics that pipelines write, by name, without those that are sources: these are looked at as such.
-
-    A topic that a function names for each record is not among them: nobody knows its name before.
+    Whoever reads a repartition topic is concerned as well.
 
     Args:
         dead_letters: the topic for dead letters, if any record can become one.
     """
-    roles: dict[str, tuple[Role, str]] = {}
-    concerned: dict[str, set[str]] = {}
-
-    def add(name: str, role: Role, pipeline: str, store: str = "") -> None:
-        roles.setdefault(name, (role, store))
-        concerned.setdefault(name, set()).add(pipeline)
-
-    existing = {topic.name for topic in internal.topics}
-    for pipeline in pipelines:
-        for store in pipeline.stores:
-            topic = changelog_topic(application_id, store.name)
-            if topic in existing:
-                add(topic, Role.CHANGELOG, pipeline.name, store.name)
-        for node in (*pipeline.inputs, *pipeline.outputs):
-            if isinstance(node, Repartition):
-                add(internal_topic(application_id, node.topic), Role.REPARTITION, pipeline.name)
-            elif isinstance(node, Sink) and node.topic is not None:
-                add(node.topic, Role.OUTPUT, pipeline.name)
-        if dead_letters is not None and pipeline.has_query:
-            add(dead_letters, Role.DEAD_LETTERS, pipeline.name)
     read = set(sources)
-    return tuple(
-        Written(name, role, frozenset(concerned[name]), store)
-        for name, (role, store) in sorted(roles.items())
-        if name not in read
-    )
+    roles: dict[str, Role] = {}
+    concerned: dict[str, set[str]] = {}
+    for pipeline in pipelines:
+        letters = dead_letters if pipeline.has_query else None
+        for use in topics_of(pipeline, application_id, dead_letters=letters):
+            if use.topic not in read and use.role not in (Role.SOURCE, Role.TABLE):
+                role = Role.REPARTITION if use.role is Role.REPARTITION_READ else use.role
+                roles.setdefault(use.topic, role)
+                concerned.setdefault(use.topic, set()).add(pipeline.name)
+    return tuple(Written(name, role, frozenset(concerned[name])) for name, role in sorted(roles.items()))
 
 
 # --- how it is told ----------------------------------------------------------------------------------------
@@ -282,9 +240,7 @@ def missing_error(
     )
 
 
-def lost_errors(
-    news: TopicNews, written: Iterable[Written], servers: str
-) -> dict[str, MissingTopicException]:
+def lost_errors(news: TopicNews, written: Iterable[Written], servers: str) -> dict[str, LostTopicException]:
     """By pipeline, the exception for what it writes and is gone, or is another topic of the same name."""
     lost = [each for each in written if each.name in news.deleted or each.name in news.recreated]
     return {
@@ -293,7 +249,7 @@ def lost_errors(
     }
 
 
-def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> MissingTopicException:
+def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> LostTopicException:
     told = [
         _recreated(each.called, *news.recreated[each.name])
         if each.name in news.recreated
@@ -301,9 +257,7 @@ def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> Missi
         for each in lost
     ]
     ways = dict.fromkeys(_way_out(each.role, again=each.name in news.recreated) for each in lost)
-    internal = any(each.role.is_internal for each in lost)
-    kind = MissingInternalTopicException if internal else MissingSinkTopicException
-    return kind(
+    return LostTopicException(
         f"on '{servers}': {'; '.join(told)}. Next: {'; '.join(ways)}",
         tuple(each.name for each in lost),
         deleted=tuple(each.name for each in lost if each.name in news.deleted),
@@ -315,9 +269,9 @@ def _way_out(role: Role, *, again: bool) -> str:
     match role:
         case Role.CHANGELOG:
             return (
-                "what was in the changelog is not in a new one, and stores are restored from it: close all "
-                "clients of the application; what the next start() says has the ways out, or "
-                f"{_START_AFRESH}"
+                "what was in the changelog is not in a new one, but Spark's state still has it: close all "
+                "clients of the application and start again with changelog.lost.policy=rebuild, which writes "
+                f"it anew; or {_START_AFRESH}"
             )
         case Role.REPARTITION:
             return (

@@ -21,12 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.errors import (
-    MissingInternalTopicException,
-    MissingSourceTopicException,
-    MissingTopicException,
-    StreamsException,
-)
+from millstream.errors import LostTopicException, MissingSourceTopicException, StreamsException
 from millstream.ports import TopicDescription, Topics
 from millstream.runtime.topic_news import (
     TopicNews,
@@ -95,7 +90,7 @@ class TopicWatch:
         written: Iterable[Written] = (),
         servers: str,
         on_missing: Callable[[MissingSourceTopicException], None],
-        on_lost: Callable[[str, MissingTopicException], None] = lambda pipeline, error: None,
+        on_lost: Callable[[str, LostTopicException], None] = lambda pipeline, error: None,
         on_grown: Callable[[Mapping[str, tuple[int, int]]], None] = lambda grown: None,
         on_cleared: Callable[[tuple[str, ...]], None] = lambda topics: None,
         of_global_tables: bool = False,
@@ -125,7 +120,7 @@ class TopicWatch:
         self._error: MissingSourceTopicException | None = None
         self._incident: frozenset[tuple[str, str, str]] = frozenset()
         self._told: frozenset[tuple[str, str, str]] = frozenset()
-        self._lost: dict[str, MissingTopicException] = {}
+        self._lost: dict[str, LostTopicException] = {}
         self._lost_told: frozenset[tuple[str, str, str]] = frozenset()
         self._asked = 0
         self._answered = 0
@@ -173,7 +168,7 @@ class TopicWatch:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def look_now(self, timeout_s: float = 2.0) -> MissingTopicException | None:
+    def look_now(self, timeout_s: float = 2.0) -> MissingSourceTopicException | LostTopicException | None:
         """What a fresh, confirmed look finds wrong that holds the whole client up; None: nothing.
 
         That is what is wrong with sources, else with internal topics. For a failure that may have the same
@@ -184,16 +179,15 @@ class TopicWatch:
         with self._changed:
             if self._error is not None:
                 return self._error
-            lost = self._lost.values()
-            return next((error for error in lost if isinstance(error, MissingInternalTopicException)), None)
+            return next((error for error in self._lost.values() if self._is_state(error.topics)), None)
 
-    def lost(self, pipeline: str, timeout_s: float = 2.0) -> MissingTopicException | None:
+    def lost(self, pipeline: str, timeout_s: float = 2.0) -> LostTopicException | None:
         """What a fresh, confirmed look finds wrong with what the pipeline writes; None: nothing."""
         self._ask(timeout_s)
         with self._changed:
             return self._lost.get(pipeline)
 
-    def lost_of(self, topics: Iterable[str]) -> MissingTopicException | None:
+    def lost_of(self, topics: Iterable[str]) -> LostTopicException | None:
         """What was last confirmed to be wrong with any of these, which are written; None: nothing."""
         names = set(topics)
         with self._changed:
@@ -321,7 +315,7 @@ class TopicWatch:
             now = time.monotonic()
             self._list_at = now + max(self._list_every_s, _LIST_SHARE * (now - began))
 
-    def _publish(self, news: TopicNews, lost: dict[str, MissingTopicException]) -> None:
+    def _publish(self, news: TopicNews, lost: dict[str, LostTopicException]) -> None:
         """What is said from now on to who asks. The lock is held."""
         if news.incident != self._incident:
             self._incident = news.incident
@@ -354,7 +348,7 @@ class TopicWatch:
             tell.append(lambda: self._on_grown(grown))
         return tell
 
-    def _take_in_written(self) -> tuple[list[Callable[[], None]], dict[str, MissingTopicException]]:
+    def _take_in_written(self) -> tuple[list[Callable[[], None]], dict[str, LostTopicException]]:
         """The same for what is written: what there is to tell, and what is wrong from now on."""
         written = {name: self._seen[name] for name in self._written if name in self._seen}
         news = compare(self._known_written, written, names=())
@@ -382,7 +376,11 @@ class TopicWatch:
         )
         return tell, lost_errors(remaining, self._written.values(), self._servers)
 
-    def _telling(self, pipeline: str, error: MissingTopicException) -> Callable[[], None]:
+    def _is_state(self, topics: Iterable[str]) -> bool:
+        """Whether what the application keeps of itself is among these."""
+        return any(self._written[name].role.is_internal for name in topics)
+
+    def _telling(self, pipeline: str, error: LostTopicException) -> Callable[[], None]:
         return lambda: self._on_lost(pipeline, error)
 
     def _call(self, call: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.errors import PipelineException, StreamsException
+from millstream.errors import IllegalStateException, PipelineException, StreamsException
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import (
     ChangelogBatch,
@@ -265,6 +265,8 @@ class FakeTopics:
         self.away = False
         self.late = 0
         self.created: list[InternalTopic] = []
+        self.commits: dict[str, dict[TopicPartition, int]] = {}
+        self.alive: set[str] = set()
         self._topics: dict[str, TopicDescription] = {}
         for name, partitions in (topics or {}).items():
             self.add(name, partitions)
@@ -326,6 +328,31 @@ class FakeTopics:
         """The offset after the last record."""
         self._check()
         return {partition: self._log.end(partition) for partition in partitions}
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record."""
+        self._check()
+        return {partition: self._log.first(partition) for partition in partitions}
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has committed: `commits[group]`."""
+        self._check()
+        return dict(self.commits.get(group, {}))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, with what is in them."""
+        self._check()
+        for name in names:
+            found = self._topics.pop(name, None)
+            for partition in range(found.partitions if found is not None else 0):
+                self._log.recreate(TopicPartition(name, partition))
+
+    def delete_group(self, group: str) -> None:
+        """Delete what a group has committed. One that is in `alive` has members."""
+        self._check()
+        if group in self.alive:
+            raise IllegalStateException(f"group '{group}' has members")
+        self.commits.pop(group, None)
 
     def close(self) -> None:
         """Idempotent."""

@@ -32,10 +32,11 @@ from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.states import GlobalThreadState
 from millstream.runtime.store_thread import Updater
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
 from millstream.stores.updater import StoreUpdater
-from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, ManualClock
+from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, FakeTopics, ManualClock
 from millstream.topology.nodes import Store
 
 SOON = 10.0
@@ -62,6 +63,8 @@ class Scene:
         self.log.append(USERS[0], (b"ann", b"1", 10), (b"bob", b"2", 20))
         self.log.append(USERS[1], (b"cid", b"3", 30))
         self.consumer = QuickConsumer(self.log)
+        self.topics = FakeTopics({"users": 2}, self.log)
+        self.watch: TopicWatch | None = None
         self.parts = parts
         self.events: list[str] = []
         self.states: list[str] = []
@@ -93,6 +96,21 @@ class Scene:
         store = LoudStore(part, self.events)
         self.stores[part.changelog] = store
         return store
+
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        self.watch = TopicWatch(
+            self.topics,
+            client_id="app-1",
+            application_id="app",
+            names=["users"],
+            servers="fake:9092",
+            on_missing=on_missing,
+            of_global_tables=True,
+            interval_s=0.005,
+        )
+        self.watch.baseline(self.topics.look(["users"]))
+        self.watch.start()
+        return self.watch
 
     def make_updater(
         self,

@@ -17,16 +17,11 @@ from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
-from millstream.errors import (
-    MissingInternalTopicException,
-    MissingSinkTopicException,
-    MissingSourceTopicException,
-    MissingTopicException,
-)
+from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.kafka.topics import KafkaTopics
 from millstream.ports import TopicDescription
+from millstream.runtime.identity import Role
 from millstream.runtime.topic_news import (
-    Role,
     TopicNews,
     Written,
     compare,
@@ -38,7 +33,6 @@ from millstream.runtime.topic_news import (
 )
 from millstream.runtime.topic_watch import TopicWatch, pause_after
 from millstream.testing.fakes import FakeTopics
-from millstream.topology.internal_topics import plan_internal_topics
 
 LOGS = re.compile("logs-.*")
 
@@ -185,19 +179,16 @@ def test_what_a_program_writes_with_its_roles_and_pipelines() -> None:
     first = lines.group_by(lambda r: r.value).count(Materialized.as_("first"))
     first.to_stream().group_by(lambda r: r.key).count(Materialized.as_("second"))
     topology = builder.build()
-    plan = plan_internal_topics(topology, "app", {"a": 2, "a-too": 1})
-    found = written_topics(
-        topology.pipelines, plan, "app", dead_letters="dead", sources=topology.source_topics
-    )
+    found = written_topics(topology.pipelines, "app", dead_letters="dead", sources=topology.source_topics)
     assert [pipeline.stores[0].name if pipeline.stores else "" for pipeline in topology.pipelines] == [
         "first",
         "",
         "second",
     ]
     assert [(each.called, sorted(each.pipelines)) for each in found if "repartition" not in each.name] == [
-        ("changelog 'app-first-changelog' of store 'first'", ["p0"]),
-        ("changelog 'app-second-changelog' of store 'second'", ["p2"]),
-        ("the topic for dead letters 'dead'", ["p0", "p1", "p2"]),
+        ("changelog 'app-first-changelog'", ["p0"]),
+        ("changelog 'app-second-changelog'", ["p2"]),
+        ("dead letter topic 'dead'", ["p0", "p1", "p2"]),
         ("output topic 'out'", ["p0", "p1"]),
     ]
     between = [each for each in found if each.role is Role.REPARTITION]
@@ -209,19 +200,14 @@ def test_each_pipeline_is_told_what_it_loses_and_what_to_do() -> None:
     written = (
         Written("out", Role.OUTPUT, frozenset({"p0", "p1"})),
         Written("dead", Role.DEAD_LETTERS, frozenset({"p1"})),
-        Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"}), "s"),
+        Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"})),
         Written("app-r-repartition", Role.REPARTITION, frozenset({"p2"})),
     )
     news = TopicNews(
         deleted=("app-r-repartition", "out"), recreated={"app-s-changelog": ("1", "2"), "dead": ("3", "4")}
     )
     errors = lost_errors(news, written, "h:1")
-    kinds = {pipeline: type(error) for pipeline, error in errors.items()}
-    assert kinds == {
-        "p0": MissingInternalTopicException,
-        "p1": MissingSinkTopicException,
-        "p2": MissingInternalTopicException,
-    }
+    assert list(errors) == ["p0", "p1", "p2"]
     assert (errors["p0"].topics, errors["p0"].deleted, errors["p0"].recreated) == (
         ("out", "app-s-changelog"),
         ("out",),
@@ -230,9 +216,9 @@ def test_each_pipeline_is_told_what_it_loses_and_what_to_do() -> None:
     for pipeline, sentences in {
         "p0": (
             "on 'h:1': output topic 'out' was deleted while",
-            "'s' was deleted and created again (topic",
+            "'app-s-changelog' was deleted and created again (topic",
         ),
-        "p1": ("the topic for dead letters 'dead' was deleted and created again", "REPLACE_THREAD"),
+        "p1": ("dead letter topic 'dead' was deleted and created again", "REPLACE_THREAD"),
         "p2": ("repartition topic 'app-r-repartition' was deleted", "`millstream reset`"),
     }.items():
         assert all(sentence in str(errors[pipeline]) for sentence in sentences), errors[pipeline]
@@ -249,7 +235,7 @@ class Told:
         self.missing: list[MissingSourceTopicException] = []
         self.grown: list[Mapping[str, tuple[int, int]]] = []
         self.cleared: list[tuple[str, ...]] = []
-        self.lost: list[tuple[str, MissingTopicException]] = []
+        self.lost: list[tuple[str, LostTopicException]] = []
 
 
 class Looks(FakeTopics):
@@ -439,7 +425,7 @@ def test_an_output_that_is_gone_is_told_until_it_is_back(
             topics.remove("out")
             wait_until(lambda: len(told.lost) == times, "told that it is gone")  # noqa: B023
             assert (told.lost[-1][0], told.lost[-1][1].deleted) == ("p1", ("out",))
-            assert isinstance(watch.lost("p1"), MissingSinkTopicException)
+            assert isinstance(watch.lost("p1"), LostTopicException)
             assert (watch.lost("p0"), watch.look_now()) == (None, None), "nobody else is concerned"
             topics.add("out", 3)
             assert watch.lost("p1") is None
@@ -456,7 +442,7 @@ def test_an_output_that_is_gone_is_told_until_it_is_back(
 
 def test_an_internal_topic_that_is_gone_stays_an_incident(start: Start) -> None:
     """A new one of its name has not what was in it: whoever begins anew is told, too."""
-    changelog = Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"}), "s")
+    changelog = Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"}))
     topics = Looks({"a": 1, "app-s-changelog": 2})
     watch, told = start(topics, "a", written=(changelog,))
     topics.recreate("app-s-changelog")
@@ -464,8 +450,8 @@ def test_an_internal_topic_that_is_gone_stays_an_incident(start: Start) -> None:
     looked(topics)
     ((pipeline, error),) = told.lost
     assert (pipeline, error.recreated) == ("p0", ("app-s-changelog",))
-    assert isinstance(watch.look_now(), MissingInternalTopicException)
-    assert isinstance(watch.lost("p0"), MissingInternalTopicException)
+    assert isinstance(watch.look_now(), LostTopicException)
+    assert isinstance(watch.lost("p0"), LostTopicException)
     assert watch.missing_topics() == (), "no source is missing"
 
 

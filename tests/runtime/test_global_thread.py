@@ -539,6 +539,26 @@ def test_a_topic_that_is_made_anew_is_read_anew_and_cannot_be_queried_meanwhile(
     scene.end()
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_is_gone_is_a_missing_source_topic(again: bool) -> None:
+    """As at the start, and not what the updater calls it; the store goes with the thread."""
+    scene = Scene()
+    scene.thread.start(SOON)
+    if again:
+        scene.topics.recreate("users")
+    else:
+        scene.topics.remove("users")
+        scene.consumer.fail(StreamsException("changelog 'users' does not exist any more"))
+    wait_until(lambda: scene.thread.state is GlobalThreadState.DEAD, "its end", SOON)
+    ((_, error, _, all_open),) = scene.failures
+    assert isinstance(error, MissingSourceTopicException)
+    assert (error.deleted, error.recreated) == (((), ("users",)) if again else (("users",), ()))
+    assert all_open, "whoever decides may still read"
+    assert scene.watch is not None
+    assert scene.watch.close()
+    scene.end()
+
+
 def test_the_start_waits_for_a_part_that_has_to_be_read_twice() -> None:
     """Its topic was made anew while another partition was still being restored."""
     scene = Scene()

@@ -572,32 +572,40 @@ def test_a_new_baseline_begins_anew(start: Start) -> None:
 
 @pytest.mark.kafka
 def test_a_deletion_is_told_within_half_a_second(kafka: EmbeddedKafka, start: Start) -> None:
-    """From when the deletion is asked for; and looking has not brought the topic back."""
+    """From when the deletion is asked for, of what is read and of what is written; and looking has not
+    brought the topic back.
+    """
     config = StreamsConfig({"application.id": "watch", "bootstrap.servers": kafka.bootstrap_servers})
     topics = KafkaTopics(config)
     took = []
     try:
         for number in range(20):
-            name = f"watched-{number}"
-            kafka.create_topic(name, 3)
+            source, output = f"watched-{number}", f"written-{number}"
+            kafka.create_topic(source, 3)
+            kafka.create_topic(output, 2)
             seen = threading.Event()
+            written = (Written(output, Role.OUTPUT, frozenset({"p0"})),)
             watch, _ = start(
                 topics,
-                name,
+                source,
+                written=written,
                 interval_s=0.1,
-                confirm_s=0.05,
                 on_missing=lambda error, seen=seen: seen.set(),
+                on_lost=lambda pipeline, error, seen=seen: seen.set(),
             )
-            assert watch.look_now(10) is None
+            assert (watch.look_now(10), watch.lost("p0", 10)) == (None, None)
+            name = source if number % 2 else output
             before = time.monotonic()
             kafka.delete_topic(name)
             assert seen.wait(10)
             took.append(time.monotonic() - before)
-            assert watch.look_now(10) is not None
+            error = watch.look_now(10) or watch.lost("p0", 10)
+            assert error is not None
+            assert error.deleted == (name,)
             assert name not in topics.names()
             assert watch.close()
     finally:
         topics.close()
     took.sort()
-    print(f"deletion to on_missing: p50 {took[10] * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms")
+    print(f"deletion to the callback: p50 {took[10] * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms")
     assert took[10] < 0.5

@@ -55,6 +55,8 @@ PUBLIC = [
     "LogAndContinueProductionExceptionHandler",
     "LogAndFailExceptionHandler",
     "LogAndFailProcessingExceptionHandler",
+    "LostCheckpointException",
+    "LostTopicException",
     "Materialized",
     "MissingSourceTopicException",
     "MultiVersionedKeyQuery",

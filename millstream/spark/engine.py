@@ -103,7 +103,7 @@ class SparkEngine:
         )
         with self._lock:
             compiled = compile_pipeline(pipeline, context)
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled)
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans)
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
         settings = self._settings

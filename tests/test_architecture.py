@@ -18,7 +18,18 @@ PACKAGE = ROOT / "millstream"
 
 # --- the tables ------------------------------------------------------------------------------------------
 
-BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys"}
+BASE = {
+    "clock",
+    "config",
+    "config_keys",
+    "errors",
+    "foreign",
+    "machine",
+    "model",
+    "periodic",
+    "ports",
+    "program_end",
+}
 """What everything above may use."""
 
 ON_THIS_MACHINE = {"cache", "java", "jars"}
@@ -29,10 +40,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "clock": set(),
     "periodic": set(),
+    "foreign": set(),
     "config_keys": set(),
     "errors": {"model"},
+    "program_end": {"errors"},
     "machine": {"clock", "errors"},
-    "config": {"config_keys", "errors"},
+    "config": {"config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
     "java": {"cache", "errors"},
@@ -92,7 +105,7 @@ OUTSIDE: dict[str, set[str]] = {
     "subprocess": {"broker/", "jars/ivy.py", "java.py"},
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
-    "socket": {"broker/", "server/serving.py"},
+    "socket": {"broker/", "server/connections.py", "server/serving.py"},
     "http.client": {"jars/repository.py", "server/wire.py"},
     "urllib.request": {"jars/"},
     "urllib.error": {"jars/"},

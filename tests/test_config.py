@@ -469,6 +469,7 @@ OURS = {
     "query.server.allow.anonymous",
     "query.server.enabled",
     "query.server.listen",
+    "query.server.peers",
     "query.server.token",
     "replace.thread.backoff.max.ms",
     "replace.thread.backoff.ms",

@@ -18,7 +18,18 @@ PACKAGE = ROOT / "millstream"
 
 # --- the tables ------------------------------------------------------------------------------------------
 
-BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys", "foreign"}
+BASE = {
+    "model",
+    "errors",
+    "ports",
+    "machine",
+    "clock",
+    "periodic",
+    "config",
+    "config_keys",
+    "foreign",
+    "not_there",
+}
 """What everything above may use."""
 
 ON_THIS_MACHINE = {"cache", "java", "jars"}
@@ -30,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": set(),
     "periodic": set(),
     "foreign": set(),
+    "not_there": set(),
     "config_keys": set(),
     "errors": {"model"},
     "machine": {"clock", "errors"},

@@ -20,6 +20,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import StoreKind, TopicPartition
+from millstream.not_there import TellsWhatIsMissing
 from millstream.query.composite import open_store
 from millstream.query.metadata import (
     KeyQueryMetadata,
@@ -53,7 +54,7 @@ _PAUSE_S = 0.005
 """Between two looks at something that nobody tells of when it changes."""
 
 
-class InteractiveQueries:
+class InteractiveQueries(TellsWhatIsMissing):
     """What `KafkaStreams` answers about its stores."""
 
     _view: ClientView

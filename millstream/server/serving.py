@@ -18,6 +18,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from millstream import program_end
 from millstream.errors import ConfigException, IllegalStateException, SetupException, StreamsException
 from millstream.query.metadata import HostInfo
 from millstream.server.allowed import Allowed, is_loopback
@@ -120,6 +121,7 @@ class QueryServer:
             if self._thread is not None or self._closed:
                 raise IllegalStateException("a QueryServer starts once; make a new one")
             self._socket = self._bound()
+            program_end.close_in_child(self, self._socket)
             # Which port it is, and so who this client is to the others, is known only now.
             self._address = HostInfo(self._listen.host, self._socket.getsockname()[1])
             self._application = self._make(host=self._host or self._address)
@@ -152,6 +154,7 @@ class QueryServer:
             made.close()
         if bound is not None:
             bound.close()
+        program_end.forget(self)
         ended = thread is None or not thread.is_alive()
         if not ended:
             log.warning(

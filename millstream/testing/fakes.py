@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.errors import PipelineException, StreamsException
+from millstream.errors import IllegalStateException, PipelineException, StreamsException
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import (
     ChangelogBatch,
@@ -250,17 +250,23 @@ class ManualClock:
 
 
 class FakeTopics:
-    """`ports.Topics` over a dict. `go_away()` makes the cluster unreachable.
+    """`ports.Topics` over a dict. `away = True` makes the cluster unreachable.
 
     Args:
         log: what is in the topics; without one they are empty.
+
+    Attributes:
+        late: how many more questions are answered by a broker that has not heard of any topic yet.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, log: FakeLog | None = None) -> None:
         self._log = log or FakeLog()
         self.closed = False
         self.away = False
+        self.late = 0
         self.created: list[InternalTopic] = []
+        self.commits: dict[str, dict[TopicPartition, int]] = {}
+        self.alive: set[str] = set()
         self._topics: dict[str, TopicDescription] = {}
         for name, partitions in (topics or {}).items():
             self.add(name, partitions)
@@ -292,16 +298,23 @@ class FakeTopics:
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""
         self._check()
-        return {name: self._topics[name] for name in names if name in self._topics}
+        return {} if self._is_late() else self._there(names)
 
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """As `describe`, without the configs."""
         return {name: replace(found, configs={}) for name, found in self.describe(names).items()}
 
-    def names(self) -> set[str]:
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain."""
+        self._check()
+        self.late = 0  # that takes until the brokers know
+        return {name: replace(found, configs={}) for name, found in self._there(names).items()}
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names."""
         self._check()
-        return set(self._topics)
+        known: set[str] = set() if self._is_late() else set(self._topics)
+        return known if complete(known) else set(self._topics)
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already is left as it is. -1 partitions: one."""
@@ -316,9 +329,41 @@ class FakeTopics:
         self._check()
         return {partition: self._log.end(partition) for partition in partitions}
 
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record."""
+        self._check()
+        return {partition: self._log.first(partition) for partition in partitions}
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has committed: `commits[group]`."""
+        self._check()
+        return dict(self.commits.get(group, {}))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, with what is in them."""
+        self._check()
+        for name in names:
+            found = self._topics.pop(name, None)
+            for partition in range(found.partitions if found is not None else 0):
+                self._log.recreate(TopicPartition(name, partition))
+
+    def delete_group(self, group: str) -> None:
+        """Delete what a group has committed. One that is in `alive` has members."""
+        self._check()
+        if group in self.alive:
+            raise IllegalStateException(f"group '{group}' has members")
+        self.commits.pop(group, None)
+
     def close(self) -> None:
         """Idempotent."""
         self.closed = True
+
+    def _there(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        return {name: self._topics[name] for name in names if name in self._topics}
+
+    def _is_late(self) -> bool:
+        self.late -= 1
+        return self.late >= 0
 
     def _check(self) -> None:
         if self.closed:

@@ -196,7 +196,9 @@ class InteractiveQueries(TellsWhatIsMissing):
 
         Args:
             parameters: values for `?`, or, in a dict, for `$name`.
-            memory_limit: what DuckDB may use. The stores that are named are read into memory besides.
+            timeout: when it is over, the process in which DuckDB runs is ended.
+            memory_limit: what DuckDB may use, and how large the answer may be. The stores that are named are
+                read into this program's memory besides.
 
         Returns:
             A pyarrow.Table; `.to_pandas()`, `.to_pylist()`.

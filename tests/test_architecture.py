@@ -18,7 +18,18 @@ PACKAGE = ROOT / "millstream"
 
 # --- the tables ------------------------------------------------------------------------------------------
 
-BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys", "program_end"}
+BASE = {
+    "model",
+    "errors",
+    "ports",
+    "machine",
+    "clock",
+    "periodic",
+    "config",
+    "config_keys",
+    "permissions",
+    "program_end",
+}
 """What everything above may use."""
 
 ON_THIS_MACHINE = {"cache", "java", "jars"}
@@ -32,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config_keys": set(),
     "errors": {"model"},
     "program_end": {"errors"},
+    "permissions": set(),
     "machine": {"clock", "errors"},
     "config": {"config_keys", "errors"},
     "ports": {"errors", "model", "topology"},

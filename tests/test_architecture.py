@@ -28,6 +28,7 @@ BASE = {
     "model",
     "not_there",
     "periodic",
+    "permissions",
     "ports",
     "program_end",
 }
@@ -46,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config_keys": set(),
     "errors": {"model"},
     "program_end": {"errors"},
+    "permissions": set(),
     "machine": {"clock", "errors"},
     "config": {"config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},

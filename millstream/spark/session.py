@@ -27,6 +27,7 @@ from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java
+from millstream.permissions import umask_of_children
 from millstream.spark.stale import forget_java_halves
 
 __all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 _LOOK_SECONDS = 0.05
+_UMASK = "spark.hadoop.fs.permissions.umask-mode"
+"""With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
 _END_SECONDS = 2.0
 _STREAMING = "spark.sql.streaming."
 
@@ -263,7 +266,7 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             )
         return SparkSession.builder.getOrCreate()
     conf = SparkConf(loadDefaults=False)
-    launch = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
+    launch = {**_LAUNCH_DEFAULTS, _UMASK: f"{umask_of_children():03o}", "spark.app.name": app_name}
     if settings.get("spark.master", "local").startswith("local"):
         launch |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         if _workers_are_ours(settings):
@@ -371,11 +374,16 @@ def _launch(conf: SparkConf) -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     path = os.environ.get("MILLSTREAM_SPARK_LOG")
     output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
+    umask = conf.get(_UMASK) or ""
     try:
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
         threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
         streams = {"stdout": output, "stderr": output} if output else _to_stderr()
-        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(
+            # Blocks, the state of queries and temporary files have records in them.
+            conf,
+            {**streams, "umask": int(umask, 8) if umask.isdigit() else umask_of_children()},
+        )  # type: ignore[no-untyped-call]
     finally:
         if output is not None:
             output.close()

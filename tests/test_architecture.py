@@ -21,7 +21,7 @@ PACKAGE = ROOT / "millstream"
 BASE = {"model", "errors", "ports", "machine", "clock", "periodic", "config", "config_keys"}
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars"}
+ON_THIS_MACHINE = {"cache", "java", "jars", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"config_keys", "errors"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
+    "scratch": set(),
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java"},
     # what a program means

@@ -34,7 +34,7 @@ BASE = {
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars"}
+ON_THIS_MACHINE = {"cache", "java", "jars", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
+    "scratch": set(),
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java"},
     # what a program means

@@ -28,6 +28,7 @@ from urllib.parse import unquote, urlparse
 from py4j.protocol import Py4JNetworkError
 
 from millstream.errors import (
+    LostTopicException,
     MissingSourceTopicException,
     PipelineException,
     StreamsException,
@@ -75,6 +76,7 @@ _BY_MARK: tuple[tuple[str, str], ...] = (
 """What is in the name of a Java class or in a message, where no error class says more."""
 
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
+_EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _FENCED = (
     "Parent path is not a directory",
@@ -187,6 +189,8 @@ def translate(
         )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
+    elif lost := _lost(pipeline, report, classes):
+        translated = lost
     else:
         if error_class == _PYTHON:
             remote = _python_failure(report)
@@ -267,6 +271,20 @@ def _missing(
     )
 
 
+def _lost(pipeline: str, report: Report, classes: list[str]) -> LostTopicException | None:
+    """Whether a topic that is written is gone."""
+    if classes:
+        return None
+    missing = _NO_SINK_TOPIC.search(report.text)
+    if missing is None and "UnknownTopicOrPartitionException" not in report.text:
+        return None
+    which = f"topic '{missing[1]}', which it writes to, does" if missing else "a topic that it writes to does"
+    return LostTopicException(
+        f"pipeline {pipeline}: {which} not exist; create it, then start a new client",
+        (missing[1],) if missing else (),
+    )
+
+
 def _meaning(report: Report, classes: list[str]) -> str | None:
     """What the failure means, in our words; None: Spark says it best."""
     for name in classes[:1]:
@@ -276,11 +294,12 @@ def _meaning(report: Report, classes: list[str]) -> str | None:
             if name.startswith(beginning):
                 return meaning
         return None  # Spark has a name for it, and the rest may be a record's content
-    missing = _NO_SINK_TOPIC.search(report.text)
-    if missing is not None or "UnknownTopicOrPartitionException" in report.text:
-        which = f" '{missing[1]}'" if missing else ""
+    expired = _EXPIRED.search(report.text)
+    if expired is not None:
         return (
-            f"topic{which}, which the pipeline writes to, does not exist; create it, then start a new client"
+            f"topic '{expired[1]}', which the pipeline writes to, has not taken records within "
+            "delivery.timeout.ms; see whether it is there, with as many partitions as before, and whether "
+            "its brokers are well"
         )
     said = "\n".join((report.text, *(f"{name}: {message}" for name, message in report.causes)))
     return next((meaning for mark, meaning in _BY_MARK if mark in said), None)

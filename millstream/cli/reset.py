@@ -97,7 +97,7 @@ def reset(
     it has written to its outputs stays. Close all its clients first; --dry-run shows what will be done.
     """
     from millstream.config import StreamsConfig
-    from millstream.runtime.reset import Reset, reset_application
+    from millstream.runtime.reset import Reset, raise_if_alive, reset_application
     from millstream.runtime.wiring import real_parts
 
     to = target_of(to_earliest, to_latest, to_datetime, to_offset, by_duration, from_file, shift_by)
@@ -119,6 +119,7 @@ def reset(
     if dry_run:
         typer.echo("Nothing was changed; without --dry-run, this is done.")
         return
+    raise_if_alive(plan, force)
     reset_application(config, parts, asked, tell=lambda step: typer.echo(f"… {step}"))
     typer.echo("Done. The next start creates the internal topics again and begins as said above.")
 

@@ -39,7 +39,7 @@ from millstream.runtime.wiring import Parts
 from millstream.stores.directory import StateDirectory
 from millstream.topology.topology import Topology
 
-__all__ = ["Reset", "reset_application"]
+__all__ = ["Reset", "raise_if_alive", "reset_application"]
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def reset_application(
         job = _Job(config, checkpoints.root, topics, groups, files, directory, topology, now, tell)
         plan = job.plan(asked)
         if not dry_run:
-            _raise_if_alive(plan, asked.force)
+            raise_if_alive(plan, asked.force)
             job.perform(plan, CheckpointClaims(files, checkpoints.root, clock=parts.clock))
         return plan
 
@@ -230,7 +230,12 @@ class _Job:
             return []
 
 
-def _raise_if_alive(plan: ResetPlan, force: bool) -> None:
+def raise_if_alive(plan: ResetPlan, force: bool) -> None:
+    """Whether clients of the application run, and are not to be taken out of the group.
+
+    Raises:
+        IllegalStateException: so it is.
+    """
     if plan.members and not force:
         raise IllegalStateException(
             f"application '{plan.application_id}' is running: its group has "

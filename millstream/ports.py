@@ -87,11 +87,13 @@ class CheckpointClaim:
         path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
         epoch: grows with each claim. Changelog records carry it, so that those of a client that lost the
             pipeline and does not know it yet can be told from the new owner's.
+        secret: known to whoever can read the checkpoint's files, and to no others.
     """
 
     pipeline: str
     path: str
     epoch: int
+    secret: str = field(default="", repr=False)
 
 
 class CheckpointFiles(Protocol):

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
     ResourceType,
 )
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, unreachable
@@ -57,6 +58,7 @@ class KafkaTopics:
         self._timeout_s = config.request_timeout_s
         self._lock = threading.Lock()
         self._client: AdminClient | None = build(AdminClient, admin_config(config))
+        program_end.leave_to_parent(self)
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ from millstream.errors import (
     StreamsException,
     TaskMigratedException,
 )
+from millstream.foreign import printable
+from millstream.group.trust import PipelineOwner, proof
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
@@ -449,6 +452,23 @@ class Assembly:
         with self._claiming:
             for name in list(self._claims) if pipelines is None else pipelines:
                 self._claims.pop(name, None)
+
+    def proofs(self, process_id: uuid.UUID) -> dict[str, str]:
+        """For each pipeline whose checkpoint this client has claimed, what proves it to the group."""
+        claims = dict(self._claims)
+        return {name: proof(each.secret, process_id, name) for name, each in claims.items()}
+
+    def owner_of(self, pipeline: str) -> PipelineOwner | None:
+        """Who has claimed a pipeline's checkpoint last; None: the files are not on this machine, or fail."""
+        if not self._checkpoints.is_local:
+            return None
+        root = self._checkpoints.root
+        try:
+            owner = CheckpointClaims(LocalCheckpointFiles(root), root).owner(pipeline)
+        except StreamsException as error:
+            log.warning("who runs pipeline '%s' cannot be looked up: %s", printable(pipeline), error)
+            return None
+        return PipelineOwner(owner.holder, owner.secret) if owner is not None else PipelineOwner()
 
     def _ready(self) -> Pipelines:
         if self._pipelines is None:

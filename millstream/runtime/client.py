@@ -9,7 +9,6 @@ supervisor's `deciding`, then the roster's. None is held while a handler or a ho
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import warnings
@@ -19,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from millstream import program_end
 from millstream.clock import seconds_of
 from millstream.config import StreamsConfig
 from millstream.errors import (
@@ -186,9 +186,11 @@ class KafkaStreams(InteractiveQueries):
         self._opening = threading.Lock()
         self._failure: Failure | None = None
         self._closed = threading.Event()
+        self._terminable = program_end.Terminable()
 
     # --- lifecycle ---------------------------------------------------------------------------------------
 
+    @program_end.terminable
     def start(self) -> None:
         """Check what can be checked without Spark, then start the threads and return.
 
@@ -203,13 +205,14 @@ class KafkaStreams(InteractiveQueries):
             TopologyException: a checkpoint belongs to another program.
             LockException: the state directory is in use.
             StreamsException: Kafka cannot be reached, or the query server's address cannot be listened at.
+            SystemExit: SIGTERM came meanwhile, and the client is closed.
         """
         if not self._machine.to(State.REBALANCING, only_from=(State.CREATED,)):
             raise IllegalStateException(
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
                 "CREATED. To start again make a new KafkaStreams"
             )
-        atexit.register(self._close_at_exit)
+        program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
         self._config.log_without_effect()
         try:
             with self._opening:
@@ -230,6 +233,9 @@ class KafkaStreams(InteractiveQueries):
             self._run_if_all_do()
         except ClosedMeanwhile:
             log.info("%s closed while it was starting", self._machine.owner)
+        except (KeyboardInterrupt, SystemExit):
+            self.close()
+            raise
         except BaseException as error:
             # Not a thread's failure: whoever called start() gets it, and nobody else decides about it.
             self._close_to_error(Failure(threading.current_thread().name, error))
@@ -275,12 +281,14 @@ class KafkaStreams(InteractiveQueries):
     def wait(self, timeout: timedelta | None = None) -> State:
         """Block until the client has ended; the state it is in then.
 
-        Ctrl-C closes the client and returns.
+        Ctrl-C closes the client and returns. So does SIGTERM on the main thread, unless the program has a
+        handler of its own for it; it then ends the program, with exit status 143 (see docs/lifecycle.md).
 
         Args:
             timeout: how long to wait; None: as long as it runs.
 
         Raises:
+            SystemExit: SIGTERM came, and the client is closed.
             StreamsException: the client ended in ERROR; this is the exception that ended it.
             IllegalStateException: it was not started.
             ValueError: the timeout is negative.
@@ -290,11 +298,7 @@ class KafkaStreams(InteractiveQueries):
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so there is nothing to wait for; call start() first"
             )
-        try:
-            self._closed.wait(seconds)
-        except KeyboardInterrupt:
-            log.info("%s interrupted; closing", self._machine.owner)
-            self.close()
+        program_end.wait(self._closed, seconds, close=self.close, owner=self._machine.owner)
         self._raise_failure()
         return self.state
 
@@ -328,16 +332,29 @@ class KafkaStreams(InteractiveQueries):
         raise IllegalStateException(f"client '{self._client_id}' is {self.state}; it was closed")
 
     def __enter__(self) -> KafkaStreams:
-        self.start()
+        self._terminable.hold()
+        try:
+            self.start()
+        except BaseException:
+            self._terminable.let_go()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.state in (State.PENDING_ERROR, State.ERROR):
-            self._closed.wait(_JOIN_S)
-            return
-        self.close()
+        if program_end.is_parents(self):
+            return  # a forked child leaves the block
+        try:
+            if self.state in (State.PENDING_ERROR, State.ERROR):
+                self._closed.wait(_JOIN_S)
+            elif isinstance(error, KeyboardInterrupt | program_end.Terminated):
+                with program_end.at_once_next_time():
+                    self.close()
+            else:
+                self.close()
+        finally:
+            self._terminable.let_go()
 
     def clean_up(self, *, checkpoints: bool = False) -> None:
         """Delete this application's local stores; they are filled again from their changelogs.
@@ -680,8 +697,8 @@ class KafkaStreams(InteractiveQueries):
             self._assembly.close()
         # 5. Only now, with everything closed, the terminal state (KIP-696).
         self._machine.to(State.NOT_RUNNING if pending is State.PENDING_SHUTDOWN else State.ERROR)
-        atexit.unregister(self._close_at_exit)
         self._closed.set()
+        program_end.forget(self)
 
     def _begin_leaving(self) -> Callable[[], None]:
         """Leave the group in the background; what is returned waits for it."""
@@ -696,7 +713,7 @@ class KafkaStreams(InteractiveQueries):
         return lambda: thread.join(_JOIN_S)
 
     def _close_at_exit(self) -> None:
-        # No thread can be started any more when a program ends, so this one does the work.
+        # From Python 3.12 on no thread can be started any more by now, so this one does the work.
         if self._machine.to(State.PENDING_SHUTDOWN):
             log.warning("%s the program ends and nobody closed the client; closing it", self._machine.owner)
             self._close_everything(State.PENDING_SHUTDOWN)

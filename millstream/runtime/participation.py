@@ -247,6 +247,7 @@ class Participation:
             threads=len(crew.live) if crew is not None else 0,
             pipelines=frozenset(held.pipelines),
             stopping=frozenset(held.pipelines) - frozenset(work.pipelines),
+            claims=self._assembly.proofs(self._process_id),
             tasks=task_offsets(
                 held,
                 crew.lags() if crew is not None else {},
@@ -271,6 +272,7 @@ class Participation:
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
+            owner_of=self._assembly.owner_of,
         )
 
     def source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:

@@ -7,12 +7,12 @@ client's; each client has a `newSession()` with SQL settings of its own.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import IO, Any
@@ -23,11 +23,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java
+from millstream.spark.stale import forget_java_halves
 
-__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "with_settings"]
+__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -55,6 +57,8 @@ SQL_DEFAULTS: Mapping[str, str] = {
     # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
     # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
     "spark.sql.constraintPropagation.enabled": "false",
+    # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
     # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
     # cuts there), and what else Spark checks here a topology cannot express.
@@ -93,6 +97,7 @@ class SharedSession:
 
     _lock = threading.Lock()
     _users = 0
+    _starts = 0
 
     def __init__(
         self,
@@ -225,6 +230,12 @@ def _ends_soon(gateway: Any) -> bool:
     return True
 
 
+def has_jvm_ended() -> bool:
+    """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
+    gateway = SparkContext._gateway
+    return gateway is not None and _ends_soon(gateway)
+
+
 def _has_jvm() -> bool:
     return SparkContext._gateway is None or _process_runs(SparkContext._gateway)
 
@@ -232,6 +243,8 @@ def _has_jvm() -> bool:
 def _forget_jvm() -> None:
     """Have PySpark start anew: it holds on to a JVM that was killed, and each of its calls would fail."""
     log.warning("Spark's Java process has ended; the next start of Spark starts another")
+    if SparkContext._gateway is not None:
+        program_end.forget(SparkContext._gateway)
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -273,6 +286,9 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             gateway = _launch_unless(closing, conf)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         _go_on_unless(closing)
+        if SharedSession._starts:
+            forget_java_halves()
+        SharedSession._starts += 1
         session = SparkSession(SparkContext.getOrCreate(conf))
         _write_no_checksum_files(session)
         return session
@@ -370,8 +386,23 @@ def _launch(conf: SparkConf) -> Any:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-    atexit.register(_end, gateway)
+    _ignore_sigterm(gateway)
+    program_end.close_after_clients(gateway, partial(_end, gateway))
+    program_end.leave_to_parent(gateway)
+    program_end.close_in_child(gateway, partial(_forget_in_child, gateway))
     return gateway
+
+
+def _ignore_sigterm(gateway: Any) -> None:
+    """Have the JVM end when we end it, or are gone: systemd sends SIGTERM to each process of a service.
+
+    It would end before its clients have closed, which to them is a failure. PySpark does the same for Ctrl-C.
+    """
+    try:
+        java = gateway.jvm.sun.misc
+        java.Signal.handle(java.Signal("TERM"), java.SignalHandler.SIG_IGN)
+    except Exception:  # a Java without that package
+        log.debug("Spark's JVM does not ignore SIGTERM", exc_info=True)
 
 
 class _Launch:
@@ -437,6 +468,16 @@ def _import_ahead() -> None:
         import pyspark.testing.utils  # noqa: F401
     except Exception:
         log.debug("importing ahead", exc_info=True)
+
+
+def _forget_in_child(gateway: Any) -> None:
+    """In a forked child: the JVM is the parent's. Say nothing to it, and do not keep it from ending.
+
+    It ends when the pipe to it breaks, so the child must not hold that open.
+    """
+    gateway._gateway_client.is_connected = False  # finalizers of Java objects would tell the JVM
+    if gateway.proc is not None:
+        gateway.proc.stdin.close()
 
 
 def _end(gateway: Any) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "CompiledPipeline",
     "Engine",
     "GroupMember",
+    "Groups",
     "InternalTopic",
     "KeyValueBytesStore",
     "Membership",
@@ -226,6 +227,9 @@ class Topics(Protocol):
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
 
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """What a group has committed; nothing: there is no such group."""
 
@@ -308,6 +312,29 @@ class ChangelogConsumer(Protocol):
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Groups(Protocol):
+    """The cluster's consumer groups, as an administrator sees them."""
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """The members of a group: member id to who that is, in words; nothing: there are none."""
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group, and wait until they are. One that lives may join again.
+
+        Raises:
+            StreamsException: the cluster refuses, or some are still there.
+        """
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
 
     def close(self) -> None:
         """Idempotent."""

@@ -189,6 +189,11 @@ class KafkaTopics:
         """The offset of the first record that is still there."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(epoch_ms))
+        return {at: offset for at, offset in found.items() if offset >= 0}
+
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """What a group has committed; nothing: there is no such group."""
         admin = self._admin()

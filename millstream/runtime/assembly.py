@@ -52,11 +52,12 @@ from millstream.runtime.preparation import (
     kept_counts,
     source_descriptions,
 )
+from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_news import Written, source_patterns, written_topics
 from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, serde_of
+from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
@@ -174,6 +175,8 @@ class Assembly:
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
         self._global_topics: Mapping[str, TopicDescription] = {}
+        self._sources: Mapping[str, TopicDescription] = {}
+        self._ready_to_run: Mapping[str, CompiledPipeline] = {}
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0
@@ -249,6 +252,8 @@ class Assembly:
             MissingSourceTopicException, InternalTopicException, StreamsException: what is in the way.
         """
         topics, pipelines = self.topics, self._topology.pipelines
+        if self._checkpoints.is_local:
+            raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
@@ -293,6 +298,7 @@ class Assembly:
             pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
         outputs = topics.confirm(each.name for each in written)
+        self._sources = sources
         return Plan(sources, plan, tuple(store_parts(plan)), written, outputs)
 
     def join(self, member: GroupMember, plan: Plan) -> Membership:
@@ -487,6 +493,17 @@ class Assembly:
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
                     "client since"
                 )
+            compiled = self._ready_to_run[name]
+            begin(
+                compiled.pipeline,
+                compiled.scans,
+                claim.path.rpartition("/")[2],
+                files,
+                root,
+                self.topics,
+                self._sources,
+                offset_reset(self._config),
+            )
             return claim
 
     def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
@@ -514,6 +531,7 @@ class Assembly:
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:
+        self._ready_to_run = compiled
         serdes: dict[str, tuple[Any, Any]] = {}
         for each in compiled.values():
             serdes.update(each.store_serdes)

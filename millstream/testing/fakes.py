@@ -24,6 +24,7 @@ __all__ = [
     "FakeChangelogConsumer",
     "FakeCheckpointFiles",
     "FakeEngine",
+    "FakeGroups",
     "FakeLog",
     "FakePipeline",
     "FakeTopics",
@@ -334,6 +335,18 @@ class FakeTopics:
         self._check()
         return {partition: self._log.first(partition) for partition in partitions}
 
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+        self._check()
+        found: dict[TopicPartition, int] = {}
+        for at in partitions:
+            first = self._log.first(at)
+            records = self._log.read(at, first, self._log.end(at) - first)
+            later = [number for number, each in enumerate(records, first) if each and each[2] >= epoch_ms]
+            if later:
+                found[at] = later[0]
+        return found
+
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """What a group has committed: `commits[group]`."""
         self._check()
@@ -370,6 +383,36 @@ class FakeTopics:
             raise AssertionError("the topics port is closed")
         if self.away:
             raise StreamsException("could not reach the cluster; bootstrap.servers is 'fake:9092'")
+
+
+class FakeGroups:
+    """`ports.Groups`: the groups of a FakeTopics, those that have committed or are in `alive`."""
+
+    def __init__(self, cluster: FakeTopics) -> None:
+        self._cluster = cluster
+        self.closed = False
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+        return frozenset(self._cluster.commits.keys() | self._cluster.alive)
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """One member, if the group is alive."""
+        return {f"{group}-1": f"'{group}-1' at /fake"} if group in self._cluster.alive else {}
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group."""
+        if set(members) >= self.members(group).keys():
+            self._cluster.alive.discard(group)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
+        assert group not in self._cluster.alive, "the group has members"
+        self._cluster.commits.setdefault(group, {}).update(offsets)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.closed = True
 
 
 class FakeEngine:

@@ -253,8 +253,8 @@ def _global_moved(turn: Turn, name: str, state: GlobalThreadState) -> None:
     elif state is GlobalThreadState.DEAD and turn.state.global_ran:
         # As with stream threads: never RUNNING without it. What fails its start is told by start().
         message = (
-            "Global thread has died. The streams application or client will now close to ERROR, though nobody "
-            "decided that"
+            "Global thread has died. The streams application or client will now close to ERROR, though "
+            "nobody decided that"
         )
         turn.close_for_a_bug(name, message, is_global=True)
 

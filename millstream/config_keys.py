@@ -214,7 +214,17 @@ _WORKING = (
         None,
         _MEDIUM,
         "What a query has to show, as 'Authorization: Bearer <token>'; the same for all clients of the "
-        "application. It has to be set where others than this machine can reach the server.",
+        "application. It has to be set where others than this machine can reach the server. Between clients "
+        "it is proved, and never sent.",
+    ),
+    Key(
+        "query.server.peers",
+        Type.LIST,
+        (),
+        _LOW,
+        "Which endpoints of other clients this client asks: names ('*' for any characters), addresses or "
+        "networks, each with ':port' or without. By default any that prove that they know the token; without "
+        "a token, those on this machine.",
     ),
     Key(
         "query.server.allow.anonymous",
@@ -268,6 +278,14 @@ _WORKING = (
         "Whether a client that has no pipeline to run starts Spark all the same, so that it can take one "
         "over in a second or two. Without, such a client has no Java process. Not given: true if "
         "num.standby.replicas is 1 or more, else false.",
+    ),
+    Key(
+        "allow.os.group.write.access",
+        Type.BOOLEAN,
+        False,
+        _LOW,
+        "Whether the user's group may write the directories of stores and checkpoints (0770), or only read "
+        "them (0750). Nobody else may enter them.",
     ),
     Key(
         "state.cleanup.delay.ms",
@@ -539,11 +557,6 @@ _WITHOUT_EFFECT = (
         "The clients of Kafka's that we use have a rule of their own for it.",
         ("metadata.recovery.rebootstrap.trigger.ms", Type.INT, 300_000, _LOW),
         ("metadata.recovery.strategy", Type.STRING, "rebootstrap", _LOW),
-    ),
-    *_kept(
-        Effect.NONE,
-        "Files have the permissions that the process gives them.",
-        ("allow.os.group.write.access", Type.BOOLEAN, False, _LOW),
     ),
     *_kept(Effect.NONE, "There is one store format.", ("dsl.store.format", Type.STRING, "DEFAULT", _LOW)),
     *_kept(

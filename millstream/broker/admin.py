@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from millstream import program_end
 from millstream.errors import BrokerException
 
 __all__ = ["Admin"]
@@ -41,6 +42,7 @@ class Admin:
             },
             logger=client_log,
         )
+        program_end.leave_to_parent(self)
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs))

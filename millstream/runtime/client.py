@@ -7,16 +7,16 @@ application (topics, group), assembly.py what it holds open, view.py what querie
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from millstream import program_end
 from millstream.clock import seconds_of
 from millstream.config import StreamsConfig
 from millstream.errors import (
@@ -63,6 +63,8 @@ from millstream.runtime.participation import Participation
 from millstream.runtime.performer import Performer
 from millstream.runtime.policies import default_budget
 from millstream.runtime.queries import InteractiveQueries
+from millstream.runtime.reset import Reset, reset_application
+from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.states import State
 from millstream.runtime.supervision import Failure
 from millstream.runtime.supervisor import Supervisor
@@ -124,11 +126,15 @@ class KafkaStreams(InteractiveQueries):
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         parts = parts or real_parts()
-        self._topology = topology
+        self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server
         self._query_server: QueryServing | None = None
-        self._directory = StateDirectory(self._config.state_dir, self._config.application_id)
+        self._directory = StateDirectory(
+            self._config.state_dir,
+            self._config.application_id,
+            group_writes=self._config.lets_group_write,
+        )
         self._client_id = (
             self._config.client_id or f"{self._config.application_id}-{self._directory.process_id()}"
         )
@@ -198,12 +204,14 @@ class KafkaStreams(InteractiveQueries):
         )
         self._listener: StateListener | None = None
         self._closed = threading.Event()
+        self._terminable = program_end.Terminable()
         # A topology of global tables alone has nothing for stream threads to do.
         self._owner.call(Made(self._config.num_stream_threads if topology.pipelines else 0))
         self._view.refresh()
 
     # --- lifecycle ---------------------------------------------------------------------------------------
 
+    @program_end.terminable
     def start(self) -> None:
         """Check what can be checked without Spark, then start the threads and return.
 
@@ -218,13 +226,14 @@ class KafkaStreams(InteractiveQueries):
             TopologyException: a checkpoint belongs to another program.
             LockException: the state directory is in use.
             StreamsException: Kafka cannot be reached, or the query server's address cannot be listened at.
+            SystemExit: SIGTERM came meanwhile, and the client is closed.
         """
         if not self._owner.call(StartAsked()):
             raise IllegalStateException(
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
                 "CREATED. To start again make a new KafkaStreams"
             )
-        atexit.register(self._close_at_exit)
+        program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
         self._config.log_without_effect()
         if Open() not in self._owner.call(OpeningBegins()):
             log.info("%s closed before it had started", self._announcer.owner)
@@ -233,6 +242,11 @@ class KafkaStreams(InteractiveQueries):
             self._open()
         except ClosedMeanwhile:
             log.info("%s closed while it was starting", self._announcer.owner)
+        except (KeyboardInterrupt, SystemExit):
+            self._owner.call(CloseAsked())
+            self._owner.call(OpeningEnded())
+            self.close()
+            raise
         except BaseException as error:
             # Not a thread's failure: whoever called start() gets it, and nobody else decides about it.
             self._owner.call(StartFailed(Failure(threading.current_thread().name, error)))
@@ -294,12 +308,14 @@ class KafkaStreams(InteractiveQueries):
     def wait(self, timeout: timedelta | None = None) -> State:
         """Block until the client has ended; the state it is in then.
 
-        Ctrl-C closes the client and returns.
+        Ctrl-C closes the client and returns. So does SIGTERM on the main thread, unless the program has a
+        handler of its own for it; it then ends the program, with exit status 143 (see docs/lifecycle.md).
 
         Args:
             timeout: how long to wait; None: as long as it runs.
 
         Raises:
+            SystemExit: SIGTERM came, and the client is closed.
             StreamsException: the client ended in ERROR; this is the exception that ended it.
             IllegalStateException: it was not started.
             ValueError: the timeout is negative.
@@ -309,11 +325,7 @@ class KafkaStreams(InteractiveQueries):
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so there is nothing to wait for; call start() first"
             )
-        try:
-            self._closed.wait(seconds)
-        except KeyboardInterrupt:
-            log.info("%s interrupted; closing", self._announcer.owner)
-            self.close()
+        program_end.wait(self._closed, seconds, close=self.close, owner=self._announcer.owner)
         self._raise_failure()
         return self.state
 
@@ -347,16 +359,29 @@ class KafkaStreams(InteractiveQueries):
         raise IllegalStateException(f"client '{self._client_id}' is {self.state}; it was closed")
 
     def __enter__(self) -> KafkaStreams:
-        self.start()
+        self._terminable.hold()
+        try:
+            self.start()
+        except BaseException:
+            self._terminable.let_go()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.state in (State.PENDING_ERROR, State.ERROR):
-            self._closed.wait(_JOIN_S)
-            return
-        self.close()
+        if program_end.is_parents(self):
+            return  # a forked child leaves the block
+        try:
+            if self.state in (State.PENDING_ERROR, State.ERROR):
+                self._closed.wait(_JOIN_S)
+            elif isinstance(error, KeyboardInterrupt | program_end.Terminated):
+                with program_end.at_once_next_time():
+                    self.close()
+            else:
+                self.close()
+        finally:
+            self._terminable.let_go()
 
     def clean_up(self, *, checkpoints: bool = False) -> None:
         """Delete this application's local stores; they are filled again from their changelogs.
@@ -380,6 +405,54 @@ class KafkaStreams(InteractiveQueries):
         if checkpoints:
             with self._directory:
                 Checkpoints(self._config, self._directory.path).delete()
+
+    def reset(
+        self,
+        to: To = "earliest",
+        *,
+        topics: Sequence[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ResetPlan:
+        """Have the application begin anew: what it reads from where `to` says, and nothing of what it had.
+
+        Its internal topics are deleted (they are made again at the next start), and so are the checkpoints
+        and the local state. What it has written to its outputs stays. The same as the command
+        `millstream reset`; docs/reset.md has more.
+
+        Args:
+            to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
+                offset of each partition.
+            topics: the input topics; None: all of the topology. Others are read from where
+                `auto.offset.reset` says.
+            dry_run: change nothing; what is returned tells what would be done.
+            force: take members that do not live any more out of the group.
+
+        Returns:
+            What was done: `print` it.
+
+        Raises:
+            IllegalStateException: this client is neither CREATED nor ended, or another one of the application
+                runs.
+            LockException: another client uses the state directory.
+            ConfigException: `topics` has an internal topic.
+            StreamsException: Kafka or the checkpoints cannot be reached.
+
+        Source: Kafka's tool kafka-streams-application-reset. Differs: what it decides is kept beside the
+            checkpoints; checkpoints and local state are part of it.
+        """
+        if not (self.state.has_not_started or self.state.has_completed_shutdown):
+            raise IllegalStateException(
+                f"Cannot reset while running. Client '{self._client_id}' is {self.state}; close() it first"
+            )
+        return reset_application(
+            self._config,
+            self._parts,
+            Reset(to, inputs=topics, force=force),
+            topology=self._topology,
+            spark=self._spark,
+            dry_run=dry_run,
+        )
 
     # --- settings before start ---------------------------------------------------------------------------
 
@@ -622,8 +695,8 @@ class KafkaStreams(InteractiveQueries):
                 self._owner.call(Passed(phase))
             elif not self._owner.wait_for(lambda value, at=phase: _phase_of(value) is not at, _JOIN_S):  # type: ignore[misc]
                 self._owner.call(TimeUp(phase, _JOIN_S))
-        atexit.unregister(self._close_at_exit)
         self._closed.set()
+        program_end.forget(self)
 
     def _phase(self) -> Phase:
         return _phase_of(self._owner.state)
@@ -658,7 +731,7 @@ class KafkaStreams(InteractiveQueries):
         return lambda: thread.join(_JOIN_S)
 
     def _close_at_exit(self) -> None:
-        # No thread can be started any more when a program ends, so this one does the work.
+        # From Python 3.12 on no thread can be started any more by now, so this one does the work.
         if BeginClosing(here=True) in self._owner.call(CloseAsked(here=True)):
             log.warning("%s the program ends and nobody closed the client; closing it", self._announcer.owner)
             self._close_all()

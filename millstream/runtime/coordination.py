@@ -13,16 +13,19 @@ from dataclasses import dataclass, replace
 
 from millstream.errors import (
     ApplicationShutdownException,
+    LostTopicException,
     MissingSourceTopicException,
     StreamsException,
     TaskAssignmentException,
 )
+from millstream.foreign import listed, printable
 from millstream.group.codes import AssignorError
-from millstream.group.userdata import Assignment
+from millstream.group.trust import unknown_work
+from millstream.group.userdata import MOST_REASON_CHARS, Assignment
 from millstream.model import TaskId
 from millstream.ports import TopicDescription
-from millstream.runtime.client_state import ClientState
-from millstream.runtime.events import Assigned, ForgetClaims, KeepWarm, Said, TakeAgreement
+from millstream.runtime.assignment import Share
+from millstream.runtime.events import Assigned, FailThread, ForgetClaims, KeepWarm, Said, TakeAgreement
 from millstream.runtime.holdings import missing_standbys
 from millstream.runtime.supervision import Failure
 from millstream.runtime.turn import Turn
@@ -41,6 +44,7 @@ __all__ = [
     "tell_serdes",
     "tell_warm",
     "topics_grown",
+    "topics_lost",
 ]
 
 
@@ -73,27 +77,29 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
 
     Source: org.apache.kafka.streams.processor.internals.StreamsRebalanceListener.onPartitionsAssigned.
     """
+    leader = printable(assignment.leader)
+    reason = printable(assignment.reason, MOST_REASON_CHARS)
     match assignment.error_code:
         case AssignorError.NONE | AssignorError.VERSION_PROBING:
             return TakeWork(assignment)
         case AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA:
             names = tuple(sorted(assignment.missing_topics))
-            listed = ", ".join(f"'{name}'" for name in names) or "(not named)"
+            missing = listed(names) or "(not named)"
             return FailThreads(
                 MissingSourceTopicException(
-                    f"One or more source topics were missing during rebalance: {listed}, as "
-                    f"'{assignment.leader}' sees it, which leads the group. Create them, or change the "
+                    f"One or more source topics were missing during rebalance: {missing}, as "
+                    f"'{leader}' sees it, which leads the group. Create them, or change the "
                     "topology",
                     names,
                 )
             )
         case AssignorError.SHUTDOWN_REQUESTED:
-            who = assignment.asked_by or "(unknown)"
+            who = printable(assignment.asked_by) or "(unknown)"
             asked = f"client '{who}'" if who != client_id else "this client"
             return ShutDown(
                 ApplicationShutdownException(
                     "A Kafka Streams client in this Kafka Streams application is requesting to shutdown the "
-                    f"application: {asked}, because of: {assignment.reason or '(no reason given)'}",
+                    f"application: {asked}, because of: {reason or '(no reason given)'}",
                     client=who,
                 )
             )
@@ -101,14 +107,14 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
             return FailThreads(
                 TaskAssignmentException(
                     "Hit an unexpected exception during task assignment phase of rebalance: "
-                    f"{assignment.reason or f'see the log of {assignment.leader!r}, which leads the group'}"
+                    + (reason or f"see the log of '{leader}', which leads the group")
                 )
             )
         case code:
             return FailThreads(
                 TaskAssignmentException(
                     f"Hit an unrecognized exception during rebalance: error code {int(code)} from "
-                    f"'{assignment.leader}'; run the same version of Millstream on all clients"
+                    f"'{leader}'; run the same version of Millstream on all clients"
                 )
             )
 
@@ -143,8 +149,10 @@ def assigned(turn: Turn, event: Assigned) -> None:
     else:
         reaction = react(event.assignment, turn.state.about.client_id)
     if isinstance(reaction, TakeWork):
-        misfit = _misfit(turn.state, reaction.assignment)
-        reaction = reaction if misfit is None else FailThreads(misfit)
+        tasks = turn.state.plan.tasks if turn.state.plan is not None else ()
+        strange = unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
+        reaction = reaction if strange is None else FailThreads(strange)
+    turn.set_group(took_part=isinstance(reaction, TakeWork))
     match reaction:
         case TakeWork(assignment):
             _take_work(turn, assignment, event)
@@ -162,31 +170,15 @@ def assigned(turn: Turn, event: Assigned) -> None:
             turn.fail_all(error)
 
 
-def _misfit(state: ClientState, assignment: Assignment) -> TaskAssignmentException | None:
-    """Why the client cannot do what it is given, if it cannot: to wait for it would be for ever."""
-    tasks = frozenset(state.plan.tasks) if state.plan is not None else frozenset()
-    unknown = [f"pipeline {name}" for name in assignment.pipelines if name not in state.about.pipelines]
-    unknown += [f"task {task}" for task in sorted({*assignment.active, *assignment.standby} - tasks)]
-    if not unknown:
-        return None
-    named = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-    return TaskAssignmentException(
-        f"'{assignment.leader}', which leads the group, gives this client {named[:500]}, which its "
-        "topology does not have. Run the same program on all clients; if source topics of tables have "
-        "got more partitions, start this client anew"
-    )
-
-
 def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
     plan, state = turn.state.plan, turn.state
-    turn.set_group(
-        agreed=assignment, placement=event.placement, agreed_threads=state.group.said_threads, refused=False
-    )
+    threads = state.group.said_threads if assignment.threads is None else assignment.threads
+    turn.set_group(agreed=assignment, placement=event.placement, agreed_threads=threads, refused=False)
     turn.do(TakeAgreement(assignment, event.generation))
     turn.say(
         logging.INFO,
-        f"generation {event.generation}: pipelines {_listed(assignment.pipelines)}, tasks "
-        f"{_listed(assignment.active)}, standbys {_listed(assignment.standby)}",
+        f"generation {event.generation}: pipelines {_all_of(assignment.pipelines)}, tasks "
+        f"{_all_of(assignment.active)}, standbys {_all_of(assignment.standby)}",
     )
     _tell_too_few(turn, assignment)
     parts = plan.parts_of(assignment.active, assignment.standby) if plan is not None else ()
@@ -199,7 +191,7 @@ def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
         turn.do(KeepWarm())
 
 
-def _listed(things: Iterable[object]) -> str:
+def _all_of(things: Iterable[object]) -> str:
     return ", ".join(map(str, things)) or "none"
 
 
@@ -240,7 +232,7 @@ def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
 
 def lost(turn: Turn, reason: str) -> None:
     """The group has gone on without this client."""
-    turn.set_group(lost=reason, placement=None)
+    turn.set_group(lost=reason, placement=None, took_part=False)
     turn.say(
         logging.WARNING,
         f"is not in its group any more: {reason}; it stops its pipelines and joins again",
@@ -281,3 +273,11 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, int]]) -> None:
     )
     if turn.state.roster.held_pipelines:
         turn.rejoin("source topics have more partitions")
+
+
+def topics_lost(turn: Turn, pipeline: str, error: LostTopicException) -> None:
+    """Whoever runs the pipeline fails, and whoever keeps stores that are filled from what is gone."""
+    for entry in turn.state.live:
+        share = turn.state.roster.given.get(entry.name, Share())
+        if pipeline in share.pipelines or any(part.changelog.topic in error.topics for part in share.parts):
+            turn.do(FailThread(entry.name, error))

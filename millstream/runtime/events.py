@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from millstream.errors import MissingSourceTopicException, StreamsException
+from millstream.errors import LostTopicException, MissingSourceTopicException, StreamsException
 from millstream.model import TaskId
 from millstream.runtime.assignment import Share
 from millstream.runtime.roster import Give, Lose
@@ -74,6 +74,7 @@ __all__ = [
     "ThreadMoved",
     "TimeUp",
     "TopicsGrown",
+    "TopicsLost",
     "TopicsMissing",
     "Warmed",
 ]
@@ -230,6 +231,14 @@ class TopicsMissing:
 
 
 @dataclass(frozen=True)
+class TopicsLost:
+    """Something that a pipeline writes is gone, which is confirmed."""
+
+    pipeline: str
+    error: LostTopicException
+
+
+@dataclass(frozen=True)
 class TopicsGrown:
     """Source topics have more partitions: from so many to so many."""
 
@@ -341,6 +350,7 @@ Event = (
     | Planned
     | TopicsMissing
     | TopicsGrown
+    | TopicsLost
     | Joined
     | AgreementAsked
     | Said

@@ -19,10 +19,15 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 
-from millstream.errors import MissingSourceTopicException, StreamsException, TaskAssignmentException
-from millstream.group.assignor import Facts, assign
+from millstream.errors import (
+    LostTopicException,
+    MissingSourceTopicException,
+    StreamsException,
+    TaskAssignmentException,
+)
+from millstream.group.assignor import Facts, Memory, assign
 from millstream.group.codes import AssignorError
-from millstream.group.userdata import Assignment, MemberInfo, Program
+from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Membership
 from millstream.query.metadata import Placement
@@ -39,13 +44,15 @@ from millstream.runtime.events import (
     Planned,
     Said,
     TopicsGrown,
+    TopicsLost,
     TopicsMissing,
     Warmed,
 )
 from millstream.runtime.holdings import placement_of, task_offsets, up_to_date
 from millstream.runtime.owner import Owner
 from millstream.runtime.preparation import source_topics
-from millstream.runtime.topic_watch import TopicWatch, source_patterns
+from millstream.runtime.topic_news import source_patterns
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 from millstream.topology.nodes import Source
 from millstream.topology.topology import Topology
@@ -93,6 +100,8 @@ class Participation:
         self._joining = threading.Lock()
         self._membership: Membership | None = None
         self._watch: TopicWatch | None = None
+        self._memory = Memory()  # of one that leads
+        self._left_out: tuple[str, ...] = ()
 
     # --- thread.Application --------------------------------------------------------------------------------
 
@@ -101,6 +110,7 @@ class Participation:
 
         Raises:
             MissingSourceTopicException: source topics are missing.
+            LostTopicException: what the application keeps in Kafka is gone.
             InternalTopicException, StreamsException: what else is in the way.
         """
         with self._joining:
@@ -129,12 +139,22 @@ class Participation:
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         """The same error; for a source topic that is gone, what the cluster says about it."""
-        if isinstance(error, MissingSourceTopicException) and self._watch is not None:
-            found = self._watch.look_now()
+        if isinstance(error, MissingSourceTopicException | LostTopicException) and self._watch is not None:
+            found = self._watch.look_now() or self._watch.lost_of(error.topics)
             if found is not None:
                 found.__cause__ = error
                 return found
         return error
+
+    def check_written(self, pipeline: str) -> None:
+        """Whether everything is there that the pipeline writes, as far as it was there before.
+
+        Raises:
+            LostTopicException: a topic was deleted meanwhile.
+        """
+        lost = self._watch.lost(pipeline) if self._watch is not None else None
+        if lost is not None:
+            raise lost
 
     def standby_caught_up(self, task: TaskId) -> None:
         """A standby of one of its stores is as far as the changelog was when it began."""
@@ -209,10 +229,20 @@ class Participation:
         if group.shutdown is not None:
             info = replace(info, error_code=AssignorError.SHUTDOWN_REQUESTED, reason=group.shutdown)
         self._owner.post(Said(info.threads, frozenset(info.pipelines), info.up_to_date, info.serdes))
-        return info.to_subscription().encode()
+        data, left_out = fitting(info)
+        if left_out and left_out != self._left_out:
+            log.warning(
+                "stream-client [%s] says more of itself than the group carries (%d bytes); left out: %s",
+                self._client_id,
+                MOST_USER_DATA_BYTES,
+                ", ".join(left_out),
+            )
+        self._left_out = left_out
+        self._memory.own = data if group.took_part else b""
+        return data
 
     def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return assign(self._facts(), members, self._client_id)
+        return assign(self._facts(), members, self._client_id, self._memory)
 
     def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
         try:
@@ -229,6 +259,7 @@ class Participation:
         self._owner.post(Assigned(decoded, generation, self._placed(decoded)))
 
     def lost(self, reason: str) -> None:
+        self._memory.forget()
         self._owner.post(GroupLost(reason))
 
     def failed(self, error: StreamsException) -> None:
@@ -256,6 +287,7 @@ class Participation:
             threads=len(state.live),
             pipelines=frozenset(held.pipelines),
             stopping=frozenset(held.pipelines) - frozenset(state.roster.pipelines),
+            claims=self._assembly.proofs(self._process_id),
             tasks=task_offsets(
                 held,
                 self._crew.lags(),
@@ -281,6 +313,7 @@ class Participation:
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
+            owner_of=self._assembly.owner_of,
         )
 
     def _source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:
@@ -330,16 +363,21 @@ class Participation:
             application_id=config.application_id,
             names=source_topics(pipelines),
             patterns=source_patterns(pipelines),
+            written=plan.written,
             servers=",".join(config.bootstrap_servers),
             on_missing=self._topics_missing,
+            on_lost=self._topics_lost,
             on_grown=self._topics_grown,
         )
-        watch.baseline(plan.sources)
+        watch.baseline({**plan.outputs, **plan.sources})
         watch.start()
         return watch
 
     def _topics_missing(self, error: MissingSourceTopicException) -> None:
         self._owner.post(TopicsMissing(error))
+
+    def _topics_lost(self, pipeline: str, error: LostTopicException) -> None:
+        self._owner.post(TopicsLost(pipeline, error))
 
     def _topics_grown(self, grown: Mapping[str, tuple[int, int]]) -> None:
         self._owner.post(TopicsGrown(grown))

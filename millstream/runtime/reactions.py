@@ -50,6 +50,7 @@ from millstream.runtime.events import (
     ThreadMoved,
     TimeUp,
     TopicsGrown,
+    TopicsLost,
     TopicsMissing,
     Warmed,
 )
@@ -135,6 +136,8 @@ def _happens(turn: Turn, event: Event) -> None:
         case TopicsMissing(error):
             # Each client looks for itself, so none has to wait until the leader has told it.
             turn.fail_all(error)
+        case TopicsLost(pipeline, gone):
+            coordination.topics_lost(turn, pipeline, gone)
         case TopicsGrown(grown):
             coordination.topics_grown(turn, grown)
         case Joined():

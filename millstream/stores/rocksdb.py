@@ -43,6 +43,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from millstream import program_end
 from millstream.errors import LockException, ProcessorStateException, TimeoutException
 from millstream.model import TaskId
 from millstream.stores.api import (
@@ -130,6 +131,7 @@ class RocksDBStore:
         self._epoch = 0
         # Any: the binding's own annotations are those of its pickling mode, in which keys may be numbers.
         self._db: Any = self._open()
+        program_end.leave_to_parent(self, keeps_threads=True)
         self._get: Any = self._db.get
         self._meta: Any = self._db.get_column_family_handle(_META)
         self._is_open = True

@@ -90,7 +90,7 @@ PIPELINES = ("p0", "p1")
 PARTS = tuple(
     StorePart(TaskId(0, number), Store("s"), TopicPartition("app-s-changelog", number)) for number in range(2)
 )
-PLAN = Plan({"lines": TopicDescription("lines", 2, "1")}, cast(Any, None), PARTS)
+PLAN = Plan({"lines": TopicDescription("lines", 2, "1")}, cast(Any, None), PARTS, (), {})
 BUDGET = Budget(3, backoff=timedelta(0), backoff_max=timedelta(0))
 GONE = MissingSourceTopicException("'lines' was deleted", ("lines",), deleted=("lines",))
 WAIT_S = 30.0
@@ -640,8 +640,12 @@ class World:
         for number, part in enumerate(PARTS):
             if able and able[number % len(able)] is client:
                 tasks.append(part.task_id)
-        leader = self.clients[0].name
-        return Assignment(pipelines=tuple(pipelines), active=tuple(tasks), leader=leader)
+        return Assignment(
+            pipelines=tuple(pipelines),
+            active=tuple(tasks),
+            leader=self.clients[0].name,
+            threads=client.state.group.said_threads,
+        )
 
     def _tell(self, client: Client, told: Assignment, generation: int, threads: bool) -> None:
         if client.member and not client.state.group.over:

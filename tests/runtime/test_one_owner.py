@@ -276,9 +276,8 @@ def named(part: str) -> list[str]:
 @pytest.mark.parametrize(
     ("assignment", "named"),
     [
-        (Assignment(pipelines=("p0", "p7"), leader="X"), "'X', which leads the group, .* pipeline p7, which"),
-        (Assignment(pipelines=("p0",), active=(TaskId(0, 9),), leader="X"), "task 0_9"),
-        (Assignment(pipelines=("p0",), standby=(TaskId(5, 0), TaskId(0, 0)), leader="X"), "task 5_0"),
+        (Assignment(pipelines=("p0", "p7"), leader="X"), "client 'X', .* does not have: 'p7'"),
+        (Assignment(pipelines=("p0",), standby=(TaskId(5, 0), TaskId(0, 0)), leader="X"), "'5_0'"),
     ],
 )
 @pytest.mark.parametrize("again", [False, True])
@@ -295,7 +294,6 @@ def test_a_bad_assignment_is_refused_and_reaches_the_handler(
     wait_until(lambda: bool(handler.exceptions), "the handler is asked", SOON_S)
     assert isinstance(handler.exceptions[0], TaskAssignmentException)
     assert re.search(named, str(handler.exceptions[0]))
-    assert "Run the same program on all clients" in str(handler.exceptions[0])
     if again:
         client.wait_until_running(SOON)  # the group has agreed once more, and its leader was right this time
         assert world.engine.running == {"p0"}

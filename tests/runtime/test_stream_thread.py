@@ -114,6 +114,8 @@ class FakeSupplies:
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
 
+    def check_written(self, pipeline: str) -> None: ...
+
     def standby_caught_up(self, task: TaskId) -> None:
         self.did.append(f"warm {task}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from datetime import timedelta
 
@@ -91,21 +92,17 @@ def test_each_response_has_its_actions(
     assert letters(actions) == EXPECTED[response][column]
 
 
-@pytest.mark.parametrize("response", Response)
-@pytest.mark.parametrize("state", NOT_OPEN)
-@pytest.mark.parametrize("is_global", [False, True])
-@pytest.mark.parametrize("live", [1, 2])
-def test_in_any_other_state_the_client_ends_as_what_it_was_going_to(
-    response: Response, state: State, is_global: bool, live: int
-) -> None:
+def test_in_any_other_state_the_client_ends_as_what_it_was_going_to() -> None:
     """The failure is logged; of the answers only the one that is about all clients is stronger than that."""
-    for plan in PLANS:
-        actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
-        tells = response is Response.SHUTDOWN_APPLICATION and state.is_shutting_down
-        assert letters(actions) == ("LA" if tells else "L")
-        assert letters(decide(Answer(response), KINDS[is_global], View(state, live), plan)) == "L"
-        assert f"failed while the client is {state}" in message(actions)
-    assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
+    for response, state, is_global, live in itertools.product(Response, NOT_OPEN, (False, True), (1, 2)):
+        for plan in PLANS:
+            actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
+            tells = response is Response.SHUTDOWN_APPLICATION and state.is_shutting_down
+            assert letters(actions) == ("LA" if tells else "L"), (response, state, is_global, live, plan)
+            alone = decide(Answer(response), KINDS[is_global], View(state, live), plan)
+            assert letters(alone) == "L", (response, state, is_global, live, plan)
+            assert f"failed while the client is {state}" in message(actions)
+        assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
 
 
 @pytest.mark.parametrize("state", OPEN)

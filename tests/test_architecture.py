@@ -303,23 +303,25 @@ DECIDES = [
         for name in (
             "assignment",
             "checkup",
+            "client_state",
             "coordination",
+            "events",
             "handler",
             "health",
             "history",
             "holdings",
             "policies",
+            "reactions",
             "roster",
             "states",
             "supervision",
-            "supply",
+            "turn",
         )
     ),
 ]
 """What decides, or keeps what is decided: on the standard library alone."""
 
-LOCKS = {"machine.py", "runtime/coordination.py", "runtime/handler.py", "runtime/history.py"}
-LOCKS |= {"runtime/roster.py"}
+LOCKS = {"machine.py", "runtime/handler.py"}
 """Those of them that any thread may call, and so import `threading`: for a lock, never for a thread."""
 
 PATHS = {"topology/functions.py"}

@@ -155,7 +155,10 @@ def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Mem
         answers.update(_share(program, fit, {**others, **fit}, facts.max_warmups))
         several = Counter(info.process_id for info in fit.values())
         memory.known = {info.process_id: each for each, info in fit.items() if several[info.process_id] == 1}
-    return {member: replace(answer, leader=leader) for member, answer in answers.items()}
+    return {
+        member: replace(answer, leader=leader, threads=infos[member].threads if member in infos else None)
+        for member, answer in answers.items()
+    }
 
 
 def _known(

@@ -243,6 +243,7 @@ class KafkaStreams(InteractiveQueries):
         except ClosedMeanwhile:
             log.info("%s closed while it was starting", self._announcer.owner)
         except (KeyboardInterrupt, SystemExit):
+            self._owner.call(CloseAsked())
             self._owner.call(OpeningEnded())
             self.close()
             raise
@@ -730,7 +731,7 @@ class KafkaStreams(InteractiveQueries):
         return lambda: thread.join(_JOIN_S)
 
     def _close_at_exit(self) -> None:
-        # No thread can be started any more when a program ends, so this one does the work.
+        # From Python 3.12 on no thread can be started any more by now, so this one does the work.
         if BeginClosing(here=True) in self._owner.call(CloseAsked(here=True)):
             log.warning("%s the program ends and nobody closed the client; closing it", self._announcer.owner)
             self._close_all()

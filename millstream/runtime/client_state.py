@@ -98,10 +98,9 @@ class Group:
         joined: it has a place there, or is getting one.
         over: the place it had has ended for good.
         lost: why it is out of the group at the moment, if it is.
-        took_part: whether it had a part in the last agreement, and has not been lost since.
         refused: the last agreement was an error, so a thread that begins has the group agree anew.
         shutdown: why this client asks all of them to shut down, if it does (KIP-671).
-        agreed: the last agreement that was no error.
+        agreed: the last agreement that was no error; took_part: whether that is the last one of all.
         placement: where everything is by it; None: nothing is, or the client is not in its group.
         said: how often it has told the group of itself; then what it said last: how many threads, which
             pipelines it holds, which tasks are up to date, which serdes its stores have.
@@ -113,10 +112,10 @@ class Group:
     joined: bool = False
     over: bool = False
     lost: str | None = None
-    took_part: bool = False
     refused: bool = False
     shutdown: str | None = None
     agreed: Assignment | None = None
+    took_part: bool = False
     placement: Placement | None = None
     said: int = 0
     said_threads: int = 0

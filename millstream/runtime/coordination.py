@@ -24,7 +24,7 @@ from millstream.group.trust import unknown_work
 from millstream.group.userdata import MOST_REASON_CHARS, Assignment
 from millstream.model import TaskId
 from millstream.ports import TopicDescription
-from millstream.runtime.client_state import ClientState
+from millstream.runtime.assignment import Share
 from millstream.runtime.events import Assigned, FailThread, ForgetClaims, KeepWarm, Said, TakeAgreement
 from millstream.runtime.holdings import missing_standbys
 from millstream.runtime.supervision import Failure
@@ -143,14 +143,16 @@ def said(turn: Turn, event: Said) -> None:
 
 def assigned(turn: Turn, event: Assigned) -> None:
     """The group has agreed."""
-    turn.set_group(lost=None, took_part=False)
+    turn.set_group(lost=None)
     if isinstance(event.assignment, StreamsException):
         reaction: Reaction = FailThreads(event.assignment)
     else:
         reaction = react(event.assignment, turn.state.about.client_id)
     if isinstance(reaction, TakeWork):
-        misfit = _misfit(turn.state, reaction.assignment)
-        reaction = reaction if misfit is None else FailThreads(misfit)
+        tasks = turn.state.plan.tasks if turn.state.plan is not None else ()
+        strange = unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
+        reaction = reaction if strange is None else FailThreads(strange)
+    turn.set_group(took_part=isinstance(reaction, TakeWork))
     match reaction:
         case TakeWork(assignment):
             _take_work(turn, assignment, event)
@@ -168,26 +170,15 @@ def assigned(turn: Turn, event: Assigned) -> None:
             turn.fail_all(error)
 
 
-def _misfit(state: ClientState, assignment: Assignment) -> TaskAssignmentException | None:
-    """Why the client cannot do what it is given, if it cannot: to wait for it would be for ever."""
-    tasks = state.plan.tasks if state.plan is not None else ()
-    return unknown_work(assignment, state.about.pipelines, tasks)
-
-
 def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
     plan, state = turn.state.plan, turn.state
-    turn.set_group(
-        agreed=assignment,
-        placement=event.placement,
-        agreed_threads=state.group.said_threads,
-        refused=False,
-        took_part=True,
-    )
+    threads = state.group.said_threads if assignment.threads is None else assignment.threads
+    turn.set_group(agreed=assignment, placement=event.placement, agreed_threads=threads, refused=False)
     turn.do(TakeAgreement(assignment, event.generation))
     turn.say(
         logging.INFO,
-        f"generation {event.generation}: pipelines {_joined(assignment.pipelines)}, tasks "
-        f"{_joined(assignment.active)}, standbys {_joined(assignment.standby)}",
+        f"generation {event.generation}: pipelines {_all_of(assignment.pipelines)}, tasks "
+        f"{_all_of(assignment.active)}, standbys {_all_of(assignment.standby)}",
     )
     _tell_too_few(turn, assignment)
     parts = plan.parts_of(assignment.active, assignment.standby) if plan is not None else ()
@@ -200,7 +191,7 @@ def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
         turn.do(KeepWarm())
 
 
-def _joined(things: Iterable[object]) -> str:
+def _all_of(things: Iterable[object]) -> str:
     return ", ".join(map(str, things)) or "none"
 
 
@@ -265,16 +256,6 @@ def _let_all_go(turn: Turn) -> None:
 # --- topics ------------------------------------------------------------------------------------------------
 
 
-def topics_lost(turn: Turn, pipeline: str, error: LostTopicException) -> None:
-    """What the pipeline writes is gone: whoever runs it fails, and whoever keeps stores filled from there."""
-    for entry in turn.state.live:
-        share = turn.state.roster.given.get(entry.name)
-        if share is not None and (
-            pipeline in share.pipelines or any(part.changelog.topic in error.topics for part in share.parts)
-        ):
-            turn.do(FailThread(entry.name, error))
-
-
 def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, int]]) -> None:
     """Spark reads the new partitions by itself; the plan knows them, so that Kafka's tools show who does."""
     plan = turn.state.plan
@@ -292,3 +273,11 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, int]]) -> None:
     )
     if turn.state.roster.held_pipelines:
         turn.rejoin("source topics have more partitions")
+
+
+def topics_lost(turn: Turn, pipeline: str, error: LostTopicException) -> None:
+    """Whoever runs the pipeline fails, and whoever keeps stores that are filled from what is gone."""
+    for entry in turn.state.live:
+        share = turn.state.roster.given.get(entry.name, Share())
+        if pipeline in share.pipelines or any(part.changelog.topic in error.topics for part in share.parts):
+            turn.do(FailThread(entry.name, error))

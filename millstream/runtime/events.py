@@ -232,7 +232,7 @@ class TopicsMissing:
 
 @dataclass(frozen=True)
 class TopicsLost:
-    """What a pipeline writes is gone, or is another topic of that name."""
+    """Something that a pipeline writes is gone, which is confirmed."""
 
     pipeline: str
     error: LostTopicException
@@ -349,8 +349,8 @@ Event = (
     | PipelineMigrated
     | Planned
     | TopicsMissing
-    | TopicsLost
     | TopicsGrown
+    | TopicsLost
     | Joined
     | AgreementAsked
     | Said

@@ -27,13 +27,7 @@ from millstream.errors import (
 )
 from millstream.group.assignor import Facts, Memory, assign
 from millstream.group.codes import AssignorError
-from millstream.group.userdata import (
-    MOST_USER_DATA_BYTES,
-    Assignment,
-    MemberInfo,
-    Program,
-    fitting,
-)
+from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Membership
 from millstream.query.metadata import Placement
@@ -106,7 +100,7 @@ class Participation:
         self._joining = threading.Lock()
         self._membership: Membership | None = None
         self._watch: TopicWatch | None = None
-        self._memory = Memory()
+        self._memory = Memory()  # of one that leads
         self._left_out: tuple[str, ...] = ()
 
     # --- thread.Application --------------------------------------------------------------------------------

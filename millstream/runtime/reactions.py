@@ -136,8 +136,8 @@ def _happens(turn: Turn, event: Event) -> None:
         case TopicsMissing(error):
             # Each client looks for itself, so none has to wait until the leader has told it.
             turn.fail_all(error)
-        case TopicsLost(pipeline, lost):
-            coordination.topics_lost(turn, pipeline, lost)
+        case TopicsLost(pipeline, gone):
+            coordination.topics_lost(turn, pipeline, gone)
         case TopicsGrown(grown):
             coordination.topics_grown(turn, grown)
         case Joined():

@@ -68,7 +68,11 @@ class Application(Protocol):
         """The same error, or what is known to be behind it."""
 
     def check_written(self, pipeline: str) -> None:
-        """Raises LostTopicException if something that the pipeline writes was deleted meanwhile."""
+        """Whether everything is there that the pipeline writes, as far as it was there before.
+
+        Raises:
+            LostTopicException: a topic was deleted meanwhile.
+        """
 
     def standby_caught_up(self, task: TaskId) -> None:
         """One more store of a standby is warm."""
@@ -330,8 +334,8 @@ class StreamThread(StoreThread[ThreadState]):
         for name in [] if self._paused else [name for name, due in self._due.items() if due <= now]:
             self._raise_if_stopping()
             run = self._runs[name] = self._runs.get(name, 0) + 1
+            self._application.check_written(name)
             try:
-                self._application.check_written(name)
                 self._running[name] = self._resources.start_pipeline(
                     name,
                     lambda end, run=run: self._inbox.put(Ended(end, run)),  # type: ignore[misc]

@@ -8,8 +8,7 @@ turn changes.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.errors import StreamsException
 from millstream.runtime.client_state import ClientState, Closing, Moment, ThreadEntry
@@ -29,7 +28,19 @@ from millstream.runtime.roster import next_index
 from millstream.runtime.states import CLIENT, Cause, GlobalThreadState
 from millstream.runtime.supervision import Failure
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "changed"]
+
+V = TypeVar("V")
+
+
+def changed(value: V, changes: dict[str, Any]) -> V:
+    """A frozen value with other fields: `dataclasses.replace` without its checks, in a tenth of its time.
+
+    A client's value changes with every event, and a simulation makes some ten thousand of them a second.
+    """
+    other = object.__new__(type(value))
+    other.__dict__.update(value.__dict__, **changes)
+    return other
 
 
 class Turn:
@@ -50,17 +61,17 @@ class Turn:
 
     def set(self, **changes: Any) -> None:
         """Change fields of the client."""
-        self.state = replace(self.state, **changes)
+        self.state = changed(self.state, changes)
 
     def set_group(self, **changes: Any) -> None:
         """Change fields of its part in the group."""
-        self.set(group=replace(self.state.group, **changes))
+        self.set(group=changed(self.state.group, changes))
 
     def set_thread(self, name: str, **changes: Any) -> None:
         """Change fields of a thread."""
         self.set(
             threads=tuple(
-                replace(entry, **changes) if entry.name == name else entry for entry in self.state.threads
+                changed(entry, changes) if entry.name == name else entry for entry in self.state.threads
             )
         )
 

@@ -116,8 +116,8 @@ class FakeWorld:
         engine: what Spark is here, of the client that asked for one last; engines counts how often that was.
         gate, stop_gate: of all engines, see FakeEngine. A connection waits for stop_gate too when it
             closes, so that a client in which nothing runs any more can be held up while it closes.
-        spark_gate: whoever asks for an engine waits for it; clear it to have Spark start slowly.
-        spark_asked: set when somebody has asked.
+        spark_gate: whoever asks for an engine waits for it; clear it to have Spark start slowly, whatever
+            else happens meanwhile. spark_asked: set when somebody has asked.
         engine_made: set when a client has got an engine.
         overlaps: what ran in two engines at once.
         engine_error, broker_error: raised instead of making one.

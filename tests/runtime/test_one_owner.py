@@ -276,8 +276,7 @@ def named(part: str) -> list[str]:
 @pytest.mark.parametrize(
     ("assignment", "named"),
     [
-        (Assignment(pipelines=("p0", "p7"), leader="X"), "client 'X', gave this client work .* 'p7'"),
-        (Assignment(pipelines=("p0",), active=(TaskId(7, 0),), leader="X"), "'7_0'"),
+        (Assignment(pipelines=("p0", "p7"), leader="X"), "client 'X', .* does not have: 'p7'"),
         (Assignment(pipelines=("p0",), standby=(TaskId(5, 0), TaskId(0, 0)), leader="X"), "'5_0'"),
     ],
 )
@@ -295,7 +294,6 @@ def test_a_bad_assignment_is_refused_and_reaches_the_handler(
     wait_until(lambda: bool(handler.exceptions), "the handler is asked", SOON_S)
     assert isinstance(handler.exceptions[0], TaskAssignmentException)
     assert re.search(named, str(handler.exceptions[0]))
-    assert "run the same version on all clients" in str(handler.exceptions[0])
     if again:
         client.wait_until_running(SOON)  # the group has agreed once more, and its leader was right this time
         assert world.engine.running == {"p0"}

@@ -99,7 +99,8 @@ def test_in_any_other_state_the_client_ends_as_what_it_was_going_to() -> None:
             actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
             tells = response is Response.SHUTDOWN_APPLICATION and state.is_shutting_down
             assert letters(actions) == ("LA" if tells else "L"), (response, state, is_global, live, plan)
-            assert letters(decide(Answer(response), KINDS[is_global], View(state, live), plan)) == "L"
+            alone = decide(Answer(response), KINDS[is_global], View(state, live), plan)
+            assert letters(alone) == "L", (response, state, is_global, live, plan)
             assert f"failed while the client is {state}" in message(actions)
         assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
 

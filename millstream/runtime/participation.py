@@ -23,6 +23,7 @@ from millstream.errors import (
     StreamsException,
     TaskMigratedException,
 )
+from millstream.foreign import ESCAPED, printable
 from millstream.group.assignor import Facts
 from millstream.group.userdata import Assignment, MemberInfo, Program
 from millstream.model import TaskId, TopicPartition
@@ -44,6 +45,7 @@ from millstream.topology.topology import Topology
 __all__ = ["Participation", "topology_fingerprint"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _CLOSE_S = 2.0
 """How long a membership that has ended anyway may take to close."""
@@ -387,9 +389,9 @@ class Participation:
         self._placement, odd = placement_of(assignment, parts, own, self._assembly.global_partitions)
         for endpoint in odd:
             log.warning(
-                "stream-client [%s] leaves out a client: its application.server is '%.100s', not host:port",
+                "stream-client [%s] leaves out a client: its application.server is '%s', not host:port",
                 self._client_id,
-                endpoint,
+                printable(endpoint, 100),
             )
 
     def _tell_too_few(self, assignment: Assignment) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from millstream.clock import Clock
+from millstream.foreign import ESCAPED
 from millstream.machine import Machine
 from millstream.runtime.crew import Crew
 from millstream.runtime.handler import FailureContext, Handler, Hook, ask, call_hook
@@ -46,6 +47,7 @@ from millstream.runtime.thread import StreamThread
 __all__ = ["Supervisor"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 
 class Supervisor:

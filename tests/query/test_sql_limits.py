@@ -147,7 +147,7 @@ def test_a_process_that_cannot_be_started_is_told(client: Client, monkeypatch: p
     with monkeypatch.context() as without:
         without.setattr(sys, "executable", "/nowhere/python")
         for _ in range(6):
-            with pytest.raises(StreamsException, match="cannot be started.*/nowhere/python"):
+            with pytest.raises(StreamsException, match=r"cannot be started.*/nowhere/python"):
                 run_sql(client, "select 1", timeout_s=5)
     assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
 

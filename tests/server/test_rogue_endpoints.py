@@ -234,7 +234,7 @@ def test_an_endpoint_that_never_answers_keeps_nobody_from_the_others(monkeypatch
 
 
 def test_a_proof_that_has_grown_old_is_made_anew() -> None:
-    """The asker's machine was asleep, or its connection is of a server that has started anew: nobody notices."""
+    """The asker's machine was asleep, or the server has started anew: whoever asks does not notice."""
     world = filled()
     with QueryServer(world.clients[1], token=TOKEN) as real:
         wire = Wire(base_of(real.url), secret=secret_of(TOKEN), name=str(real.address))

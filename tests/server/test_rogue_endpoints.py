@@ -18,6 +18,7 @@ from traps import FORGED, Passing, Trap, trap
 
 from millstream.errors import StreamsException
 from millstream.query.metadata import HostInfo
+from millstream.query.provider import Role
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.application import QueryApplication
 from millstream.server.proof import PROOF_PATH, fresh_nonce, proven, secret_of
@@ -89,6 +90,29 @@ def test_an_endpoint_that_cannot_prove_itself_hears_no_token_and_no_key(
     assert len(told) == 1
     assert "hears no question" in told[0].getMessage()
     assert TOKEN not in caplog.text
+
+
+def test_a_standby_answers_where_the_active_one_is_not_believed() -> None:
+    """For reads that tolerate it; one key or many."""
+    world = application([0, 1], [2, 3], [])
+    for number in range(40):
+        world.put(f"key-{number}", number)
+    for partition in (2, 3):
+        world.clients[2].stores["counts", partition] = world.clients[1].stores["counts", partition]
+        world.clients[2].roles["counts", partition] = Role.STANDBY
+    world.clients[2].publish()
+    key = key_in(2)
+    with (
+        trap() as made,
+        QueryServer(world.clients[0], token=TOKEN) as server,
+        QueryServer(world.clients[2], token=TOKEN) as standby,
+    ):
+        world.agree({0: server.address, 1: made.address, 2: standby.address}, {2: (2, 3)})
+        with RemoteStore(server.url, "counts", token=TOKEN, stale=True) as counts:
+            assert counts.get(key) == world.put_keys[key]
+            assert counts.multi_get([key, key_in(0)]) == [world.put_keys[key], world.put_keys[key_in(0)]]
+            assert dict(counts.all()) == world.put_keys
+        held_nothing(made)
 
 
 def test_an_endpoint_that_has_a_real_client_prove_for_it_is_found_out() -> None:

@@ -102,7 +102,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         SparkSettings(
             application_id=config.application_id,
             bootstrap_servers=",".join(config.bootstrap_servers),
-            spark={"spark.hadoop.fs.permissions.umask-mode": f"{_umask(config):03o}", **config.spark},
+            spark=_spark_settings(config),
             consumer=_spark_client(config, "consumer.", "main.consumer."),
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
@@ -115,6 +115,18 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         spark,
         closing=closing,
     )
+
+
+def _spark_settings(config: StreamsConfig) -> dict[str, str]:
+    """Settings of the Spark session: what the configuration has, and what follows from the rest of it."""
+    settings = {"spark.hadoop.fs.permissions.umask-mode": f"{_umask(config):03o}", **config.spark}
+    if url := config.security().get("sasl.oauthbearer.token.endpoint.url"):
+        # Java's clients ask no URL that the JVM does not allow (CVE-2025-27817).
+        for side in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+            allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
+            if "oauthbearer.allowed.urls" not in settings.get(side, ""):
+                settings[side] = f"{settings.get(side, '')} {allowed}".strip()
+    return settings
 
 
 def _umask(config: StreamsConfig) -> int:
@@ -170,8 +182,11 @@ _COMMON = (
 _SPARKS_OWN = frozenset(
     (
         "auto.offset.reset",  # becomes startingOffsets
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
         "bootstrap.servers",
         "enable.auto.commit",
+        "exclude.internal.topics",
         "group.id",
         "interceptor.classes",
         "key.deserializer",
@@ -181,10 +196,12 @@ _SPARKS_OWN = frozenset(
         # The group is the client's affair. Java's consumer would compare one of these with its own defaults
         # of the others, and refuse it.
         "group.instance.id",
+        "group.remote.assignor",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "partition.assignment.strategy",
         "session.timeout.ms",
+        "transactional.id",
     )
 )
 """Client settings that Spark makes itself and refuses to be given, or has no use for."""
@@ -193,16 +210,17 @@ _SPARKS_OWN = frozenset(
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     """Client options for Spark's source or sink, in Kafka's names; a later prefix wins."""
     given = config.given
+    from millstream.kafka.login import for_java
+
     options = {name: as_text(given[name]) for name in _COMMON if name in given}
-    options.update(config.security)
-    for prefix in prefixes:
-        options.update({name: as_text(value) for name, value in config.with_prefix(prefix).items()})
+    options.update({name: as_text(value) for name, value in config.client_options(*prefixes).items()})
+    options.update(for_java(config.security(*prefixes)))
     return {name: value for name, value in options.items() if name not in _SPARKS_OWN}
 
 
 def _offset_reset(config: StreamsConfig) -> OffsetReset:
     name = "auto.offset.reset"
-    value = {**config.with_prefix("consumer."), **config.with_prefix("main.consumer.")}.get(name, "earliest")
+    value = config.client_options("consumer.", "main.consumer.").get(name, "earliest")
     return OffsetReset(str(value).lower())
 
 

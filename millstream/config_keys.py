@@ -214,7 +214,17 @@ _WORKING = (
         None,
         _MEDIUM,
         "What a query has to show, as 'Authorization: Bearer <token>'; the same for all clients of the "
-        "application. It has to be set where others than this machine can reach the server.",
+        "application. It has to be set where others than this machine can reach the server. Between clients "
+        "it is proved, and never sent.",
+    ),
+    Key(
+        "query.server.peers",
+        Type.LIST,
+        (),
+        _LOW,
+        "Which endpoints of other clients this client asks: names ('*' for any characters), addresses or "
+        "networks, each with ':port' or without. By default any that prove that they know the token; without "
+        "a token, those on this machine.",
     ),
     Key(
         "query.server.allow.anonymous",

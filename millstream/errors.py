@@ -8,10 +8,15 @@
     ├── TaskAssignmentException             the group could not agree on who does what
     ├── TaskMigratedException               another client has taken over; never reaches the handler
     ├── ApplicationShutdownException        KIP-671: a client has asked all of them to shut down
+    ├── LostTopicException                  a topic that a pipeline writes is gone, or is another one
+    ├── LostCheckpointException             a pipeline has run before, and its checkpoint is gone
     ├── InternalTopicException              an internal topic exists and does not fit the topology
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
     ├── PipelineException                   a Spark query ended with an error
+    │   ├── CheckpointException             its checkpoint is damaged, or lost files
+    │   ├── PythonWorkerException           the Python process that ran a function died
+    │   └── ExecutorLostException           executors were lost, more often than Spark tries again
     ├── TimeoutException                    a wait reached its deadline
     ├── SetupException                      something that must be on this machine is not
     │   ├── JavaNotFoundException
@@ -44,7 +49,9 @@ __all__ = [
     "ApplicationShutdownException",
     "ArtifactException",
     "BrokerException",
+    "CheckpointException",
     "ConfigException",
+    "ExecutorLostException",
     "IllegalStateException",
     "InternalTopicException",
     "InvalidStateStoreException",
@@ -52,9 +59,12 @@ __all__ = [
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
     "LockException",
+    "LostCheckpointException",
+    "LostTopicException",
     "MissingSourceTopicException",
     "PipelineException",
     "ProcessorStateException",
+    "PythonWorkerException",
     "SerializationException",
     "SetupException",
     "StateStoreMigratedException",
@@ -126,9 +136,27 @@ class TopologyException(StreamsException):
 class SerializationException(StreamsException):
     """Bytes that a serde cannot read, or a value that it cannot write.
 
-    Next: give the source, the sink or the store the serde that its data was written with.
+    Attributes:
+        topic, partition, offset: of the record, where that is known; else None.
+
+    Next: give the source, the sink or the store the serde that its data was written with; or drop such
+    records, `deserialization.exception.handler=continue`.
     Source: org.apache.kafka.common.errors.SerializationException.
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        task_id: TaskId | None = None,
+    ) -> None:
+        super().__init__(message, task_id=task_id)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
 
 
 class MissingSourceTopicException(StreamsException):
@@ -137,7 +165,9 @@ class MissingSourceTopicException(StreamsException):
     Attributes:
         topics: the names of all of them, sorted.
         deleted: those among them that were there when the client started.
-        recreated: those that exist, and were deleted and created again under the client (topic ids, KIP-516).
+        recreated: those that exist, and were deleted and created again under the client, or while none ran
+            (topic ids, KIP-516).
+        emptied: those that have lost records which were still to be read, or end before what was read.
 
     Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
     again, so that it goes on by itself once a missing topic is there.
@@ -151,11 +181,51 @@ class MissingSourceTopicException(StreamsException):
         *,
         deleted: tuple[str, ...] = (),
         recreated: tuple[str, ...] = (),
+        emptied: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.topics = topics
         self.deleted = deleted
         self.recreated = recreated
+        self.emptied = emptied
+
+
+class LostTopicException(StreamsException):
+    """A topic that a pipeline writes is gone, or is not the one any more that has what was written: a
+    changelog, a repartition topic, an output.
+
+    Attributes:
+        topics: the names of all of them, sorted.
+        deleted: those among them that are not there.
+        recreated: those that were deleted and created again (topic ids, KIP-516).
+        emptied: those that have lost records which nobody but compaction should remove.
+
+    Next: the message has the ways out: for a changelog, `changelog.lost.policy=rebuild` writes it anew from
+    Spark's state.
+    Source: KIP-671, which names a deleted sink topic first among the failures that a handler decides about.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        topics: tuple[str, ...] = (),
+        *,
+        deleted: tuple[str, ...] = (),
+        recreated: tuple[str, ...] = (),
+        emptied: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.topics = topics
+        self.deleted = deleted
+        self.recreated = recreated
+        self.emptied = emptied
+
+
+class LostCheckpointException(StreamsException):
+    """A pipeline has run before, as its changelogs or its group's offsets show, and its checkpoint is gone.
+
+    Next: bring the checkpoint back, or have the application start afresh; the message says how.
+    """
 
 
 class TaskAssignmentException(StreamsException):
@@ -242,6 +312,34 @@ class PipelineException(StreamsException):
         self.error_class = error_class
         self.offsets = dict(offsets or {})
         self.batch_id = batch_id
+
+
+class CheckpointException(PipelineException):
+    """A pipeline's checkpoint is damaged, or has lost files: a power cut, a full disk, a deletion.
+
+    Attributes:
+        path: the file or the directory that is wrong, as far as that is known; else the checkpoint.
+
+    Next: the message says what can be deleted for the pipeline to go on, and what else there is to do.
+    """
+
+    path = ""
+
+
+class PythonWorkerException(PipelineException):
+    """The Python process that ran a function for Spark died: it was killed, or native code failed in it.
+
+    Next: mostly it is memory; give the machine or the container more, or set `max.batch.records`, so that
+    a micro-batch has fewer of them.
+    """
+
+
+class ExecutorLostException(PipelineException):
+    """Executors of a Spark cluster were lost, and a task with them, more often than Spark tries it again.
+
+    Next: see the cluster's own log. Mostly it is memory: spark.executor.memory,
+    spark.executor.memoryOverhead.
+    """
 
 
 class TimeoutException(StreamsException):

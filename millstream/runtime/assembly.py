@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
-from millstream.errors import ProcessorStateException, StreamsException, TaskMigratedException
+from millstream.errors import (
+    MissingSourceTopicException,
+    ProcessorStateException,
+    StreamsException,
+    TaskMigratedException,
+)
+from millstream.foreign import printable
+from millstream.group.trust import PipelineOwner, proof
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
@@ -44,10 +52,12 @@ from millstream.runtime.preparation import (
     kept_counts,
     source_descriptions,
 )
+from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Updater
-from millstream.runtime.topic_watch import source_patterns
+from millstream.runtime.topic_news import Written, source_patterns, written_topics
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, serde_of
+from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
@@ -109,11 +119,15 @@ class Plan:
     Attributes:
         sources: the source topics as they were when the plan was made.
         parts: every part of every store, of all clients.
+        written: the topics that pipelines write, and that are no sources.
+        outputs: those of them that are there.
     """
 
     sources: Mapping[str, TopicDescription]
     internal: InternalTopics
     parts: tuple[StorePart, ...]
+    written: tuple[Written, ...] = ()
+    outputs: Mapping[str, TopicDescription] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
@@ -160,6 +174,9 @@ class Assembly:
         self._pipelines: Pipelines | None = None
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
+        self._global_topics: Mapping[str, TopicDescription] = {}
+        self._sources: Mapping[str, TopicDescription] = {}
+        self._ready_to_run: Mapping[str, CompiledPipeline] = {}
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0
@@ -235,13 +252,16 @@ class Assembly:
             MissingSourceTopicException, InternalTopicException, StreamsException: what is in the way.
         """
         topics, pipelines = self.topics, self._topology.pipelines
+        if self._checkpoints.is_local:
+            raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
         )
+        dead_letters = self._config.dead_letter_topic if self._drops_records else None
         check_dead_letters(
             topics,
-            self._config.dead_letter_topic if self._drops_records else None,
+            dead_letters,
             sources,
             source_patterns(pipelines),
             servers,
@@ -274,7 +294,12 @@ class Assembly:
         )
         self._pipelines = running
         self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
-        return Plan(sources, plan, tuple(store_parts(plan)))
+        written = written_topics(
+            pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
+        )
+        outputs = topics.confirm(each.name for each in written)
+        self._sources = sources
+        return Plan(sources, plan, tuple(store_parts(plan)), written, outputs)
 
     def join(self, member: GroupMember, plan: Plan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -351,7 +376,8 @@ class Assembly:
         """The parts of the global stores; their topics have to be there."""
         servers = ",".join(self._config.bootstrap_servers)
         parts = find_global_parts(self.topics, self._topology, servers, create_missing=self._embedded)
-        found = self.topics.look(self._topology.global_topics) if parts else {}
+        found = self.topics.confirm(self._topology.global_topics) if parts else {}
+        self._global_topics = found
         self._topic_ids.update({name: topic.topic_id for name, topic in found.items()})
         counts: dict[str, int] = {}
         filling: dict[str, frozenset[TopicPartition]] = {}
@@ -361,6 +387,21 @@ class Assembly:
         self.global_partitions = filling
         self._view.partitions_known(counts)
         return parts
+
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        """Look at the topics of global tables from now on; after `global_parts`. The caller closes it."""
+        watch = TopicWatch(
+            self.topics,
+            client_id=self._client_id,
+            application_id=self._config.application_id,
+            names=self._global_topics,
+            servers=",".join(self._config.bootstrap_servers),
+            on_missing=on_missing,
+            of_global_tables=True,
+        )
+        watch.baseline(self._global_topics)
+        watch.start()
+        return watch
 
     def open_global_store(self, part: StorePart) -> BytesStore:
         path = self._directory.global_store_path(part.store.name, part.task_id.partition)
@@ -412,6 +453,23 @@ class Assembly:
             for name in list(self._claims) if pipelines is None else pipelines:
                 self._claims.pop(name, None)
 
+    def proofs(self, process_id: uuid.UUID) -> dict[str, str]:
+        """For each pipeline whose checkpoint this client has claimed, what proves it to the group."""
+        claims = dict(self._claims)
+        return {name: proof(each.secret, process_id, name) for name, each in claims.items()}
+
+    def owner_of(self, pipeline: str) -> PipelineOwner | None:
+        """Who has claimed a pipeline's checkpoint last; None: the files are not on this machine, or fail."""
+        if not self._checkpoints.is_local:
+            return None
+        root = self._checkpoints.root
+        try:
+            owner = CheckpointClaims(LocalCheckpointFiles(root), root).owner(pipeline)
+        except StreamsException as error:
+            log.warning("who runs pipeline '%s' cannot be looked up: %s", printable(pipeline), error)
+            return None
+        return PipelineOwner(owner.holder, owner.secret) if owner is not None else PipelineOwner()
+
     def _ready(self) -> Pipelines:
         if self._pipelines is None:
             raise StreamsException("the client is not prepared")
@@ -435,6 +493,17 @@ class Assembly:
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
                     "client since"
                 )
+            compiled = self._ready_to_run[name]
+            begin(
+                compiled.pipeline,
+                compiled.scans,
+                claim.path.rpartition("/")[2],
+                files,
+                root,
+                self.topics,
+                self._sources,
+                offset_reset(self._config),
+            )
             return claim
 
     def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
@@ -462,6 +531,7 @@ class Assembly:
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:
+        self._ready_to_run = compiled
         serdes: dict[str, tuple[Any, Any]] = {}
         for each in compiled.values():
             serdes.update(each.store_serdes)

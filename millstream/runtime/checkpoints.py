@@ -21,8 +21,8 @@ from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
 from millstream.permissions import make_private
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
-from millstream.topology.nodes import Aggregate, Node, Repartition, Source, Store, TableSource
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.nodes import Aggregate, Node, Repartition, Store
+from millstream.topology.pipeline import Pipeline, input_label
 
 __all__ = ["Checkpoints", "Fingerprint", "fingerprint"]
 
@@ -41,7 +41,7 @@ class Fingerprint:
 def fingerprint(pipeline: Pipeline) -> Fingerprint:
     """The fingerprint of a pipeline, from its nodes alone."""
     return Fingerprint(
-        reads=tuple(_read(node) for node in pipeline.inputs),
+        reads=tuple(input_label(node) for node in pipeline.inputs),
         stores=tuple(_fills(node, node.store) for node in pipeline.nodes if node.store),
         repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
     )
@@ -51,14 +51,6 @@ def _fills(node: Node, store: Store) -> str:
     # Where a window ends and closes is in Spark's state: with others, its values would be of neither.
     windows = node.windows if isinstance(node, Aggregate) else None
     return f"{type(node).__name__} {store.name}" + (f" by {windows}" if windows is not None else "")
-
-
-def _read(node: Source | TableSource | Repartition) -> str:
-    match node:
-        case Source():
-            return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
-        case _:
-            return node.topic
 
 
 class Checkpoints:

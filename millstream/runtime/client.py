@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -42,6 +42,8 @@ from millstream.runtime.history import FailureRecord
 from millstream.runtime.participation import Participation
 from millstream.runtime.policies import default_budget
 from millstream.runtime.queries import InteractiveQueries
+from millstream.runtime.reset import Reset, reset_application
+from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.roster import Roster
 from millstream.runtime.states import CLIENT, GlobalThreadState, State, ThreadState, all_running
 from millstream.runtime.supervision import Failure
@@ -105,7 +107,7 @@ class KafkaStreams(InteractiveQueries):
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         parts = parts or real_parts()
-        self._topology = topology
+        self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server
         self._query_server: QueryServing | None = None
@@ -380,6 +382,54 @@ class KafkaStreams(InteractiveQueries):
         if checkpoints:
             with self._directory:
                 Checkpoints(self._config, self._directory.path).delete()
+
+    def reset(
+        self,
+        to: To = "earliest",
+        *,
+        topics: Sequence[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ResetPlan:
+        """Have the application begin anew: what it reads from where `to` says, and nothing of what it had.
+
+        Its internal topics are deleted (they are made again at the next start), and so are the checkpoints
+        and the local state. What it has written to its outputs stays. The same as the command
+        `millstream reset`; docs/reset.md has more.
+
+        Args:
+            to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
+                offset of each partition.
+            topics: the input topics; None: all of the topology. Others are read from where
+                `auto.offset.reset` says.
+            dry_run: change nothing; what is returned tells what would be done.
+            force: take members that do not live any more out of the group.
+
+        Returns:
+            What was done: `print` it.
+
+        Raises:
+            IllegalStateException: this client is neither CREATED nor ended, or another one of the application
+                runs.
+            LockException: another client uses the state directory.
+            ConfigException: `topics` has an internal topic.
+            StreamsException: Kafka or the checkpoints cannot be reached.
+
+        Source: Kafka's tool kafka-streams-application-reset. Differs: what it decides is kept beside the
+            checkpoints; checkpoints and local state are part of it.
+        """
+        if not (self.state.has_not_started or self.state.has_completed_shutdown):
+            raise IllegalStateException(
+                f"Cannot reset while running. Client '{self._client_id}' is {self.state}; close() it first"
+            )
+        return reset_application(
+            self._config,
+            self._parts,
+            Reset(to, inputs=topics, force=force),
+            topology=self._topology,
+            spark=self._spark,
+            dry_run=dry_run,
+        )
 
     # --- settings before start ---------------------------------------------------------------------------
 

@@ -19,9 +19,17 @@ from millstream.errors import (
     StreamsException,
     TaskAssignmentException,
 )
-from millstream.group.assignor import Facts, assign
+from millstream.foreign import listed, printable
+from millstream.group.assignor import Facts, Memory, assign
 from millstream.group.codes import AssignorError
-from millstream.group.userdata import Assignment, MemberInfo
+from millstream.group.trust import unknown_work
+from millstream.group.userdata import (
+    MOST_REASON_CHARS,
+    MOST_USER_DATA_BYTES,
+    Assignment,
+    MemberInfo,
+    fitting,
+)
 from millstream.model import TopicPartition
 
 __all__ = ["Coordination", "FailThreads", "Host", "Reaction", "ShutDown", "TakeWork", "react"]
@@ -58,27 +66,29 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
 
     Source: org.apache.kafka.streams.processor.internals.StreamsRebalanceListener.onPartitionsAssigned.
     """
+    leader = printable(assignment.leader)
+    reason = printable(assignment.reason, MOST_REASON_CHARS)
     match assignment.error_code:
         case AssignorError.NONE | AssignorError.VERSION_PROBING:
             return TakeWork(assignment)
         case AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA:
             names = tuple(sorted(assignment.missing_topics))
-            listed = ", ".join(f"'{name}'" for name in names) or "(not named)"
+            missing = listed(names) or "(not named)"
             return FailThreads(
                 MissingSourceTopicException(
-                    f"One or more source topics were missing during rebalance: {listed}, as "
-                    f"'{assignment.leader}' sees it, which leads the group. Create them, or change the "
+                    f"One or more source topics were missing during rebalance: {missing}, as "
+                    f"'{leader}' sees it, which leads the group. Create them, or change the "
                     "topology",
                     names,
                 )
             )
         case AssignorError.SHUTDOWN_REQUESTED:
-            who = assignment.asked_by or "(unknown)"
+            who = printable(assignment.asked_by) or "(unknown)"
             asked = f"client '{who}'" if who != client_id else "this client"
             return ShutDown(
                 ApplicationShutdownException(
                     "A Kafka Streams client in this Kafka Streams application is requesting to shutdown the "
-                    f"application: {asked}, because of: {assignment.reason or '(no reason given)'}",
+                    f"application: {asked}, because of: {reason or '(no reason given)'}",
                     client=who,
                 )
             )
@@ -86,14 +96,14 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
             return FailThreads(
                 TaskAssignmentException(
                     "Hit an unexpected exception during task assignment phase of rebalance: "
-                    f"{assignment.reason or f'see the log of {assignment.leader!r}, which leads the group'}"
+                    + (reason or f"see the log of '{leader}', which leads the group")
                 )
             )
         case code:
             return FailThreads(
                 TaskAssignmentException(
                     f"Hit an unrecognized exception during rebalance: error code {int(code)} from "
-                    f"'{assignment.leader}'; run the same version of Millstream on all clients"
+                    f"'{leader}'; run the same version of Millstream on all clients"
                 )
             )
 
@@ -131,6 +141,9 @@ class Coordination:
         self._shutdown: str | None = None
         self._told_pipelines: frozenset[str] = frozenset()
         self._agreed: Assignment | None = None
+        self._took_part = False
+        self._memory = Memory()
+        self._left_out: tuple[str, ...] = ()
 
     def request_shutdown(self, reason: str) -> None:
         """From now on this client asks all of them to shut down (KIP-671); the caller has the group
@@ -164,10 +177,20 @@ class Coordination:
             if self._shutdown is not None:
                 info = replace(info, error_code=AssignorError.SHUTDOWN_REQUESTED, reason=self._shutdown)
             self._told_pipelines = frozenset(info.pipelines)
-        return info.to_subscription().encode()
+        data, left_out = fitting(info)
+        if left_out and left_out != self._left_out:
+            log.warning(
+                "stream-client [%s] says more of itself than the group carries (%d bytes); left out: %s",
+                self._client_id,
+                MOST_USER_DATA_BYTES,
+                ", ".join(left_out),
+            )
+        self._left_out = left_out
+        self._memory.own = data if self._took_part else b""
+        return data
 
     def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return assign(self._host.facts(), members, self._client_id)
+        return assign(self._host.facts(), members, self._client_id, self._memory)
 
     def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
         try:
@@ -183,10 +206,18 @@ class Coordination:
             return
         reaction = react(decoded, self._client_id)
         if isinstance(reaction, TakeWork):
+            facts = self._host.facts()
+            strange = unknown_work(decoded, facts.pipelines, facts.tasks)
+            if strange is not None:
+                reaction = FailThreads(strange)
+        self._took_part = isinstance(reaction, TakeWork)
+        if isinstance(reaction, TakeWork):
             self._agreed = decoded
         self._host.group_agreed(reaction, generation)
 
     def lost(self, reason: str) -> None:
+        self._took_part = False
+        self._memory.forget()
         self._host.group_lost(reason)
 
     def failed(self, error: StreamsException) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from millstream.clock import Clock
 from millstream.errors import StreamsException
 from millstream.model import LagInfo, ThreadMetadata, TopicPartition
+from millstream.runtime.assignment import Share
 from millstream.runtime.roster import Roster, next_index
 from millstream.runtime.states import ThreadState
 from millstream.runtime.thread import StreamThread, Supplies
@@ -89,10 +90,11 @@ class Crew:
         """The thread is not to be given anything any more."""
         self._roster.retire(thread.name)
 
-    def fail(self, error: StreamsException) -> None:
-        """Every live thread fails with this, each with a copy of its own."""
+    def fail(self, error: StreamsException, concerned: Callable[[Share], bool] = lambda share: True) -> None:
+        """Every live thread whose share is concerned fails with this, each with a copy of its own."""
         for thread in self.live:
-            thread.fail(copy.copy(error))
+            if concerned(thread.share):
+                thread.fail(copy.copy(error))
 
     def lose(self) -> None:
         """The group has lost this client."""

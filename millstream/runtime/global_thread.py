@@ -8,9 +8,11 @@ No task, no group and no pipeline is involved, so the thread owns the same parts
 cannot be replaced.
 
 Source: org.apache.kafka.streams.processor.internals.GlobalStreamThread.
-Differs: a topic that was truncated or made anew is read again from its beginning, during the start and later,
-    and its parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. What the
-    thread holds is bytes; a value that the serde cannot read fails the query that meets it, not the thread.
+Differs: a topic that was truncated is read again from its beginning, during the start and later, and its
+    parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. One that was
+    deleted, or deleted and created again, ends the thread with a MissingSourceTopicException, as one that is
+    missing does at the start. What the thread holds is bytes; a value that the serde cannot read fails the
+    query that meets it, not the thread.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.clock import Clock
-from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.errors import (
+    IllegalStateException,
+    MissingSourceTopicException,
+    StreamsException,
+    TimeoutException,
+)
 from millstream.model import ThreadMetadata, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
@@ -35,6 +42,7 @@ from millstream.runtime.store_thread import (
     UpdaterFailed,
     told,
 )
+from millstream.runtime.topic_watch import TopicWatch
 
 __all__ = ["GlobalStreamThread", "GlobalSupplies", "global_thread_name"]
 
@@ -58,6 +66,9 @@ class GlobalSupplies(StoreSupplies, Protocol):
     def open_global_store(self, part: StorePart) -> BytesStore:
         """Open one partition's part of a store."""
 
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        """Look at the topics of these parts from now on. The thread closes it."""
+
 
 @dataclass(frozen=True)
 class Restoring:
@@ -66,7 +77,14 @@ class Restoring:
     partition: TopicPartition
 
 
-Event = Stop | UpdaterFailed | Restored | Restoring
+@dataclass(frozen=True)
+class Missing:
+    """A topic is gone, or is another one."""
+
+    error: MissingSourceTopicException
+
+
+Event = Stop | UpdaterFailed | Restored | Restoring | Missing
 
 
 class GlobalStreamThread(StoreThread[GlobalThreadState]):
@@ -102,6 +120,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
         self._on_failure = on_failure
         self._has_run = False
         self._start_failure: StreamsException | None = None
+        self._watch: TopicWatch | None = None
 
     # --- for its client, from any thread -----------------------------------------------------------------
 
@@ -168,7 +187,9 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     def _work(self) -> None:
         self._raise_if_stopping()
-        self._open_stores(self._supplies.global_parts())
+        parts = self._supplies.global_parts()
+        self._watch = self._supplies.watch_global_topics(lambda error: self._inbox.put(Missing(error)))
+        self._open_stores(parts)
         self._run_if_restored()
         while True:
             self._react(self._inbox.get())
@@ -188,8 +209,12 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
                 self._run_if_restored()
             case Restoring(partition):
                 self._unrestored |= {partition}
+            case Missing(missing):
+                raise missing
             case UpdaterFailed(error):
-                raise error
+                # The updater may be the first to meet what the watch can tell more of.
+                found = self._watch.look_now() if self._watch is not None else None
+                raise error if found is None else found from error
 
     def _run_if_restored(self) -> None:
         if not self._unrestored and self._machine.state is GlobalThreadState.CREATED:
@@ -199,6 +224,16 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
     def _restoring(self, partition: TopicPartition) -> None:
         super()._restoring(partition)
         self._inbox.put(Restoring(partition))
+
+    def _let_go(self) -> None:
+        watch = self._watch
+        if watch is not None:
+            self._closing("the watch of its topics", lambda: self._end(watch))
+        super()._let_go()
+
+    def _end(self, watch: TopicWatch) -> None:
+        if not watch.close():
+            self._log.warning("%s its look at topics goes on until Kafka answers", self._machine.owner)
 
     def _failed(self, error: BaseException) -> None:
         if self._has_run:

@@ -17,7 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 
 from millstream.dsl.serdes import serde_named
-from millstream.errors import MissingSourceTopicException, StreamsException, TaskMigratedException
+from millstream.errors import (
+    LostTopicException,
+    MissingSourceTopicException,
+    StreamsException,
+    TaskMigratedException,
+)
 from millstream.group.assignor import Facts
 from millstream.group.userdata import Assignment, MemberInfo, Program
 from millstream.model import TaskId, TopicPartition
@@ -30,7 +35,8 @@ from millstream.runtime.crew import Crew
 from millstream.runtime.holdings import missing_standbys, placement_of, task_offsets, up_to_date
 from millstream.runtime.preparation import source_topics
 from millstream.runtime.roster import Roster
-from millstream.runtime.topic_watch import TopicWatch, source_patterns
+from millstream.runtime.topic_news import source_patterns
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 from millstream.topology.nodes import Source
 from millstream.topology.topology import Topology
@@ -101,6 +107,7 @@ class Participation:
 
         Raises:
             MissingSourceTopicException: source topics are missing.
+            LostTopicException: what the application keeps in Kafka is gone.
             InternalTopicException, StreamsException: what else is in the way.
         """
         with self._joining:
@@ -168,12 +175,22 @@ class Participation:
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         """The same error; for a source topic that is gone, what the cluster says about it."""
-        if isinstance(error, MissingSourceTopicException) and self._watch is not None:
-            found = self._watch.look_now()
+        if isinstance(error, MissingSourceTopicException | LostTopicException) and self._watch is not None:
+            found = self._watch.look_now() or self._watch.lost_of(error.topics)
             if found is not None:
                 found.__cause__ = error
                 return found
         return error
+
+    def check_written(self, pipeline: str) -> None:
+        """Whether everything is there that the pipeline writes, as far as it was there before.
+
+        Raises:
+            LostTopicException: a topic was deleted meanwhile.
+        """
+        lost = self._watch.lost(pipeline) if self._watch is not None else None
+        if lost is not None:
+            raise lost
 
     def pipeline_migrated(self, thread: str, pipeline: str, error: TaskMigratedException) -> None:
         """Somebody else has claimed the pipeline's checkpoint."""
@@ -230,6 +247,7 @@ class Participation:
             threads=len(crew.live) if crew is not None else 0,
             pipelines=frozenset(held.pipelines),
             stopping=frozenset(held.pipelines) - frozenset(work.pipelines),
+            claims=self._assembly.proofs(self._process_id),
             tasks=task_offsets(
                 held,
                 crew.lags() if crew is not None else {},
@@ -254,6 +272,7 @@ class Participation:
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
+            owner_of=self._assembly.owner_of,
         )
 
     def source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:
@@ -426,11 +445,13 @@ class Participation:
             application_id=config.application_id,
             names=source_topics(pipelines),
             patterns=source_patterns(pipelines),
+            written=plan.written,
             servers=",".join(config.bootstrap_servers),
             on_missing=self._topics_missing,
+            on_lost=self._topics_lost,
             on_grown=self._topics_grown,
         )
-        watch.baseline(plan.sources)
+        watch.baseline({**plan.outputs, **plan.sources})
         watch.start()
         return watch
 
@@ -438,6 +459,17 @@ class Participation:
         # Each client looks for itself, so none has to wait until the leader has told it.
         if self.crew is not None:
             self.crew.fail(error)
+
+    def _topics_lost(self, pipeline: str, error: LostTopicException) -> None:
+        # Whoever runs the pipeline, and whoever keeps stores that are filled from what is gone.
+        if self.crew is not None:
+            self.crew.fail(
+                error,
+                lambda share: (
+                    pipeline in share.pipelines
+                    or any(part.changelog.topic in error.topics for part in share.parts)
+                ),
+            )
 
     def _topics_grown(self, grown: Mapping[str, tuple[int, int]]) -> None:
         plan = self._plan

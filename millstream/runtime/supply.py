@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from millstream.errors import StreamsException, TaskMigratedException
+from millstream.errors import MissingSourceTopicException, StreamsException, TaskMigratedException
 from millstream.model import TopicPartition
 from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assembly import Assembly
@@ -13,6 +13,7 @@ from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.participation import Participation
 from millstream.runtime.roster import Roster
 from millstream.runtime.store_thread import Updater
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 
 __all__ = ["Supply"]
@@ -38,6 +39,9 @@ class Supply:
     def global_parts(self) -> Sequence[StorePart]:
         return self._assembly.global_parts()
 
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        return self._assembly.watch_global_topics(on_missing)
+
     def open_store(self, part: StorePart) -> BytesStore:
         return self._assembly.open_store(part)
 
@@ -54,6 +58,7 @@ class Supply:
         return self._assembly.make_updater(name, on_failure, on_restored, on_restoring)
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+        self._participation.check_written(name)
         return self._assembly.start_pipeline(name, on_end)
 
     def pipeline_migrated(self, thread: str, name: str, error: TaskMigratedException) -> None:

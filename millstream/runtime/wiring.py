@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text
 from millstream.permissions import umask_of_children
-from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Membership, Topics
+from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
-__all__ = ["Broker", "Parts", "QueryServing", "real_parts", "serde_of"]
+__all__ = ["Broker", "Parts", "QueryServing", "offset_reset", "real_parts", "serde_of"]
 
 
 class Broker(Protocol):
@@ -56,6 +56,7 @@ class Parts:
         broker: takes a data directory; starts an embedded broker.
         membership: takes the configuration, the client's side, the source topics, the client id, the process
             id of the state directory (which is locked), and the name of its thread; it has not joined yet.
+        groups: consumer groups, as an administrator sees them.
         query_server: takes the client and the configuration; a server that answers already, or None.
     """
 
@@ -65,6 +66,7 @@ class Parts:
     store: Callable[..., BytesStore]
     broker: Callable[[Path], Broker]
     membership: Callable[[StreamsConfig, GroupMember, Sequence[str], str, str, str], Membership]
+    groups: Callable[[StreamsConfig], Groups]
     query_server: Callable[[Any, StreamsConfig], QueryServing | None] = field(default=lambda *_: None)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -78,6 +80,7 @@ def real_parts() -> Parts:
         store=_store,
         broker=_broker,
         membership=_membership,
+        groups=_groups,
         query_server=_query_server,
     )
 
@@ -107,7 +110,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
             default_value_serde=serde_of(config.default_value_serde),
-            offset_reset=_offset_reset(config),
+            offset_reset=offset_reset(config),
             max_records_per_batch=config.get("max.batch.records"),
             batch_interval=config.commit_interval,
             handlers=RecordHandlers.of(config),
@@ -158,6 +161,12 @@ def _broker(data_dir: Path) -> Broker:
     from millstream.broker import EmbeddedKafka
 
     return EmbeddedKafka(data_dir).start()
+
+
+def _groups(config: StreamsConfig) -> Groups:
+    from millstream.kafka.groups import KafkaGroups
+
+    return KafkaGroups(config)
 
 
 def _query_server(streams: Any, config: StreamsConfig) -> QueryServing | None:
@@ -218,7 +227,7 @@ def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     return {name: value for name, value in options.items() if name not in _SPARKS_OWN}
 
 
-def _offset_reset(config: StreamsConfig) -> OffsetReset:
+def offset_reset(config: StreamsConfig) -> OffsetReset:
     name = "auto.offset.reset"
     value = config.client_options("consumer.", "main.consumer.").get(name, "earliest")
     return OffsetReset(str(value).lower())

@@ -22,6 +22,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.model import TIMESTAMP_HEADER, StoreKind
+from millstream.ports import Scan
 from millstream.spark import serdes
 from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
 from millstream.spark.flow import (
@@ -55,7 +56,7 @@ from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, input_label
 
 __all__ = ["CompileContext", "Compiled", "Compiler", "compile_pipeline"]
 
@@ -91,6 +92,7 @@ class Compiled:
 
     rows: DataFrame | None
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+    scans: tuple[Scan, ...] = ()
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -149,7 +151,8 @@ class Compiler:
                 continue
             done |= (aggregated := self._aggregate_pending())
             waiting = [n for n in waiting if n not in aggregated]
-        return Compiled(self._rows(), dict(self.store_serdes))
+        rows, scans = self._rows()
+        return Compiled(rows, dict(self.store_serdes), scans)
 
     def _visit(self, node: Node) -> None:
         visit = getattr(self, f"visit_{type(node).__name__}")
@@ -246,7 +249,7 @@ class Compiler:
     # --- inputs ----------------------------------------------------------------------------------------
 
     def _open(self, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
-        flow = Flow(self.context.read(node), self.names)
+        flow = Flow(self.context.read(node), self.names, scans=(Scan(input_label(node)),))
         where = F.concat(
             F.col(TOPIC),
             F.lit("-"),
@@ -755,6 +758,8 @@ class Compiler:
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
+                feeds = tuple(sorted(each.store.name for each in lanes if each.store is not None))
+                new.scans = tuple(replace(scan, feeds=feeds) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
                     self._put(node, new, lane)
@@ -806,8 +811,10 @@ class Compiler:
 
     # --- the end ---------------------------------------------------------------------------------------
 
-    def _rows(self) -> DataFrame | None:
+    def _rows(self) -> tuple[DataFrame | None, tuple[Scan, ...]]:
+        """The rows, and the sources that they come from."""
         parts = []
+        scans: tuple[Scan, ...] = ()
         for flow in self.flows:
             pinned = [
                 (flow, flow.lanes[node], self.outputs[node]) for node in flow.lanes if node in flow.pinned
@@ -815,12 +822,13 @@ class Compiler:
             flow.count_dropped()
             if pinned:
                 parts.append(output_rows(flow, [(lane, output) for _, lane, output in pinned]))
+                scans += flow.scans
         if not parts:
-            return None
+            return None, ()
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.union(part)
-        return rows
+        return rows, scans
 
 
 def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millstream.errors import PipelineException
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
+from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
 from millstream.spark.ending import raise_failure, wait_for_end
 from millstream.spark.failures import report_of, translate
@@ -74,7 +75,7 @@ class QueryPipeline:
 
     def _translated(self, raised: BaseException) -> BaseException:
         try:
-            report = report_of(self._query, raised, self._initial)
+            report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
             return translate(self._name, self._topics, raised, claim=self._claim, report=report)
         except Exception as error:  # a mistake of ours must not hide that the query has ended
             log.exception("pipeline %s: its failure could not be translated", self._name)

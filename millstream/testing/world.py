@@ -22,7 +22,14 @@ from millstream.ports import (
 )
 from millstream.runtime.wiring import Parts
 from millstream.stores.opening import open_store
-from millstream.testing.fakes import FakeChangelogConsumer, FakeEngine, FakeLog, FakePipeline, FakeTopics
+from millstream.testing.fakes import (
+    FakeChangelogConsumer,
+    FakeEngine,
+    FakeGroups,
+    FakeLog,
+    FakePipeline,
+    FakeTopics,
+)
 from millstream.testing.group import FakeGroup, FakeMembership
 from millstream.topology.nodes import Store
 
@@ -183,6 +190,7 @@ class FakeWorld:
             store=self._make_store,
             broker=self._make_broker,
             membership=self._make_membership,
+            groups=lambda config: FakeGroups(self.topics),
             clock=self._clock,
         )
 

@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from millstream import (
     Consumed,
     FailureContext,
     KafkaStreams,
+    LostTopicException,
     Materialized,
     MissingSourceTopicException,
     Produced,
@@ -42,6 +45,8 @@ from millstream import (
     Topology,
     UncaughtExceptionPolicy,
 )
+from millstream.clock import SystemClock
+from millstream.runtime.wiring import real_parts
 
 Response = StreamThreadExceptionResponse
 _TEXTS = Consumed.with_(Serdes.string(), Serdes.string())
@@ -107,7 +112,11 @@ def handler(answer: str) -> Callable[[StreamsException, FailureContext], Any]:
     )
 
     def handle(error: StreamsException, context: FailureContext) -> Any:
-        topics = sorted(error.topics) if isinstance(error, MissingSourceTopicException) else []
+        topics = (
+            sorted(error.topics)
+            if isinstance(error, MissingSourceTopicException | LostTopicException)
+            else []
+        )
         say(
             event="handler",
             thread=context.thread,
@@ -248,18 +257,18 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
     return None
 
 
-def main(text: str) -> None:
-    spec = json.loads(text)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
-    )
-    client = KafkaStreams(build(spec), spec["config"])
-    client.set_state_listener(lambda new, old: say(event="state", new=new.name, old=old.name))
-    if "handler" in spec:
-        client.set_uncaught_exception_handler(handler(spec["handler"]))
-    say(event="created", client=client.client_id)
-    if spec.get("start", True):
-        client.start()
+class ShiftedClock(SystemClock):
+    """The machine's clock, as it is where the time of day is wrong."""
+
+    def __init__(self, off_s: float) -> None:
+        self._off_ms = int(off_s * 1000)
+
+    def epoch_ms(self) -> int:
+        return super().epoch_ms() + self._off_ms
+
+
+def answer_questions(client: KafkaStreams, spec: dict[str, Any]) -> None:
+    """Until the input ends; then the client is closed, and with it the program."""
     for line in sys.stdin:
         try:
             found = answer_to(client, spec, json.loads(line))
@@ -268,6 +277,31 @@ def main(text: str) -> None:
         else:
             say(answer=found)
     client.close(timedelta(seconds=60))
+
+
+def main(text: str) -> None:
+    spec = json.loads(text)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
+    )
+    parts = replace(real_parts(), clock=ShiftedClock(spec.get("clock_off_s", 0.0)))
+    client = KafkaStreams(build(spec), spec["config"], parts=parts)
+    client.set_state_listener(lambda new, old: say(event="state", new=new.name, old=old.name))
+    if "handler" in spec:
+        client.set_uncaught_exception_handler(handler(spec["handler"]))
+    say(event="created", client=client.client_id)
+    if spec.get("start", True):
+        client.start()
+    if spec.get("wait"):
+        # As programs do: the main thread waits, so that signals end it as they end a program.
+        asked = threading.Thread(target=answer_questions, args=(client, spec), name="questions", daemon=True)
+        asked.start()
+        with suppress(StreamsException):
+            client.wait()
+        if client.state is KafkaStreams.State.ERROR:
+            asked.join()  # it can still be asked what happened
+    else:
+        answer_questions(client, spec)
     say(event="ended", state=client.state.name)
 
 

@@ -194,6 +194,22 @@ class ClientProcess:
         self.process.wait(10)
         return children
 
+    def terminate(self) -> float:
+        """SIGTERM, as a supervisor sends it; how long it took to close, in seconds.
+
+        Raises:
+            AssertionError: it did not close by itself.
+        """
+        self.wake()
+        began = time.monotonic()
+        self.process.terminate()
+        try:
+            self.process.wait(45)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end at SIGTERM; {self.end_of_log()}") from None
+        assert self.states()[-1:] == ["NOT_RUNNING"], f"{self.name}: {self.states()}; {self.end_of_log()}"
+        return time.monotonic() - began
+
     def end(self) -> None:
         """Close it as a program does that comes to its end."""
         if self.process.poll() is None:
@@ -255,6 +271,13 @@ class Cluster:
         name = self.name(base)
         self.kafka.create_topic(name, partitions)
         return name
+
+    def delete_topic(self, name: str) -> int:
+        """Delete a topic; how many partitions it had."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        partitions = len(admin.list_topics(name, timeout=10).topics[name].partitions)
+        admin.delete_topics([name])[name].result(30)
+        return partitions
 
     def committed(self, topic: str) -> int:
         """How many records of a topic the group has committed, as Kafka's tools see it."""

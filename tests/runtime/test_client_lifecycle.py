@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from scenes import SOON, SOON_S, poison, two_pipelines
+from tiers import examples
 from waiting import wait_until
 
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
@@ -315,5 +316,5 @@ class ClientLifecycle(RuleBasedStateMachine):
 
 TestClientLifecycle = ClientLifecycle.TestCase
 TestClientLifecycle.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, derandomize=True
+    max_examples=examples(40), stateful_step_count=25, deadline=None, derandomize=True
 )

@@ -111,6 +111,25 @@ def test_an_error_fails_the_threads(assignment: Assignment, kind: type[StreamsEx
     assert text in str(reaction.error)
 
 
+def test_work_that_the_topology_does_not_have_fails_the_threads_and_is_named() -> None:
+    """A leader with another program gave it. More partitions than this client knows of are no reason."""
+    host = Host()
+    coordination = Coordination("me", host)
+    grown = Assignment(pipelines=("p1",), active=(TaskId(0, 7),))
+    bad = Assignment(pipelines=("p0", "no\npe"), standby=(TaskId(9, 1),), leader="\x1b[2J")
+    for number, told in enumerate((grown, bad)):
+        coordination.assigned(told.encode(), number)
+    (first, _), (second, _) = host.agreed
+    assert first == TakeWork(grown)
+    assert coordination.agreed == grown
+    assert isinstance(second, FailThreads)
+    assert isinstance(second.error, TaskAssignmentException)
+    assert str(second.error).startswith(
+        "the group's leader, client '\\x1b[2J', gave this client work that its topology does not have: "
+        "'no\\npe', '9_1'. It leads with another program"
+    )
+
+
 def test_missing_topics_are_in_the_exception() -> None:
     """Sorted, as everywhere."""
     reaction = react(Assignment(error_code=1, missing_topics=("b", "a")), "me")

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from test_assignment import part
+from tiers import examples
 
 from millstream.runtime.assignment import Share, Thing
 from millstream.runtime.roster import Roster, next_index
@@ -301,4 +302,4 @@ class RosterMachine(RuleBasedStateMachine):
 
 
 TestRosterMachine = RosterMachine.TestCase
-TestRosterMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRosterMachine.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

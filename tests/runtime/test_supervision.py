@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from datetime import timedelta
 
@@ -88,19 +89,14 @@ def test_each_response_has_its_actions(
     assert letters(actions) == EXPECTED[response][column]
 
 
-@pytest.mark.parametrize("response", Response)
-@pytest.mark.parametrize("state", NOT_OPEN)
-@pytest.mark.parametrize("is_global", [False, True])
-@pytest.mark.parametrize("live", [1, 2])
-def test_in_any_other_state_it_is_only_logged(
-    response: Response, state: State, is_global: bool, live: int
-) -> None:
+def test_in_any_other_state_it_is_only_logged() -> None:
     """The client ends anyway, and as what it was going to."""
-    for plan in PLANS:
-        actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
-        assert letters(actions) == "L"
-        assert f"failed while the client is {state}" in message(actions)
-    assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
+    for response, state, is_global, live in itertools.product(Response, NOT_OPEN, (False, True), (1, 2)):
+        for plan in PLANS:
+            actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
+            assert letters(actions) == "L", (response, state, is_global, live, plan)
+            assert f"failed while the client is {state}" in message(actions)
+        assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
 
 
 @pytest.mark.parametrize("state", OPEN)

@@ -38,7 +38,7 @@ class Changelog:
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
         self.kafka = kafka
-        self.topic = f"app-{uuid.uuid4().hex[:8]}-changelog"
+        self.topic = f"updater-test-{uuid.uuid4().hex[:8]}-changelog"
         self.tables: list[dict[bytes, bytes]] = [{}, {}]
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
         self.create()

@@ -16,7 +16,7 @@ from millstream.dsl import handlers
 from millstream.dsl.serdes import Serdes
 from millstream.errors import ConfigException
 from millstream.kafka.clients import membership_config, restore_consumer_config
-from millstream.runtime.wiring import _offset_reset, _spark_client
+from millstream.runtime.wiring import _spark_client, offset_reset
 
 BASE = {"application.id": "app", "bootstrap.servers": "localhost:9092"}
 
@@ -254,7 +254,7 @@ def test_settings_of_clients_need_no_prefix() -> None:
         "max.poll.records": "3",
         "fetch.min.bytes": "4",
     }
-    assert _offset_reset(made).value == "latest"
+    assert offset_reset(made).value == "latest"
 
 
 @pytest.mark.parametrize("key", ["enable.auto.commit", "consumer.group.id", "main.consumer.key.deserializer"])

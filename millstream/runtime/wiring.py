@@ -122,18 +122,12 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
 
 def _spark_settings(config: StreamsConfig) -> dict[str, str]:
     """Settings of the Spark session: what the configuration has, and what follows from the rest of it."""
-    settings = {"spark.hadoop.fs.permissions.umask-mode": f"{_umask(config):03o}", **config.spark}
-    if url := config.security().get("sasl.oauthbearer.token.endpoint.url"):
-        # Java's clients ask no URL that the JVM does not allow (CVE-2025-27817).
-        for side in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
-            allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
-            if "oauthbearer.allowed.urls" not in settings.get(side, ""):
-                settings[side] = f"{settings.get(side, '')} {allowed}".strip()
+    settings = config.spark
+    if config.lets_group_write:
+        settings.setdefault(
+            "spark.hadoop.fs.permissions.umask-mode", f"{umask_of_children(group_writes=True):03o}"
+        )
     return settings
-
-
-def _umask(config: StreamsConfig) -> int:
-    return umask_of_children(group_writes=config.lets_group_write)
 
 
 def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:
@@ -218,9 +212,9 @@ _SPARKS_OWN = frozenset(
 
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     """Client options for Spark's source or sink, in Kafka's names; a later prefix wins."""
-    given = config.given
     from millstream.kafka.login import for_java
 
+    given = config.given
     options = {name: as_text(given[name]) for name in _COMMON if name in given}
     options.update({name: as_text(value) for name, value in config.client_options(*prefixes).items()})
     options.update(for_java(config.security(*prefixes)))

@@ -423,7 +423,8 @@ def main() -> None:
     """`sql_program.py LIFE`: the number of the file descriptor that the parent holds open."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for signal_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_, signal.SIG_IGN)  # for the program, which then ends this one; systemd sends it to all
+        # They are for the program, which then ends this one; systemd sends them to all processes.
+        signal.signal(signal_, signal.SIG_IGN)
     source, sink = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1):

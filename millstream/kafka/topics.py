@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, unreachable
+from millstream.kafka.patience import patiently
 from millstream.model import TopicPartition
 from millstream.ports import InternalTopic, TopicDescription
 
@@ -88,7 +89,10 @@ class KafkaTopics:
         """All topics' names."""
         admin = self._admin()
         try:
-            return set(admin.list_topics(timeout=self._timeout_s).topics)
+            listed = patiently(
+                self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
+            )
+            return set(listed.topics)
         except KafkaException as error:
             raise unreachable(self._config, "list topics", error) from error
 
@@ -189,7 +193,7 @@ class KafkaTopics:
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + 1.0
         for subject, future in question().items():
             try:
-                answers[subject] = future.result(wait_s)
+                answers[subject] = patiently(self._config, what, future.result, wait_s)
             except KafkaException as error:
                 if missing_is_none and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     answers[subject] = None

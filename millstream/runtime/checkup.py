@@ -61,6 +61,7 @@ def health_view(
     if participation.plan is None and records:
         last = records[-1].exception
         missing = last.topics if isinstance(last, MissingSourceTopicException) else missing
+    pipelines = [pipeline for thread in crew.metadata() for pipeline in thread.pipelines]
     return HealthView(
         client_state=state,
         threads={thread.name: thread.state.name for thread in threads},
@@ -68,15 +69,23 @@ def health_view(
         waiting=waiting,
         pipelines_total=len(every),
         pipelines_owned=len(roster.work.pipelines),
-        pipelines_running=sum(
-            pipeline.running for thread in crew.metadata() for pipeline in thread.pipelines
-        ),
+        pipelines_running=sum(each.running for each in pipelines),
         unowned=tuple(name for name in every if agreed is not None and name not in taken),
         last_failure=records[-1] if records else None,
         restoring=restoring,
         member=participation.lost_reason is None,
         lost=participation.lost_reason,
         missing_topics=missing,
+        lost_executors=tuple(
+            sorted(
+                {
+                    lost
+                    for thread in crew.metadata()
+                    for each in thread.pipelines
+                    for lost in each.lost_executors
+                }
+            )
+        ),
         query_server_failure=query_server_failure,
         failure=failure,
     )

@@ -348,8 +348,8 @@ def _said_by_damage(report: Report, claim: CheckpointClaim | None) -> str | None
         return None
     said = f"'{claim.path}/{damage.file}' of its checkpoint {damage.what}"
     if damage.heals:
-        files = " and ".join(f"'{file}'" for file in damage.heals)
-        return f"{said}, as a power cut leaves it; delete {files} there, and start again: {damage.then}"
+        files = ", ".join(f"'{file}'" for file in damage.heals)
+        return f"{said}, as a power cut leaves it; delete there {files} and start again: {damage.then}"
     return f"{said}; restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
 
 

@@ -19,7 +19,9 @@ _PROGRAM = textwrap.dedent(
     from pathlib import Path
     import psutil
     from engine_world import EngineWorld
-    from millstream import Consumed, Serdes, StreamsBuilder
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+    from millstream import Consumed, ExecutorLostException, Serdes, StreamsBuilder
     from waiting import wait_until
 
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
@@ -29,10 +31,21 @@ _PROGRAM = textwrap.dedent(
         def create_topic(self, *_): pass
         def topics(self): return ()
 
-    settings = {"spark.master": "local-cluster[2,1,512]", "spark.executor.memory": "512m"}
+    def deadly(value):
+        if value == "bad":
+            executor = next(each for each in psutil.Process().parents() if "java" in each.name())
+            executor.kill()
+        return value
+
+    settings = {
+        "spark.master": "local-cluster[2,1,512]",
+        "spark.executor.memory": "512m",
+        "spark.task.maxFailures": "1",
+    }
     world = EngineWorld(Kafka(), Path(sys.argv[2]), None, **settings)
     builder = StreamsBuilder()
-    builder.stream("lost-in", Consumed.with_(Serdes.string(), Serdes.string())).to("lost-out")
+    lines = builder.stream("lost-in", Consumed.with_(Serdes.string(), Serdes.string()))
+    lines.map_values(lambda value: F.udf(deadly, StringType())(value)).to("lost-out")
     [compiled] = world.compiled(builder.build())
     running = world.start(compiled)
     world.produce("lost-in", "a")
@@ -48,7 +61,10 @@ _PROGRAM = textwrap.dedent(
     print("lost", lost)
     world.produce("lost-in", "b", "c")
     world.read("lost-out", 3, 100)
-    running.stop()
+    world.produce("lost-in", "bad")
+    error = world.wait_for_end(100)
+    assert isinstance(error, ExecutorLostException), repr(error)
+    assert "executors of the Spark cluster were lost, and a task with them" in str(error), error
     world.close()
     """
 )
@@ -90,7 +106,8 @@ def test_a_local_spark_has_no_executors_to_lose(master: str, cluster: bool) -> N
 def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """On a cluster of two executors on this machine: a warning, the pipeline's metadata, and no failure."""
+    """On a cluster of two executors on this machine: a warning, the pipeline's metadata, and no failure. It
+    is one when Spark gives up on a task that is lost with its executor, here at once."""
     kafka.create_topic("lost-in", 2)
     kafka.create_topic("lost-out", 1)
     tests = Path(__file__).resolve().parent

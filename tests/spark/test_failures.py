@@ -329,6 +329,11 @@ DONE = b'v1\n{"nextBatchWatermarkMs":0}'
             "offsets/2",
             ("offsets/2", "commits/2"),
         ),
+        (
+            {"offsets/3": b"", "offsets/2": WHOLE, "state/0": b""},
+            "offsets/3",
+            ("offsets/3", "state/*/*/4.*"),
+        ),
         ({"offsets/0": b"v1\n", "metadata": b"{}"}, "offsets/0", ("offsets/0",)),
         ({"offsets/1": b"", "offsets/2": WHOLE, "commits/1": DONE}, "offsets/1", ()),
         ({"offsets/7": b""}, "offsets/7", ()),

@@ -323,7 +323,9 @@ class CheckpointException(PipelineException):
     Next: the message says what can be deleted for the pipeline to go on, and what else there is to do.
     """
 
-    path = ""
+    def __init__(self, message: str, *, path: str = "", **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.path = path
 
 
 class PythonWorkerException(PipelineException):

@@ -21,6 +21,7 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, unreachable
+from millstream.kafka.patience import patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
@@ -140,9 +141,12 @@ class KafkaTopics:
         pause = threading.Event()
         while True:
             try:
-                found = set(admin.list_topics(timeout=self._timeout_s).topics)
+                listed = patiently(
+                    self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
+                )
             except KafkaException as error:
                 raise unreachable(self._config, "list topics", error) from error
+            found = set(listed.topics)
             if complete(found) or time.monotonic() >= deadline:
                 return found
             pause.wait(_VISIBLE_EVERY_S)
@@ -324,7 +328,7 @@ class KafkaTopics:
         wait_s = (self._timeout_s if timeout_s is None else timeout_s) + 1.0
         for subject, future in question().items():
             try:
-                answers[subject] = future.result(wait_s)
+                answers[subject] = patiently(self._config, what, future.result, wait_s)
             except KafkaException as error:
                 if error.args[0].code() in none_for:
                     answers[subject] = None

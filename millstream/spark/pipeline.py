@@ -41,6 +41,7 @@ class QueryPipeline:
         claim: CheckpointClaim,
         files: Callable[[], CheckpointFiles],
         drops: DropWatch | None = None,
+        lost_executors: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._name = name
         self._claim = claim
@@ -49,6 +50,7 @@ class QueryPipeline:
         self._query = query
         self._on_end = on_end
         self._drops = drops
+        self._lost_executors = lost_executors
         self._stopping = False
         self._stop_seconds = _STOP_SECONDS
         self._finishing = threading.Lock()
@@ -184,6 +186,7 @@ class QueryPipeline:
             position=position,
             lag={at: max(0, offset - position.get(at, 0)) for at, offset in latest.items()} or None,
             dropped=self._dropped,
+            lost_executors=self._lost_executors(),
         )
 
     @property

@@ -183,6 +183,11 @@ class StreamsConfig(Mapping[str, Any]):
         return Path(str(self._values["state.dir"])).expanduser()
 
     @property
+    def lets_group_write(self) -> bool:
+        """Whether directories of state can be written by the user's group; others never can read them."""
+        return bool(self._values["allow.os.group.write.access"])
+
+    @property
     def checkpoint_location(self) -> str | None:
         """As it was given; None: in the state directory."""
         value = self._values.get("checkpoint.location")

@@ -280,6 +280,14 @@ _WORKING = (
         "num.standby.replicas is 1 or more, else false.",
     ),
     Key(
+        "allow.os.group.write.access",
+        Type.BOOLEAN,
+        False,
+        _LOW,
+        "Whether the user's group may write the directories of stores and checkpoints (0770), or only read "
+        "them (0750). Nobody else may enter them.",
+    ),
+    Key(
         "state.cleanup.delay.ms",
         Type.INT,
         600_000,
@@ -549,11 +557,6 @@ _WITHOUT_EFFECT = (
         "The clients of Kafka's that we use have a rule of their own for it.",
         ("metadata.recovery.rebootstrap.trigger.ms", Type.INT, 300_000, _LOW),
         ("metadata.recovery.strategy", Type.STRING, "rebootstrap", _LOW),
-    ),
-    *_kept(
-        Effect.NONE,
-        "Files have the permissions that the process gives them.",
-        ("allow.os.group.write.access", Type.BOOLEAN, False, _LOW),
     ),
     *_kept(Effect.NONE, "There is one store format.", ("dsl.store.format", Type.STRING, "DEFAULT", _LOW)),
     *_kept(

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: the state diagrams, and the table of configuration keys.
+"""Writes the generated parts of docs/: state diagrams, the table of configuration keys, what the KIPs say.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
@@ -10,6 +10,7 @@ are the tables that the program itself runs on, so the documents cannot say anyt
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -19,7 +20,9 @@ from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+KIPS = ROOT / "tests" / "kips"
 
 S = TypeVar("S", bound=Enum)
 
@@ -69,6 +72,20 @@ def _row(key: Key) -> str:
     return f"| `{key.name}` | {key.type.value} | {default} | {doc} |"
 
 
+def claims() -> str:
+    """Each sentence of the KIPs, and the test that holds it."""
+    parts = []
+    for path in sorted(KIPS.glob("*.toml"), key=lambda path: path.stem):
+        kip = tomllib.loads(path.read_text(encoding="utf-8"))
+        rows = ["| under | it says | the test |", "| --- | --- | --- |"]
+        for claim in kip["claim"]:
+            file, name = claim["test"].split("::")
+            said = claim["says"].replace("|", "\\|")
+            rows.append(f"| {claim['under']} | {said} | [{name}](../tests/{file}) |")
+        parts.append("\n".join([f"## {kip['title']}", "", *rows]))
+    return "\n\n".join(parts)
+
+
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
         "client": lambda: state_diagram(CLIENT),
@@ -77,6 +94,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
         "global-thread": lambda: state_diagram(GLOBAL_THREAD),
     },
     "configuration.md": {"keys": configuration},
+    "kips.md": {"claims": claims},
 }
 """For each file, its sections and what makes them."""
 

@@ -26,13 +26,15 @@ BASE = {
     "foreign",
     "machine",
     "model",
+    "not_there",
     "periodic",
+    "permissions",
     "ports",
     "program_end",
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars"}
+ON_THIS_MACHINE = {"cache", "java", "jars", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -41,13 +43,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": set(),
     "periodic": set(),
     "foreign": set(),
+    "not_there": set(),
     "config_keys": set(),
     "errors": {"model"},
     "program_end": {"errors"},
+    "permissions": set(),
     "machine": {"clock", "errors"},
     "config": {"config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
+    "scratch": set(),
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java"},
     # what a program means
@@ -93,16 +98,17 @@ OUTSIDE: dict[str, set[str]] = {
         "query/handle.py",
         "query/schemas.py",
         "query/sql.py",
+        "query/sql_program.py",
         "query/tables.py",
         "server/remote.py",
     },
-    "duckdb": {"query/sql.py"},
+    "duckdb": {"query/sql_program.py"},
     "filelock": {"broker/", "jars/cache.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
     "rich": {"cli/", "jars/progress.py"},
     "typer": {"cli/"},
-    "subprocess": {"broker/", "jars/ivy.py", "java.py"},
+    "subprocess": {"broker/", "jars/ivy.py", "java.py", "query/sql_process.py"},
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
     "socket": {"broker/", "server/connections.py", "server/serving.py"},

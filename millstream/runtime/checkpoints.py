@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlparse
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
+from millstream.permissions import make_private
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
 from millstream.topology.nodes import Aggregate, Node, Repartition, Store
 from millstream.topology.pipeline import Pipeline, input_label
@@ -65,6 +66,7 @@ class Checkpoints:
         if config.checkpoint_location is not None:
             self._location = f"{self._location}/{config.application_id}"
         self._local = _local_path(self._location)
+        self._group_writes = config.lets_group_write
         self._fingerprints = self._local or state_path / "checkpoints"
 
     @property
@@ -88,6 +90,8 @@ class Checkpoints:
             old = self._stored(name)
             if old is not None and old != new:
                 raise TopologyException(self._misfit(name, old, new))
+        if self._local is not None:
+            make_private(self._local, group_writes=self._group_writes)
         for name, new in wanted.items():
             self._store(name, new)
 

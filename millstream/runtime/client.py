@@ -111,7 +111,11 @@ class KafkaStreams(InteractiveQueries):
         self._clock = parts.clock
         self._serve_queries = parts.query_server
         self._query_server: QueryServing | None = None
-        self._directory = StateDirectory(self._config.state_dir, self._config.application_id)
+        self._directory = StateDirectory(
+            self._config.state_dir,
+            self._config.application_id,
+            group_writes=self._config.lets_group_write,
+        )
         self._client_id = (
             self._config.client_id or f"{self._config.application_id}-{self._directory.process_id()}"
         )

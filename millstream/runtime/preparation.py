@@ -64,7 +64,9 @@ def missing_sources(
     missing: Sequence[str], existing: Iterable[str], servers: str
 ) -> MissingSourceTopicException:
     """The error for source topics that do not exist."""
-    candidates = [name for name in existing if not name.startswith("__")]
+    # Nobody means an internal topic, of this application or of another one.
+    internal = ("-changelog", "-repartition")
+    candidates = [name for name in existing if not name.startswith("__") and not name.endswith(internal)]
     hints = []
     for name in missing:
         near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)

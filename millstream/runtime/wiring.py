@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text
+from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
@@ -104,7 +105,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         SparkSettings(
             application_id=config.application_id,
             bootstrap_servers=",".join(config.bootstrap_servers),
-            spark=config.spark,
+            spark={"spark.hadoop.fs.permissions.umask-mode": f"{_umask(config):03o}", **config.spark},
             consumer=_spark_client(config, "consumer.", "main.consumer."),
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
@@ -117,6 +118,10 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         spark,
         closing=closing,
     )
+
+
+def _umask(config: StreamsConfig) -> int:
+    return umask_of_children(group_writes=config.lets_group_write)
 
 
 def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:

@@ -42,6 +42,8 @@ _CANNOT_BE = (
 _LOOK_S = 5.0
 """How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
 next one."""
+_TOLD = 10
+"""How many names a message has at most."""
 _AT_ONCE = 1_000
 """How many topics one question is about: more would take a broker longer than a short deadline."""
 
@@ -126,7 +128,7 @@ class KafkaTopics:
                 return found
             if waited >= self._timeout_s:
                 raise StreamsException(
-                    f"topics {', '.join(sorted(exist))} exist, says the controller, and no broker at "
+                    f"topics {_few(exist)} exist, says the controller, and no broker at "
                     f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
                     "whether the brokers are well"
                 )
@@ -339,6 +341,12 @@ class KafkaTopics:
             if self._client is None:
                 raise IllegalStateException("the admin client is closed")
             return self._client
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first of many names, and how many more there are."""
+    found = sorted(names)
+    return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")
 
 
 def _is_unreachable(code: int) -> bool:

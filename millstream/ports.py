@@ -7,7 +7,7 @@ changelog records, on their way from Kafka to a local store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -151,6 +151,17 @@ class Engine(Protocol):
         self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
     ) -> RunningPipeline:
         """Start its query from the claimed checkpoint. `on_end` is called once, on a thread of the engine."""
+
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Write all that the state in the claimed checkpoint has for these changelogs, as the query would.
+
+        The checkpoint stays as it is, and no query runs on it. Returns when everything is written.
+
+        Raises:
+            StreamsException: the state cannot be read, or the changelogs not written.
+        """
 
     def warm_up(self, topic: str | None) -> None:
         """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""

@@ -37,6 +37,7 @@ from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
 from millstream.runtime.global_tables import declared_serdes, find_global_parts
+from millstream.runtime.identity import Policies
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -44,6 +45,7 @@ from millstream.runtime.preparation import (
     kept_counts,
     source_descriptions,
 )
+from millstream.runtime.reconcile import Reconciler
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import source_patterns
 from millstream.runtime.view import ClientView
@@ -232,10 +234,22 @@ class Assembly:
         """Look at the topics: those of the program have to be there, ours are made.
 
         Raises:
-            MissingSourceTopicException, InternalTopicException, StreamsException: what is in the way.
+            MissingSourceTopicException, LostTopicException, LostCheckpointException: topics or checkpoints
+                are not what the pipelines' progress belongs to.
+            InternalTopicException, StreamsException: what else is in the way.
         """
         topics, pipelines = self.topics, self._topology.pipelines
         servers = ",".join(self._config.bootstrap_servers)
+        reconciler = Reconciler(
+            self._topology.queries,
+            self._config.application_id,
+            self._checkpoints,
+            topics,
+            self._policies,
+            self._config.dead_letter_topic if self._drops_records else None,
+        )
+        # Before anything is made: a changelog that is missing must not come back empty, and unnoticed.
+        reconciler.check()
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
         )
@@ -270,7 +284,7 @@ class Assembly:
             self._topology.queries,
             plan.partitions,
             self._compiled,
-            self._claim,
+            lambda compiled, engine: self._claim(compiled, engine, reconciler),
         )
         self._pipelines = running
         self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
@@ -417,7 +431,8 @@ class Assembly:
             raise StreamsException("the client is not prepared")
         return self._pipelines
 
-    def _claim(self, name: str, engine: Engine) -> CheckpointClaim:
+    def _claim(self, compiled: CompiledPipeline, engine: Engine, reconciler: Reconciler) -> CheckpointClaim:
+        name = compiled.pipeline.name
         root = self._checkpoints.root
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
         claims = CheckpointClaims(files, root, clock=self._parts.clock)
@@ -435,7 +450,17 @@ class Assembly:
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
                     "client since"
                 )
+            reconciler.settle(
+                compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
+            )
             return claim
+
+    @property
+    def _policies(self) -> Policies:
+        return Policies(
+            from_beginning=self._config["source.lost.policy"] == "from-beginning",
+            rebuild_changelogs=self._config["changelog.lost.policy"] == "rebuild",
+        )
 
     def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
         return declared_serdes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.errors import IllegalStateException, PipelineException, StreamsException
@@ -76,6 +76,12 @@ class FakeLog:
             self._first[partition] = 0
             self._epochs = {at: epoch for at, epoch in self._epochs.items() if at[0] != partition}
             self.changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record in any partition."""
+        with self.changed:
+            return not any(self._records.values())
 
     def first(self, partition: TopicPartition) -> int:
         """The offset of the first record."""
@@ -360,6 +366,7 @@ class FakeEngine:
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
         claims: what they were started with, in that order.
+        rebuilt: pipelines, with the changelogs that were to be written anew.
         files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to hold Spark up.
@@ -371,6 +378,7 @@ class FakeEngine:
         self.started: list[str] = []
         self.stopped: list[str] = []
         self.claims: list[CheckpointClaim] = []
+        self.rebuilt: list[tuple[str, frozenset[str]]] = []
         self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
@@ -434,6 +442,13 @@ class FakeEngine:
             self.claims.append(claim)
             self._changed.notify_all()
         return running
+
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Notes that it was asked."""
+        assert self.gate.wait(30), "nobody opened the gate"
+        self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
 
     def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
         """The same ones for the same root."""

@@ -224,8 +224,8 @@ class Topics(Protocol):
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed; nothing: there is no such group."""
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, and return when the cluster does not show them any more. One that is missing is

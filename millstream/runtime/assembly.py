@@ -32,6 +32,7 @@ from millstream.ports import (
     TopicDescription,
     Topics,
 )
+from millstream.runtime.afresh import forget_now
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
@@ -229,6 +230,8 @@ class Assembly:
         step()
         self._topics = self._parts.topics(self._config)
         self.hold("admin client", self._topics.close)
+        if self._embedded:
+            forget_now(self._directory.path, self._topics, self._config.application_id)
 
     def plan(self) -> Plan:
         """Look at the topics: those of the program have to be there, ours are made.

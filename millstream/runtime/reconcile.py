@@ -28,7 +28,15 @@ from millstream.runtime.identity import (
     note,
     topics_of,
 )
-from millstream.runtime.offset_log import aligned, forget_unfinished, log_of, moved, positions_of, save
+from millstream.runtime.offset_log import (
+    aligned,
+    forget_unfinished,
+    log_of,
+    moved,
+    positions_of,
+    save,
+    unfinished,
+)
 from millstream.runtime.topic_watch import matching_topics, source_patterns
 from millstream.topology.pipeline import Pipeline
 
@@ -157,7 +165,11 @@ class Reconciler:
         found = self._found(uses, known, positions)
         committed: Mapping[TopicPartition, int] = {}
         if positions is None:
-            committed = self._topics.committed(self._application_id)
+            read = [use.topic for use in uses if use.role in (Role.SOURCE, Role.TABLE) and use.topic in found]
+            committed = self._topics.committed(
+                self._application_id,
+                [TopicPartition(name, at) for name in read for at in range(found[name].partitions)],
+            )
         findings = compare(pipeline.name, uses, known, found, positions=positions, committed=committed)
         return _Sight(notes, found, uses, findings)
 
@@ -202,6 +214,15 @@ class Reconciler:
         }
         before = sight.notes.scans if sight.notes is not None else None
         log_now = log_of(files, directory)
+        half = unfinished(files, directory)
+        if half is not None and (lost := [at for at in half.positions if at.topic in to]):
+            log.warning(
+                "pipeline %s: micro-batch %d was interrupted, and what it read is not there to be read "
+                "again: up to %s. What it wrote may be in changelogs and outputs, and is not in the state",
+                name,
+                half.batch,
+                ", ".join(f"{at} offset {half.positions[at]}" for at in lost),
+            )
         if log_now is None:
             if to or (before and before != compiled.scans):
                 forget_unfinished(files, directory)

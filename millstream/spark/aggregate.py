@@ -317,8 +317,10 @@ class FoldSerdes:
     aggregate: Serde
 
 
-def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
+def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names, results: DataFrame | None = None) -> Made:
     """The Python folds of one flow, as one operator: the user asked for Python, record by record.
+
+    With `results`, these are taken instead of what comes of records (rebuild.py).
 
     The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
     Spark allows one operator of this kind in a query, so several folds share it, told apart by their number.
@@ -341,7 +343,9 @@ def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
         .select(f"{record}.*")
     )
     step = _folding([(fold_of(item.node), using) for item, using in pending])
-    df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
+    df = results
+    if df is None:
+        df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
     number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
     df = df.withColumnsRenamed({"fold": number, "key": key_bytes, "aggregate": value_bytes})
     df = df.withColumn(stamp, F.timestamp_millis("timestamp")).drop("timestamp")

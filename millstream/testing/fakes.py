@@ -329,10 +329,11 @@ class FakeTopics:
         self._check()
         return {partition: self._log.first(partition) for partition in partitions}
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed: `commits[group]`."""
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions, by `commits[group]`."""
         self._check()
-        return dict(self.commits.get(group, {}))
+        commits = self.commits.get(group, {})
+        return {partition: commits[partition] for partition in partitions if partition in commits}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, with what is in them."""

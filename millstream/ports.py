@@ -256,6 +256,7 @@ class ChangelogBatch:
 
     Attributes:
         epoch: the highest epoch seen in the partition so far; 0: no record has had one.
+        rose_at: the offset of the record that brought it, where it is in this batch; -1: it is not.
         dropped: how many records are left out because they came after one of a higher epoch: a client that
             has lost the pipeline wrote them (design D5).
         dropped_epoch: the highest epoch of those.
@@ -267,6 +268,7 @@ class ChangelogBatch:
     epoch: int = 0
     dropped: int = 0
     dropped_epoch: int = 0
+    rose_at: int = -1
 
 
 class OffsetOutOfRange(StreamsException):

@@ -36,9 +36,10 @@ from millstream.runtime.afresh import forget_now
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
+from millstream.runtime.epochs import check_epoch, floor, highest_epoch
+from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, Owner, checkpoint_identity
 from millstream.runtime.global_tables import declared_serdes, find_global_parts
-from millstream.runtime.identity import Policies
+from millstream.runtime.identity import Policies, Role, topics_of
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -163,6 +164,13 @@ class Assembly:
         self._pipelines: Pipelines | None = None
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
+        self._parts_filled: tuple[StorePart, ...] = ()
+        self._writers = {
+            use.topic: pipeline.name
+            for pipeline in topology.queries
+            for use in topics_of(pipeline, config.application_id)
+            if use.role is Role.CHANGELOG
+        }
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0
@@ -291,7 +299,8 @@ class Assembly:
         )
         self._pipelines = running
         self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
-        return Plan(sources, plan, tuple(store_parts(plan)))
+        self._parts_filled = tuple(store_parts(plan))
+        return Plan(sources, plan, self._parts_filled)
 
     def join(self, member: GroupMember, plan: Plan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -410,6 +419,7 @@ class Assembly:
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,
+            check_epoch=self._check_epoch,
         )
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
@@ -442,11 +452,9 @@ class Assembly:
         with self._claiming:
             claim = self._claims.get(name)
             if claim is None:
-                # The time of day keeps epochs growing where nothing else is left that tells the last one: a
-                # group that was forgotten, checkpoints that were deleted by hand, and a changelog that
-                # stayed.
-                floor = max(self.generation, self._parts.clock.epoch_ms())
-                claim = self._claims[name] = claims.claim(name, floor, self._client_id)
+                seen = self._highest_epoch(compiled, claims.owner(name))
+                least = floor(self.generation, seen)
+                claim = self._claims[name] = claims.claim(name, least, self._client_id)
             elif not claims.is_held(claim):
                 # Never claimed back: whoever has it now may be the one whom the group gave it.
                 raise TaskMigratedException(
@@ -457,6 +465,33 @@ class Assembly:
                 compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
             )
             return claim
+
+    def _highest_epoch(self, compiled: CompiledPipeline, owner: Owner | None) -> int:
+        """The highest epoch in the changelogs of a pipeline, as far as the last claim does not tell.
+
+        Raises:
+            StreamsException: there is one that no claim can have had.
+        """
+        stores = {store.name for store in compiled.pipeline.stores}
+        seen = max((each.epoch for each in self._view.open_stores() if each.name in stores), default=0)
+        if owner is not None and seen <= owner.epoch:
+            return seen
+        # Nobody knows of a claim, or one is known that is older than what was written: checkpoints from a
+        # backup. So the changelogs are asked.
+        partitions = [part.changelog for part in self._parts_filled if part.store.name in stores]
+        consumer = self._parts.changelog(self._config)
+        try:
+            return highest_epoch(consumer, partitions, owner.epoch if owner is not None else None)
+        finally:
+            consumer.close()
+
+    def _check_epoch(self, partition: TopicPartition, epoch: int, offset: int) -> None:
+        name = self._writers.get(partition.topic)
+        if name is None:
+            return
+        files = self._checkpoints.files
+        owner = CheckpointClaims(files, self._checkpoints.root).owner(name) if files is not None else None
+        check_epoch(partition, epoch, offset, owner.epoch if owner is not None else None)
 
     @property
     def _policies(self) -> Policies:

@@ -149,6 +149,10 @@ def group(pending: list[Pending], names: Names) -> Made:
         functions[0] if len(functions) == 1 else None,
         lambda: df.groupBy(*grouping).agg(*expressions),
     )
+    # Always true. Without something in between, Spark merges what comes next into the aggregation where that
+    # is a projection, and then its results are in the order of that: so what is written behind an aggregation
+    # would decide how its state is laid out, and could not change any more.
+    aggregated = aggregated.where(F.col(stamp).isNotNull())
     new = Flow(with_context(aggregated, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, item in enumerate(pending):

@@ -64,18 +64,20 @@ def rebuild(
     operators = list(dict.fromkeys(scan.feeds for scan in compiled.scans if scan.feeds))
     nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
     for number, stores in enumerate(operators):
-        topics = {changelog_topic(context.application_id, store) for store in stores} & changelogs
-        if not topics:
+        topics = {changelog_topic(context.application_id, store) for store in stores}
+        lost = sorted(topics & changelogs)
+        if not lost:
             continue
+        # All of the operator's, or Spark would leave out of the state what nobody reads.
         mine = replace(context, only=topics, read=lambda node: _no_records(spark))
         kinds = {_kind(nodes[store]) for store in stores}
         if kinds == {"aggregate"}:
-            _from_copy(spark, compiled, mine, claim, files, directory, done, number, options, closing)
+            _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
         elif kinds == {"fold"}:
             results = _state(spark, claim.path, number, done)
             rows = compile_pipeline(compiled.pipeline, replace(mine, folded=results)).rows_at(claim.epoch)
             assert rows is not None
-            rows.write.format("kafka").options(**options).save()
+            rows.where(F.col("topic").isin(lost)).write.format("kafka").options(**options).save()
         else:
             raise StreamsException(
                 f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "
@@ -126,6 +128,7 @@ def _from_copy(
     directory: str,
     done: int,
     operator: int,
+    lost: list[str],
     options: dict[str, str],
     closing: threading.Event,
 ) -> None:
@@ -143,7 +146,8 @@ def _from_copy(
         files.write(f"{copy}/offsets/{done}", "\n".join(lines).encode())
         files.copy(f"{directory}/state/{operator}", f"{copy}/state/0")
         query = (
-            rows.writeStream.format("kafka")
+            rows.where(F.col("topic").isin(lost))
+            .writeStream.format("kafka")
             .options(**options)
             .option("checkpointLocation", f"{claim.path}.rebuild")
             .trigger(availableNow=True)

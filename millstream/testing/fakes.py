@@ -184,17 +184,18 @@ class FakeChangelogConsumer:
         offset: int,
         records: Sequence[tuple[bytes, bytes | None, int] | None],
     ) -> ChangelogBatch:
-        entries, dropped, highest = [], [], self._epochs.get(partition, 0)
+        entries, dropped, highest, rose_at = [], [], self._epochs.get(partition, 0), -1
         for at, record in enumerate(records, offset):
             epoch = self.log.epoch(partition, at)
             if epoch is not None and epoch < highest:
                 dropped.append(epoch)
             elif record is not None:
-                highest = max(highest, epoch or 0)
+                if (epoch or 0) > highest:
+                    highest, rose_at = epoch or 0, at
                 entries.append(record)
         self._epochs[partition] = highest
         return ChangelogBatch(
-            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0)
+            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0), rose_at
         )
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

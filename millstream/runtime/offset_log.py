@@ -19,7 +19,16 @@ from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Scan
 from millstream.runtime.fencing import places
 
-__all__ = ["OffsetLog", "aligned", "forget_unfinished", "log_of", "moved", "positions_of", "save"]
+__all__ = [
+    "OffsetLog",
+    "aligned",
+    "forget_unfinished",
+    "log_of",
+    "moved",
+    "positions_of",
+    "save",
+    "unfinished",
+]
 
 _TRIES = 20
 
@@ -186,13 +195,14 @@ def unfinished(files: CheckpointFiles, directory: str) -> OffsetLog | None:
 
 
 def forget_unfinished(files: CheckpointFiles, directory: str) -> None:
-    """Have Spark plan anew what it was about to read; where nothing is done yet, from where it begins."""
+    """Have Spark plan anew what it was about to read; where nothing is done yet, as if it had never run."""
     done = max(_numbers(files.list(f"{directory}/commits")), default=-1)
     for batch in _numbers(files.list(f"{directory}/offsets")):
         if batch > done:
             _delete(files, f"{directory}/offsets", batch)
     if done < 0:
-        files.delete(f"{directory}/sources")  # the offsets that the first batch began at
+        for part in ("sources", "state"):  # where the first batch began, and what it had kept until then
+            files.delete(f"{directory}/{part}")
 
 
 def save(files: CheckpointFiles, directory: str, log: OffsetLog) -> None:

@@ -25,7 +25,7 @@ class Pipelines:
         pipelines: all of the client's.
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
-        claim: claims a pipeline's checkpoint for this client, once the engine is there.
+        claim: claims a pipeline's checkpoint for this client, once the engine is there, and has it fit.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Pipelines:
         pipelines: Sequence[Pipeline],
         partitions: Mapping[str, int],
         on_compiled: Callable[[Mapping[str, CompiledPipeline]], None],
-        claim: Callable[[str, Engine], CheckpointClaim],
+        claim: Callable[[CompiledPipeline, Engine], CheckpointClaim],
     ) -> None:
         self._make_engine = engine
         self._pipelines = tuple(pipelines)
@@ -59,7 +59,7 @@ class Pipelines:
             compiled = self._ready()
             engine = self._engine
         assert engine is not None
-        running = engine.start(compiled[name], self._claim(name, engine), on_end)
+        running = engine.start(compiled[name], self._claim(compiled[name], engine), on_end)
         self._warmed_up = True
         return running
 

@@ -27,6 +27,7 @@ def test_an_epoch_is_above_all_that_is_known_and_no_time_is_in_it() -> None:
     [(1, 1), (1 + AHEAD, 1), (1_700_000_000_000, None), (1_700_000_000_005, 1_700_000_000_005)],
 )
 def test_what_claims_can_have_had_is_believed(epoch: int, claimed: int | None) -> None:
+    """Also a little ahead of the last that is known here, and of versions that took the time of day."""
     check_epoch(AT, epoch, 5, claimed)
 
 

@@ -461,6 +461,7 @@ KAFKAS = [
 
 
 OURS = {
+    "changelog.lost.policy",
     "checkpoint.location",
     "errors.continue.max.ratio",
     "keep.spark.warm",
@@ -476,6 +477,7 @@ OURS = {
     "replace.thread.max.failures",
     "replace.thread.then",
     "replace.thread.window.ms",
+    "source.lost.policy",
 }
 
 

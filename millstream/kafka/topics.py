@@ -215,10 +215,18 @@ class KafkaTopics:
         # By a consumer that never joins: librdkafka's admin client crashes the process (a null pointer) when
         # the group's coordinator answers with an error, as one does that is only starting.
         consumer = build(Consumer, {**restore_consumer_config(self._config), "group.id": group})
+        deadline = time.monotonic() + self._timeout_s
+        pause = threading.Event()
         try:
-            found = consumer.committed(asked, timeout=self._timeout_s)
-        except KafkaException as error:
-            raise unreachable(self._config, f"read the offsets of group '{group}'", error) from error
+            while True:
+                try:
+                    found = consumer.committed(asked, timeout=self._timeout_s)
+                    break
+                except KafkaException as error:
+                    if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
+                        what = f"read the offsets of group '{group}'"
+                        raise unreachable(self._config, what, error) from error
+                    pause.wait(_READY_EVERY_S)
         finally:
             consumer.close()
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}

@@ -439,15 +439,13 @@ def error_of(findings: Sequence[Finding], location: str) -> StreamsException | N
     if read or changelogs:
         ways.append(_AFRESH)
     message = f"{told}. Next: {'; or '.join(ways)}"
-    names = {
-        what: tuple(sorted(each.topic for each in findings if each.what is what))
+    topics = tuple(sorted(each.topic for each in findings))
+    deleted, recreated, emptied = (
+        tuple(sorted(each.topic for each in findings if each.what is what))
         for what in (What.DELETED, What.RECREATED, What.EMPTIED)
-    }
-    kind = MissingSourceTopicException if read else LostTopicException
-    return kind(
-        message,
-        tuple(sorted(each.topic for each in findings)),
-        deleted=names[What.DELETED],
-        recreated=names[What.RECREATED],
-        emptied=names[What.EMPTIED],
     )
+    if read:
+        return MissingSourceTopicException(
+            message, topics, deleted=deleted, recreated=recreated, emptied=emptied
+        )
+    return LostTopicException(message, topics, deleted=deleted, recreated=recreated, emptied=emptied)

@@ -206,10 +206,15 @@ def forget_unfinished(files: CheckpointFiles, directory: str) -> None:
 
 
 def save(files: CheckpointFiles, directory: str, log: OffsetLog) -> None:
-    """Replace the file of that batch."""
-    # Hadoop's checksum beside it would be another's; without one it is not looked at.
-    files.delete(f"{directory}/offsets/.{log.batch}.crc")
-    files.write(f"{directory}/offsets/{log.batch}", log.to_bytes())
+    """Replace the file of that batch, which is done, and of the one before: Spark reads that too when it
+    starts, though only to see that it has as many sources.
+    """
+    before = f"{directory}/offsets/{log.batch - 1}"
+    for batch in (log.batch - 1, log.batch):
+        if batch == log.batch or files.exists(before):
+            # Hadoop's checksum beside it would be another's; without one it is not looked at.
+            files.delete(f"{directory}/offsets/.{batch}.crc")
+            files.write(f"{directory}/offsets/{batch}", log.to_bytes())
 
 
 def _delete(files: CheckpointFiles, directory: str, batch: int) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 from waiting import wait_until
 from world import World, content, key_value_store
 
@@ -23,6 +24,7 @@ from millstream import (
     StreamsBuilder,
     StreamsException,
     StreamThreadExceptionResponse,
+    TimeWindows,
     Topology,
 )
 from millstream.kafka.topics import KafkaTopics
@@ -153,3 +155,65 @@ def test_what_was_deleted_while_no_client_ran_is_told_and_can_be_mended(world: W
     assert changelog not in world.kafka.topics(), "it was not made anew, empty"
     client = world.client(topology, changelog_lost_policy="rebuild")
     counted(world, client, {"new": 1}, 1)
+
+
+def latest(world: World, changelog: str) -> dict[tuple[int, bytes], tuple[bytes | None, int]]:
+    """What a store would have of a changelog: by partition and key, the last value and its timestamp."""
+    consumer = KafkaTopics(world.created(StreamsBuilder().build(), "unused")._config)
+    parts = [TopicPartition(changelog, number) for number in range(2)]
+    count = sum(consumer.end_offsets(parts).values())
+    consumer.close()
+    return {
+        (record.partition, record.key or b""): (
+            record.value,
+            int.from_bytes(dict(record.headers)["millstream.ts"][:8], "big"),
+        )
+        for record in world.consume(changelog, count)
+    }
+
+
+def test_changelogs_are_written_anew_as_they_were(world: World) -> None:
+    """Of several aggregations in one operator, windows, an average, a fold, and a table behind a shuffle: the
+    same keys, bytes, partitions and timestamps, with the epoch of the new claim.
+    """
+    source, app = world.topic("in"), world.name("app")
+    builder = StreamsBuilder()
+    records = builder.stream(source, STRINGS)
+    grouped = records.group_by_key()
+    grouped.count(Materialized.as_("n"))
+    grouped.aggregate(lambda key, value: F.avg(F.length(value)), Materialized.as_("mean"))
+    windows = TimeWindows.of_size_and_grace(timedelta(minutes=1), timedelta(days=1))
+    grouped.windowed_by(windows).count(Materialized.as_("per-minute"))
+    grouped.aggregate(
+        lambda: 0,
+        lambda key, value, total: total + len(value),
+        Materialized.as_("total").with_value_serde(Serdes.long()),
+    )
+    records.select_key(lambda key, value: value).to_table(Materialized.as_("by-value"))
+    topology = builder.build()
+    stores = ["n", "mean", "per-minute", "total", "by-value"]
+    client = world.client(topology)
+    world.produce(source, [(key.encode(), b"x" * (number % 5)) for number, key in enumerate(KEYS * 4)])
+    files = LocalCheckpointFiles(world.directory / "state" / app / "checkpoints")
+    wait_until(lambda: sum((positions_of(files, "p0") or {}).values()) == 120, "all is committed", 90)
+    client.close(timedelta(seconds=30))
+    changelogs = {store: f"{app}-{store}-changelog" for store in stores}
+    before = {store: latest(world, topic) for store, topic in changelogs.items()}
+    assert {store: len(kept) for store, kept in before.items()} == {
+        "n": 30,
+        "mean": 30,
+        "per-minute": len(before["per-minute"]),
+        "total": 30,
+        "by-value": 5,
+    }
+
+    for topic in changelogs.values():
+        world.kafka.delete_topic(topic)
+    wait_until(lambda: not world.kafka.topics() & set(changelogs.values()), "they are gone")
+    client = world.client(topology, changelog_lost_policy="rebuild")
+    after = {store: latest(world, topic) for store, topic in changelogs.items()}
+    assert after == before
+    counts = key_value_store(client, "n")
+    wait_until(lambda: content(counts) == each_key(4), "the store is filled from it")
+    world.produce(source, [(KEYS[0].encode(), b"x")])
+    wait_until(lambda: counts.get(KEYS[0]) == 5, "and the pipeline goes on")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports implicitly
     AdminClient,
@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
 from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
-from millstream.kafka.clients import admin_config, build, unreachable
+from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
 from millstream.kafka.patience import patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
@@ -41,9 +41,22 @@ _CANNOT_BE = (
     KafkaError.INVALID_CONFIG,
 )
 """How the controller refuses to create a topic that does not exist."""
+_READY_EVERY_S = 0.1
+"""How often a broker is asked again that is getting ready."""
+_GETTING_READY = frozenset(
+    (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+)
 _LOOK_S = 5.0
 """How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
 next one."""
+_TOLD = 10
+"""How many names a message has at most."""
 _AT_ONCE = 1_000
 """How many topics one question is about: more would take a broker longer than a short deadline."""
 
@@ -128,7 +141,7 @@ class KafkaTopics:
                 return found
             if waited >= self._timeout_s:
                 raise StreamsException(
-                    f"topics {', '.join(sorted(exist))} exist, says the controller, and no broker at "
+                    f"topics {_few(exist)} exist, says the controller, and no broker at "
                     f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
                     "whether the brokers are well"
                 )
@@ -199,16 +212,28 @@ class KafkaTopics:
         found = self._offsets(partitions, OffsetSpec.for_timestamp(epoch_ms))
         return {at: offset for at, offset in found.items() if offset >= 0}
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed; nothing: there is no such group."""
-        admin = self._admin()
-        asked = [ConsumerGroupTopicPartitions(group)]
-        answer = self._ask(
-            f"read the offsets of group '{group}'",
-            lambda: admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_s),
-            none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
-        )[group]
-        found = answer.topic_partitions if answer is not None else ()
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
+        asked = [NativePartition(topic, number) for topic, number in sorted(set(partitions))]
+        if not asked:
+            return {}
+        # By a consumer that never joins: librdkafka's admin client crashes the process (a null pointer) when
+        # the group's coordinator answers with an error, as one does that is only starting.
+        consumer = build(Consumer, {**restore_consumer_config(self._config), "group.id": group})
+        deadline = time.monotonic() + self._timeout_s
+        pause = threading.Event()
+        try:
+            while True:
+                try:
+                    found = consumer.committed(asked, timeout=self._timeout_s)
+                    break
+                except KafkaException as error:
+                    if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
+                        what = f"read the offsets of group '{group}'"
+                        raise unreachable(self._config, what, error) from error
+                    pause.wait(_READY_EVERY_S)
+        finally:
+            consumer.close()
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def delete(self, names: Iterable[str]) -> None:
@@ -234,20 +259,20 @@ class KafkaTopics:
             IllegalStateException: it has members.
         """
         admin = self._admin()
-        for future in admin.delete_consumer_groups([group], request_timeout=self._timeout_s).values():
-            try:
-                future.result(self._timeout_s + 1.0)
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.NON_EMPTY_GROUP:
-                    raise IllegalStateException(
-                        f"group '{group}' has members, so clients of the application run; close all of them "
-                        "first (one that was killed is forgotten after session.timeout.ms)"
-                    ) from error
-                if code != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise unreachable(self._config, f"delete group '{group}'", error) from error
-            except TimeoutError as error:
-                raise unreachable(self._config, f"delete group '{group}'", error) from error
+        try:
+            self._ask(
+                f"delete group '{group}'",
+                lambda: admin.delete_consumer_groups([group], request_timeout=self._timeout_s),
+                none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
+            )
+        except StreamsException as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+                raise
+            raise IllegalStateException(
+                f"group '{group}' has members, so clients of the application run; close all of them first "
+                "(one that was killed is forgotten after session.timeout.ms)"
+            ) from cause
 
     def close(self) -> None:
         """Idempotent."""
@@ -323,26 +348,42 @@ class KafkaTopics:
         none_for: tuple[int, ...] = (),
         timeout_s: float | None = None,
     ) -> dict[Any, Any]:
-        """The answers to a question that gives a future for each of its subjects."""
-        answers: dict[Any, Any] = {}
-        wait_s = (self._timeout_s if timeout_s is None else timeout_s) + 1.0
-        for subject, future in question().items():
+        """The answers to a question that gives a future for each of its subjects.
+
+        Asked again while a broker says that it is only getting ready.
+        """
+        wait_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + wait_s
+        pause = threading.Event()
+        while True:
+            answers: dict[Any, Any] = {}
             try:
-                answers[subject] = patiently(self._config, what, future.result, wait_s)
+                for subject, future in question().items():
+                    try:
+                        answers[subject] = patiently(self._config, what, future.result, wait_s + 1.0)
+                    except KafkaException as error:
+                        if error.args[0].code() not in none_for:
+                            raise
+                        answers[subject] = None
+                return answers
             except KafkaException as error:
-                if error.args[0].code() in none_for:
-                    answers[subject] = None
-                    continue
-                raise unreachable(self._config, what, error) from error
+                if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
+                    raise unreachable(self._config, what, error) from error
+                pause.wait(_READY_EVERY_S)
             except TimeoutError as error:
                 raise unreachable(self._config, what, error) from error
-        return answers
 
     def _admin(self) -> AdminClient:
         with self._lock:
             if self._client is None:
                 raise IllegalStateException("the admin client is closed")
             return self._client
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first of many names, and how many more there are."""
+    found = sorted(names)
+    return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")
 
 
 def _is_unreachable(code: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.errors import IllegalStateException, PipelineException, StreamsException
@@ -77,6 +77,12 @@ class FakeLog:
             self._first[partition] = 0
             self._epochs = {at: epoch for at, epoch in self._epochs.items() if at[0] != partition}
             self.changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record in any partition."""
+        with self.changed:
+            return not any(self._records.values())
 
     def first(self, partition: TopicPartition) -> int:
         """The offset of the first record."""
@@ -179,17 +185,18 @@ class FakeChangelogConsumer:
         offset: int,
         records: Sequence[tuple[bytes, bytes | None, int] | None],
     ) -> ChangelogBatch:
-        entries, dropped, highest = [], [], self._epochs.get(partition, 0)
+        entries, dropped, highest, rose_at = [], [], self._epochs.get(partition, 0), -1
         for at, record in enumerate(records, offset):
             epoch = self.log.epoch(partition, at)
             if epoch is not None and epoch < highest:
                 dropped.append(epoch)
             elif record is not None:
-                highest = max(highest, epoch or 0)
+                if (epoch or 0) > highest:
+                    highest, rose_at = epoch or 0, at
                 entries.append(record)
         self._epochs[partition] = highest
         return ChangelogBatch(
-            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0)
+            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0), rose_at
         )
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -347,10 +354,11 @@ class FakeTopics:
                 found[at] = later[0]
         return found
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed: `commits[group]`."""
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions, by `commits[group]`."""
         self._check()
-        return dict(self.commits.get(group, {}))
+        commits = self.commits.get(group, {})
+        return {partition: commits[partition] for partition in partitions if partition in commits}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, with what is in them."""
@@ -421,6 +429,7 @@ class FakeEngine:
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
         claims: what they were started with, in that order.
+        rebuilt: pipelines, with the changelogs that were to be written anew.
         files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to hold Spark up.
@@ -432,6 +441,7 @@ class FakeEngine:
         self.started: list[str] = []
         self.stopped: list[str] = []
         self.claims: list[CheckpointClaim] = []
+        self.rebuilt: list[tuple[str, frozenset[str]]] = []
         self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
@@ -495,6 +505,13 @@ class FakeEngine:
             self.claims.append(claim)
             self._changed.notify_all()
         return running
+
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Notes that it was asked."""
+        assert self.gate.wait(30), "nobody opened the gate"
+        self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
 
     def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
         """The same ones for the same root."""

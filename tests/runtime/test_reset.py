@@ -18,6 +18,7 @@ from millstream.errors import ConfigException, IllegalStateException, LockExcept
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Scan, TopicDescription
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
+from millstream.runtime.identity import Noted, Notes, Role
 from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import (
     ResetPlan,
@@ -192,6 +193,7 @@ class Application:
 
     def __init__(self, world: FakeWorld, path: Path) -> None:
         self.world = world
+        world.checkpoints_lost = True  # logs begin where they begin
         self.config = StreamsConfig(
             {"application.id": "app", "bootstrap.servers": "fake:9092", "state.dir": str(path)}
         )
@@ -202,8 +204,8 @@ class Application:
         claim = self.claims.claim("p0", 7, "A")
         self.files.write(f"{claim.path.rpartition('/')[2]}/commits/0", b"v1")
         self.files.write("p0.topology.json", b"{}")
-        noted = {"lines": {"role": "source"}, "out": {"role": "output"}}
-        self.files.write("p0.topics.json", json.dumps({"topics": noted}).encode())
+        notes = Notes({"lines": Noted("", 3, Role.SOURCE), "out": Noted("", 1, Role.OUTPUT)})
+        self.files.write("p0.topics.json", notes.to_bytes())
         StateDirectory(path, "app").task_path(TaskId(0, 1)).mkdir(parents=True)
         world.topics.add("app-counts-changelog", 3)
         for number in range(3):

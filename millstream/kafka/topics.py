@@ -115,37 +115,33 @@ class KafkaTopics:
         wanted = set(names)
         found: dict[str, TopicDescription] = {}
         began = time.monotonic()
-        pause = threading.Event()
-        while True:
+        exist: set[str] = set()
+        for _ in looks(self._timeout_s, every_s=_VISIBLE_EVERY_S):
             found |= self.look(wanted - found.keys())
             missing = wanted - found.keys()
             if not missing:
                 return found
             exist, untold = self._told_by_controller(missing)
-            waited = time.monotonic() - began
-            if not exist and (not untold or waited >= _SETTLE_S):
+            if not exist and (not untold or time.monotonic() - began >= _SETTLE_S):
                 return found
-            if waited >= self._timeout_s:
-                raise StreamsException(
-                    f"topics {', '.join(sorted(exist))} exist, says the controller, and no broker at "
-                    f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
-                    "whether the brokers are well"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        raise StreamsException(
+            f"topics {', '.join(sorted(exist))} exist, says the controller, and no broker at "
+            f"'{','.join(self._config.bootstrap_servers)}' shows them after {self._timeout_s:.0f} s; see "
+            "whether the brokers are well"
+        )
 
     def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names. While they are not `complete`, brokers are asked again, for a second at most."""
         admin = self._admin()
-        deadline = time.monotonic() + _SETTLE_S
-        pause = threading.Event()
-        while True:
+        found: set[str] = set()
+        for _ in looks(_SETTLE_S, every_s=_VISIBLE_EVERY_S):
             try:
                 found = set(admin.list_topics(timeout=self._timeout_s).topics)
             except KafkaException as error:
                 raise unreachable(self._config, "list topics", error) from error
-            if complete(found) or time.monotonic() >= deadline:
-                return found
-            pause.wait(_VISIBLE_EVERY_S)
+            if complete(found):
+                break
+        return found
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already stays as it is. Returns when the cluster shows them."""

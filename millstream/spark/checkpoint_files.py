@@ -130,13 +130,17 @@ class HadoopCheckpointFiles:
     def write(self, path: str, content: bytes) -> None:
         """A file's new content, as a whole; the directory it is in is made."""
         draft = f"{path}.{uuid.uuid4().hex}.tmp"
+        target = self._at(path)
         try:
+            # Hadoop would move the draft into a directory that is there, and call it done.
+            if self._fs.exists(target) and self._fs.getFileStatus(target).isDirectory():
+                name = self._name(path)
+                raise StreamsException(f"checkpoint file '{name}' could not be written: it is a directory")
             stream = self._fs.create(self._at(draft), True)
             try:
                 stream.write(bytearray(content))
             finally:
                 stream.close()
-            target = self._at(path)
             if not self._fs.rename(self._at(draft), target):
                 # Some file systems do not rename onto a file that is there.
                 self._fs.delete(target, False)

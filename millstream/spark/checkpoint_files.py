@@ -100,7 +100,8 @@ class HadoopCheckpointFiles:
         try:
             self._fs.create(self._at(path), False).close()
         except Py4JJavaError as error:
-            if _is(error, *_EXISTS) or self.exists(path):
+            # Hadoop has the same exception for a file in the place of the directory.
+            if (_is(error, *_EXISTS) and not self._is_below_a_file(path)) or self.exists(path):
                 return False
             raise self._failed("made", path, error) from error
         return True
@@ -148,6 +149,13 @@ class HadoopCheckpointFiles:
                     raise StreamsException(f"checkpoint file '{self._name(path)}' could not be replaced")
         except Py4JJavaError as error:
             raise self._failed("written", path, error) from error
+
+    def _is_below_a_file(self, path: str) -> bool:
+        above = self._at(path).getParent()
+        try:
+            return bool(self._fs.exists(above)) and bool(self._fs.getFileStatus(above).isFile())
+        except Py4JJavaError as error:
+            raise self._failed("looked for", path, error) from error
 
     def _at(self, path: str) -> Any:
         return self._path(self._name(path))

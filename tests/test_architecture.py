@@ -23,19 +23,22 @@ PACKAGE = ROOT / "millstream"
 BASE = {
     "clock",
     "config",
+    "client_keys",
     "config_keys",
     "errors",
     "foreign",
     "machine",
     "model",
+    "not_there",
     "periodic",
+    "permissions",
     "polling",
     "ports",
     "program_end",
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars"}
+ON_THIS_MACHINE = {"cache", "java", "jars", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -44,14 +47,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": set(),
     "periodic": set(),
     "polling": set(),
+    "client_keys": set(),
     "foreign": set(),
+    "not_there": set(),
     "config_keys": set(),
     "errors": {"model"},
     "program_end": {"errors"},
+    "permissions": set(),
     "machine": {"clock", "errors"},
-    "config": {"config_keys", "errors", "foreign"},
+    "config": {"client_keys", "config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
+    "scratch": set(),
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java", "polling"},
     # what a program means
@@ -97,22 +104,24 @@ OUTSIDE: dict[str, set[str]] = {
         "query/handle.py",
         "query/schemas.py",
         "query/sql.py",
+        "query/sql_program.py",
         "query/tables.py",
         "server/remote.py",
     },
-    "duckdb": {"query/sql.py"},
-    "filelock": {"broker/", "jars/cache.py", "stores/directory.py"},
+    "duckdb": {"query/sql_program.py"},
+    "filelock": {"broker/", "jars/cache.py", "scratch.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
     "rich": {"cli/", "jars/progress.py"},
     "typer": {"cli/"},
-    "subprocess": {"broker/", "jars/ivy.py", "java.py"},
+    "subprocess": {"broker/", "jars/ivy.py", "java.py", "query/sql_process.py"},
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
-    "socket": {"broker/", "server/connections.py", "server/serving.py"},
+    "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},
     "http.client": {"jars/repository.py", "server/wire.py"},
-    "urllib.request": {"jars/"},
+    "urllib.request": {"jars/", "kafka/tokens.py"},
     "urllib.error": {"jars/"},
+    "aws_msk_iam_sasl_signer": {"kafka/tokens.py"},
     "http.server": {"dashboard/"},
     "socketserver": {"dashboard/"},
     "pickle": set(),
@@ -340,23 +349,25 @@ DECIDES = [
         for name in (
             "assignment",
             "checkup",
+            "client_state",
             "coordination",
+            "events",
             "handler",
             "health",
             "history",
             "holdings",
             "policies",
+            "reactions",
             "roster",
             "states",
             "supervision",
-            "supply",
+            "turn",
         )
     ),
 ]
 """What decides, or keeps what is decided: on the standard library alone."""
 
-LOCKS = {"machine.py", "runtime/coordination.py", "runtime/handler.py", "runtime/history.py"}
-LOCKS |= {"runtime/roster.py"}
+LOCKS = {"machine.py", "runtime/handler.py"}
 """Those of them that any thread may call, and so import `threading`: for a lock, never for a thread."""
 
 PATHS = {"topology/functions.py"}
@@ -481,8 +492,8 @@ PAUSES = {
 def pauses_in(path: Path, told: Set[str]) -> list[str]:
     """Where a file sleeps: by that name, by waiting for an event that is nobody's, or for one nobody sets.
 
-    `told` are the attributes, by their own name, that some file sets or hands on: an object's event may be set
-    from anywhere, and a variable only where it is.
+    `told` are the attributes, by their own name, that some file sets or hands on: an object's event may be
+    set from anywhere, and a variable only where it is.
     """
     code = code_of(path)
     sleeps = ("time.sleep", "asyncio.sleep", "sleep", "pause", "polling.pause")

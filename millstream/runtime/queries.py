@@ -19,6 +19,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import StoreKind, TopicPartition
+from millstream.not_there import TellsWhatIsMissing
 from millstream.polling import looks
 from millstream.query.composite import open_store
 from millstream.query.metadata import (
@@ -53,7 +54,7 @@ _PAUSE_S = 0.005
 """Between two looks at something that nobody tells of when it changes."""
 
 
-class InteractiveQueries:
+class InteractiveQueries(TellsWhatIsMissing):
     """What `KafkaStreams` answers about its stores."""
 
     _view: ClientView
@@ -195,7 +196,9 @@ class InteractiveQueries:
 
         Args:
             parameters: values for `?`, or, in a dict, for `$name`.
-            memory_limit: what DuckDB may use. The stores that are named are read into memory besides.
+            timeout: when it is over, the process in which DuckDB runs is ended.
+            memory_limit: what DuckDB may use, and how large the answer may be. The stores that are named are
+                read into this program's memory besides.
 
         Returns:
             A pyarrow.Table; `.to_pandas()`, `.to_pylist()`.

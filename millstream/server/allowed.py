@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from millstream.errors import ConfigException
 from millstream.query.metadata import HostInfo
 
-__all__ = ["Allowed", "is_loopback", "shown"]
+__all__ = ["Allowed", "is_loopback"]
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -31,12 +31,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def shown(host: HostInfo) -> str:
-    """An endpoint that others have told, as it may stand in a log."""
-    text = str(host).encode("ascii", "backslashreplace").decode()
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)[:120]
 
 
 @dataclass(frozen=True, slots=True)

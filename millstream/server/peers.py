@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from millstream.foreign import printable
 from millstream.query.metadata import HostInfo
-from millstream.server.allowed import Allowed, shown
+from millstream.server.allowed import Allowed
 from millstream.server.answers import Refused
 from millstream.server.codec import from_base64
 from millstream.server.pages import Page, Place, Row
@@ -30,8 +31,8 @@ log = logging.getLogger(__name__)
 _MOST_WIRES = 256
 _DOUBT_S = 2.0
 _UNPROVEN = (
-    "it does not prove that it knows this client's token; all clients of an application have the same "
-    "'query.server.token', and the same version"
+    "does not prove that it knows this client's token, so it is neither asked nor believed; all clients of "
+    "an application have the same 'query.server.token', and the same version"
 )
 
 
@@ -73,12 +74,12 @@ class Peers:
         """
         why = self.refusal(host)
         if why is not None:
-            raise _not_asked(host, why)
+            raise _refused(host, f"is not asked: {why}")
         until, slow = self._doubted.get(host, (None, False))
         if until is not None and until.remaining_s > 0:
             if slow:
                 return None
-            raise _not_asked(host, _UNPROVEN)
+            raise _refused(host, _UNPROVEN)
         wire = self._wire(host)
 
         def job() -> Reply:
@@ -90,15 +91,13 @@ class Peers:
             self._doubt(host, error)
             if error.timed_out:
                 return None  # it may be busy, and will be asked again
-            raise _not_asked(host, _UNPROVEN) from error
+            raise _refused(host, _UNPROVEN) from error
         except WireError as error:
-            log.info("the client at %s: %s", shown(host), type(error).__name__)
+            log.info("the client at %s: %s", printable(host), type(error).__name__)
             return None
         if reply.status in (401, 403):
-            message = (
-                f"the client at {shown(host)} does not let this client in; all clients have the same token"
-            )
-            raise Refused(502, "BadGateway", message)
+            why = "does not let this client in; all clients have the same token"
+            raise _refused(host, why)
         return None if reply.body.get("error") == NOT_OURS else reply
 
     async def ask_all(
@@ -140,7 +139,7 @@ class Peers:
                 "%s the endpoint %s was announced in the group and does not prove that it is a client that "
                 "knows 'query.server.token' (%s): it hears no question, and is not believed",
                 self._name,
-                shown(host),
+                printable(host),
                 error,
             )
 
@@ -157,8 +156,8 @@ def target_of(store: str, last: str, given: Mapping[str, str]) -> str:
     return f"/v1/stores/{quote(store, safe='')}/{last}{query}"
 
 
-def _not_asked(host: HostInfo, why: str) -> Refused:
-    return Refused(502, "BadGateway", f"the client at {shown(host)} is not asked: {why}")
+def _refused(host: HostInfo, why: str) -> Refused:
+    return Refused(502, "BadGateway", f"the client at {printable(host)} {why}")
 
 
 # --- what they say ---------------------------------------------------------------------------------------
@@ -166,7 +165,9 @@ def _not_asked(host: HostInfo, why: str) -> Refused:
 
 def garbled(host: HostInfo) -> Refused:
     return Refused(
-        502, "BadGateway", f"the client at {host} answers in another way than this one; is it older?"
+        502,
+        "BadGateway",
+        f"the client at {printable(host)} answers in another way than this one; is it older?",
     )
 
 

@@ -30,6 +30,7 @@ from millstream import (
     Consumed,
     FailureContext,
     KafkaStreams,
+    LostTopicException,
     Materialized,
     MissingSourceTopicException,
     Produced,
@@ -112,7 +113,11 @@ def handler(answer: str) -> Callable[[StreamsException, FailureContext], Any]:
     )
 
     def handle(error: StreamsException, context: FailureContext) -> Any:
-        topics = sorted(error.topics) if isinstance(error, MissingSourceTopicException) else []
+        topics = (
+            sorted(error.topics)
+            if isinstance(error, MissingSourceTopicException | LostTopicException)
+            else []
+        )
         say(
             event="handler",
             thread=context.thread,

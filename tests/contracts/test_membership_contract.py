@@ -119,7 +119,7 @@ def real(kafka: EmbeddedKafka) -> Iterator[Group]:
     def join(member: GroupMember) -> Membership:
         return KafkaMembership(config, member, [AT.topic], client_id=f"{name}-{uuid.uuid4().hex[:6]}")
 
-    group = Group(join, lambda: topics.committed(name))
+    group = Group(join, lambda: topics.committed(name, [AT]))
     yield group
     for membership in group.made:
         membership.close(5)

@@ -183,12 +183,12 @@ def test_a_groups_commits_are_read_and_deleted_with_it(cluster: Cluster, name: s
     """One that there is not has committed nothing, and can be deleted all the same."""
     port, at = cluster.port, TopicPartition(name, 0)
     port.create([InternalTopic(name, 1, {})], 1)
-    assert port.committed(name) == {}
+    assert port.committed(name, [at]) == {}
     port.delete_group(name)
     cluster.commit(name, at, 4)
-    assert port.committed(name) == {at: 4}
+    assert port.committed(name, [at]) == {at: 4}
     port.delete_group(name)
-    assert port.committed(name) == {}
+    assert port.committed(name, [at]) == {}
 
 
 def test_a_cluster_that_is_away_is_an_error_that_names_it(cluster: Cluster, name: str) -> None:
@@ -200,7 +200,7 @@ def test_a_cluster_that_is_away_is_an_error_that_names_it(cluster: Cluster, name
         lambda: port.confirm([name]),
         lambda: port.names(),
         lambda: port.end_offsets([at]),
-        lambda: port.committed("g"),
+        lambda: port.committed("g", [at]),
         lambda: port.create([InternalTopic(name, 1, {})], 1),
         lambda: port.delete([name]),
         lambda: port.delete_group("g"),

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.errors import ConfigException
 from millstream.query.metadata import HostInfo
-from millstream.server.allowed import Allowed, shown
+from millstream.server.allowed import Allowed
 
 TABLE = [
     # patterns, host, with a token, without one
@@ -47,11 +47,3 @@ def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
     """When the configuration is read, with what one looks like."""
     with pytest.raises(ConfigException, match="looks like 'orders-1'"):
         Allowed([pattern], has_token=True)
-
-
-def test_an_endpoint_that_others_tell_cannot_write_into_the_log() -> None:
-    """No new lines, no escape codes, not much."""
-    told = shown(HostInfo("a\nERROR all is lost\x1b[31m\u202e" + "b" * 1000, 80))
-    assert told.isprintable()
-    assert told.isascii()
-    assert len(told) <= 120

@@ -22,6 +22,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, unreachable
 from millstream.model import TopicPartition
+from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
 
 __all__ = ["KafkaTopics"]
@@ -302,14 +303,13 @@ class KafkaTopics:
     def _wait_until(
         self, shown: Callable[[], bool], deadline: float, names: Iterable[str], what: str
     ) -> None:
-        pause = threading.Event()
-        while not shown():
-            if time.monotonic() >= deadline:
-                raise StreamsException(
-                    f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
-                    f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        for _ in looks(deadline - time.monotonic(), every_s=_VISIBLE_EVERY_S):
+            if shown():
+                return
+        raise StreamsException(
+            f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
+            f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+        )
 
     def _ask(
         self,

@@ -25,6 +25,7 @@ from millstream.errors import (
     StreamsException,
     TimeoutException,
 )
+from millstream.foreign import ESCAPED
 from millstream.machine import Announcer
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaStreams"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 StateListener = Callable[[State, State], None]
 

@@ -25,6 +25,7 @@ from millstream.errors import (
     StreamsException,
     TaskAssignmentException,
 )
+from millstream.foreign import ESCAPED, printable
 from millstream.group.assignor import Facts, Memory, assign
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberInfo, Program, fitting
@@ -60,6 +61,7 @@ from millstream.topology.topology import Topology
 __all__ = ["Participation", "topology_fingerprint"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _CLOSE_S = 2.0
 """How long a membership that has ended anyway may take to close."""
@@ -348,9 +350,9 @@ class Participation:
         )
         for endpoint in odd:
             log.warning(
-                "stream-client [%s] leaves out a client: its application.server is '%.100s', not host:port",
+                "stream-client [%s] leaves out a client: its application.server is '%s', not host:port",
                 self._client_id,
-                endpoint,
+                printable(endpoint, 100),
             )
         return placement
 

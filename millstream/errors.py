@@ -277,8 +277,8 @@ class CheckpointException(PipelineException):
     Next: the message says what can be deleted for the pipeline to go on, and what else there is to do.
     """
 
-    def __init__(self, message: str, *, path: str = "", **facts: Any) -> None:
-        super().__init__(message, **facts)
+    def __init__(self, message: str, *, pipeline: str, path: str = "", **facts: Any) -> None:
+        super().__init__(message, pipeline=pipeline, **facts)
         self.path = path
 
 

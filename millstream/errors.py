@@ -8,6 +8,8 @@
     ├── TaskAssignmentException             the group could not agree on who does what
     ├── TaskMigratedException               another client has taken over; never reaches the handler
     ├── ApplicationShutdownException        KIP-671: a client has asked all of them to shut down
+    ├── LostTopicException                  a topic that a pipeline writes is gone, or is another one
+    ├── LostCheckpointException             a pipeline has run before, and its checkpoint is gone
     ├── InternalTopicException              an internal topic exists and does not fit the topology
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
@@ -57,6 +59,8 @@ __all__ = [
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
     "LockException",
+    "LostCheckpointException",
+    "LostTopicException",
     "MissingSourceTopicException",
     "PipelineException",
     "ProcessorStateException",
@@ -161,7 +165,9 @@ class MissingSourceTopicException(StreamsException):
     Attributes:
         topics: the names of all of them, sorted.
         deleted: those among them that were there when the client started.
-        recreated: those that exist, and were deleted and created again under the client (topic ids, KIP-516).
+        recreated: those that exist, and were deleted and created again under the client, or while none ran
+            (topic ids, KIP-516).
+        emptied: those that have lost records which were still to be read, or end before what was read.
 
     Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
     again, so that it goes on by itself once a missing topic is there.
@@ -175,11 +181,51 @@ class MissingSourceTopicException(StreamsException):
         *,
         deleted: tuple[str, ...] = (),
         recreated: tuple[str, ...] = (),
+        emptied: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.topics = topics
         self.deleted = deleted
         self.recreated = recreated
+        self.emptied = emptied
+
+
+class LostTopicException(StreamsException):
+    """A topic that a pipeline writes is gone, or is not the one any more that has what was written: a
+    changelog, a repartition topic, an output.
+
+    Attributes:
+        topics: the names of all of them, sorted.
+        deleted: those among them that are not there.
+        recreated: those that were deleted and created again (topic ids, KIP-516).
+        emptied: those that have lost records which nobody but compaction should remove.
+
+    Next: the message has the ways out: for a changelog, `changelog.lost.policy=rebuild` writes it anew from
+    Spark's state.
+    Source: KIP-671, which names a deleted sink topic first among the failures that a handler decides about.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        topics: tuple[str, ...] = (),
+        *,
+        deleted: tuple[str, ...] = (),
+        recreated: tuple[str, ...] = (),
+        emptied: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.topics = topics
+        self.deleted = deleted
+        self.recreated = recreated
+        self.emptied = emptied
+
+
+class LostCheckpointException(StreamsException):
+    """A pipeline has run before, as its changelogs or its group's offsets show, and its checkpoint is gone.
+
+    Next: bring the checkpoint back, or have the application start afresh; the message says how.
+    """
 
 
 class TaskAssignmentException(StreamsException):

@@ -7,7 +7,7 @@ changelog records, on their way from Kafka to a local store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,12 +24,14 @@ __all__ = [
     "CompiledPipeline",
     "Engine",
     "GroupMember",
+    "Groups",
     "InternalTopic",
     "KeyValueBytesStore",
     "Membership",
     "OffsetOutOfRange",
     "PipelineEnd",
     "RunningPipeline",
+    "Scan",
     "SessionBytesStore",
     "TopicDescription",
     "Topics",
@@ -41,16 +43,32 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """One source of a query. An input is read once for each operator that keeps state, and once more for what
+    is written beside them (docs/decisions/0004).
+
+    Attributes:
+        reads: the input, in the words of `topology.pipeline.input_label`.
+        feeds: the stores whose operator it feeds; none: what keeps no state.
+    """
+
+    reads: str
+    feeds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledPipeline:
     """A pipeline that has been compiled: every lambda traced, every serde known.
 
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
+    `scans` are the sources of the query, in the order in which its checkpoint has them.
     `plan` is the engine's own; nobody else looks into it.
     """
 
     pipeline: Pipeline
     store_serdes: Mapping[str, tuple[Any, Any]]
     plan: Any = None
+    scans: tuple[Scan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +87,13 @@ class CheckpointClaim:
         path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
         epoch: grows with each claim. Changelog records carry it, so that those of a client that lost the
             pipeline and does not know it yet can be told from the new owner's.
+        secret: known to whoever can read the checkpoint's files, and to no others.
     """
 
     pipeline: str
     path: str
     epoch: int
+    secret: str = field(default="", repr=False)
 
 
 class CheckpointFiles(Protocol):
@@ -135,6 +155,17 @@ class Engine(Protocol):
     ) -> RunningPipeline:
         """Start its query from the claimed checkpoint. `on_end` is called once, on a thread of the engine."""
 
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Write all that the state in the claimed checkpoint has for these changelogs, as the query would.
+
+        The checkpoint stays as it is, and no query runs on it. Returns when everything is written.
+
+        Raises:
+            StreamsException: the state cannot be read, or the changelogs not written.
+        """
+
     def warm_up(self, topic: str | None) -> None:
         """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""
 
@@ -182,16 +213,52 @@ class Topics(Protocol):
         """
 
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """As `describe`, without the configs: one quick question, which may be asked many times a second."""
+        """As `describe`, without the configs: one quick question, which may be asked many times a second.
 
-    def names(self) -> set[str]:
-        """All topics' names."""
+        A broker may be late to learn of a topic; `confirm` is for what must be certain.
+        """
+
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain: a topic that is left out does not exist, whichever broker was asked.
+
+        Waits for a topic that exists, and that brokers do not show yet.
+        """
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
+        """All topics' names. While they are not `complete`, brokers are asked again, for a second at most:
+        one may be late to learn of a topic.
+        """
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already is left as it is."""
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition."""
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record that is still there."""
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, and return when the cluster does not show them any more. One that is missing is
+        left out.
+
+        Raises:
+            StreamsException: the cluster refuses, or cannot be reached.
+        """
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and what it has committed; nothing happens if there is none.
+
+        Raises:
+            IllegalStateException: it has members.
+            StreamsException: the cluster refuses, or cannot be reached.
+        """
 
     def close(self) -> None:
         """Idempotent."""
@@ -206,6 +273,7 @@ class ChangelogBatch:
 
     Attributes:
         epoch: the highest epoch seen in the partition so far; 0: no record has had one.
+        rose_at: the offset of the record that brought it, where it is in this batch; -1: it is not.
         dropped: how many records are left out because they came after one of a higher epoch: a client that
             has lost the pipeline wrote them (design D5).
         dropped_epoch: the highest epoch of those.
@@ -217,6 +285,7 @@ class ChangelogBatch:
     epoch: int = 0
     dropped: int = 0
     dropped_epoch: int = 0
+    rose_at: int = -1
 
 
 class OffsetOutOfRange(StreamsException):
@@ -256,6 +325,29 @@ class ChangelogConsumer(Protocol):
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Groups(Protocol):
+    """The cluster's consumer groups, as an administrator sees them."""
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """The members of a group: member id to who that is, in words; nothing: there are none."""
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group, and wait until they are. One that lives may join again.
+
+        Raises:
+            StreamsException: the cluster refuses, or some are still there.
+        """
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
 
     def close(self) -> None:
         """Idempotent."""

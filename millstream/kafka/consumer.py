@@ -19,6 +19,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as NativePartition
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
@@ -58,6 +59,7 @@ class KafkaChangelogConsumer:
         self._config = config
         self._timeout_s = config.request_timeout_s
         self._consumer: Consumer | None = build(Consumer, restore_consumer_config(config))
+        program_end.leave_to_parent(self)
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()
@@ -126,6 +128,7 @@ class KafkaChangelogConsumer:
         entries: dict[tuple[str, int], list[tuple[bytes, bytes | None, int]]] = {}
         ends: dict[tuple[str, int], int] = {}
         dropped: dict[tuple[str, int], tuple[int, int]] = {}
+        rose: dict[tuple[str, int], int] = {}
         highest = b""
         current: tuple[str, int] | None = None
         append: Any = None
@@ -171,14 +174,18 @@ class KafkaChangelogConsumer:
                         count, latest = dropped.get(where, (0, 0))
                         dropped[where] = count + 1, max(latest, number)
                         continue
-                    highest, self._epochs[where] = epoch, number
+                    highest, self._epochs[where], rose[where] = epoch, number, offset
             append((key, message.value(), timestamp))
         if current is not None:
             ends[current] = max(offset + 1, ends.get(current, 0))
         return [
             batch
             for where, end in ends.items()
-            if (batch := self._batch(where, entries.get(where, []), end, dropped.get(where, (0, 0))))
+            if (
+                batch := self._batch(
+                    where, entries.get(where, []), end, dropped.get(where, (0, 0)), rose.get(where, -1)
+                )
+            )
         ]
 
     def _look_for_topics(self, consumer: Consumer) -> None:
@@ -214,12 +221,13 @@ class KafkaChangelogConsumer:
         entries: list[tuple[bytes, bytes | None, int]],
         end: int,
         dropped: tuple[int, int],
+        rose_at: int,
     ) -> ChangelogBatch | None:
         partition = TopicPartition(*where)
         if not entries and self._next.get(partition) == end:
             return None  # the end again, and nothing new before it
         self._next[partition] = end
-        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped)
+        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped, rose_at)
 
     def _raise_if_serious(self, message: Message, error: KafkaError) -> None:
         code = error.code()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports implicitly
     AdminClient,
@@ -17,11 +17,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
     ResourceType,
 )
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
-from millstream.kafka.clients import admin_config, build, unreachable
+from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
 from millstream.kafka.patience import patiently
 from millstream.model import TopicPartition
+from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
 
 __all__ = ["KafkaTopics"]
@@ -29,8 +31,34 @@ __all__ = ["KafkaTopics"]
 T = TypeVar("T")
 _VISIBLE_EVERY_S = 0.02
 """How often a topic that was just created is looked for, until the broker shows it."""
+_SETTLE_S = 1.0
+"""How long brokers are asked again for a topic that the controller does not tell of."""
+_CANNOT_BE = (
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+)
+"""How the controller refuses to create a topic that does not exist."""
+_READY_EVERY_S = 0.1
+"""How often a broker is asked again that is getting ready."""
+_GETTING_READY = frozenset(
+    (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+)
 _LOOK_S = 5.0
-"""How long a `look` may take at most: it is repeated, so a late answer is worth less than the next one."""
+"""How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
+next one."""
+_TOLD = 10
+"""How many names a message has at most."""
+_AT_ONCE = 1_000
+"""How many topics one question is about: more would take a broker longer than a short deadline."""
 
 
 class KafkaTopics:
@@ -45,6 +73,7 @@ class KafkaTopics:
         self._timeout_s = config.request_timeout_s
         self._lock = threading.Lock()
         self._client: AdminClient | None = build(AdminClient, admin_config(config))
+        program_end.leave_to_parent(self)
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""
@@ -58,7 +87,7 @@ class KafkaTopics:
             for resource, entries in self._ask(
                 "read the configuration of topics",
                 lambda: admin.describe_configs(resources, request_timeout=self._timeout_s),
-                missing_is_none=True,  # deleted between the two questions
+                none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),  # deleted between the two questions
             ).items()
             if entries is not None
         }
@@ -78,23 +107,62 @@ class KafkaTopics:
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """As `describe`, without the configs: one quick question, which can be asked several times a second.
 
-        Ends within 5 s, or `request.timeout.ms` if that is shorter.
+        Ends within 5 s, or `request.timeout.ms` if that is shorter; with very many topics, within that for
+        each thousand.
         """
         return {
             name: TopicDescription(name, len(topic.partitions), str(topic.topic_id))
             for name, topic in self._described(names, min(self._timeout_s, _LOOK_S)).items()
         }
 
-    def names(self) -> set[str]:
-        """All topics' names."""
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain: a topic that is left out does not exist.
+
+        A broker learns of a new topic some milliseconds after the controller, or seconds where the cluster is
+        busy. So the controller is asked: it is told to check, and not to carry out, the creation of what was
+        not found, and names what exists. Where it does not say, for want of rights, the brokers are asked
+        again for a while.
+
+        Raises:
+            StreamsException: the cluster did not answer, or brokers do not show what exists.
+        """
+        wanted = set(names)
+        found: dict[str, TopicDescription] = {}
+        began = time.monotonic()
+        pause = threading.Event()
+        while True:
+            found |= self.look(wanted - found.keys())
+            missing = wanted - found.keys()
+            if not missing:
+                return found
+            exist, untold = self._told_by_controller(missing)
+            waited = time.monotonic() - began
+            if not exist and (not untold or waited >= _SETTLE_S):
+                return found
+            if waited >= self._timeout_s:
+                raise StreamsException(
+                    f"topics {_few(exist)} exist, says the controller, and no broker at "
+                    f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
+                    "whether the brokers are well"
+                )
+            pause.wait(_VISIBLE_EVERY_S)
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
+        """All topics' names. While they are not `complete`, brokers are asked again, for a second at most."""
         admin = self._admin()
-        try:
-            listed = patiently(
-                self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
-            )
-            return set(listed.topics)
-        except KafkaException as error:
-            raise unreachable(self._config, "list topics", error) from error
+        deadline = time.monotonic() + _SETTLE_S
+        pause = threading.Event()
+        while True:
+            try:
+                listed = patiently(
+                    self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
+                )
+            except KafkaException as error:
+                raise unreachable(self._config, "list topics", error) from error
+            found = set(listed.topics)
+            if complete(found) or time.monotonic() >= deadline:
+                return found
+            pause.wait(_VISIBLE_EVERY_S)
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already stays as it is. Returns when the cluster shows them."""
@@ -128,7 +196,8 @@ class KafkaTopics:
                     f"correct "
                     "what the message names (replication.factor, topic.*, or the rights of this client)"
                 ) from error
-        self._wait_until_visible({topic.name for topic in topics}, deadline)
+        names = {topic.name for topic in topics}
+        self._wait_until(lambda: names <= self.describe(names).keys(), deadline, names, "created")
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition."""
@@ -137,6 +206,73 @@ class KafkaTopics:
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(epoch_ms))
+        return {at: offset for at, offset in found.items() if offset >= 0}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
+        asked = [NativePartition(topic, number) for topic, number in sorted(set(partitions))]
+        if not asked:
+            return {}
+        # By a consumer that never joins: librdkafka's admin client crashes the process (a null pointer) when
+        # the group's coordinator answers with an error, as one does that is only starting.
+        consumer = build(Consumer, {**restore_consumer_config(self._config), "group.id": group})
+        deadline = time.monotonic() + self._timeout_s
+        pause = threading.Event()
+        try:
+            while True:
+                try:
+                    found = consumer.committed(asked, timeout=self._timeout_s)
+                    break
+                except KafkaException as error:
+                    if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
+                        what = f"read the offsets of group '{group}'"
+                        raise unreachable(self._config, what, error) from error
+                    pause.wait(_READY_EVERY_S)
+        finally:
+            consumer.close()
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, and return when the cluster does not show them any more."""
+        gone = sorted(set(names) & self.names())
+        if not gone:
+            return
+        admin = self._admin()
+        deadline = time.monotonic() + self._timeout_s
+        self._ask(
+            f"delete topics {', '.join(gone)}",
+            lambda: admin.delete_topics(
+                gone, operation_timeout=self._timeout_s, request_timeout=self._timeout_s
+            ),
+            none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+        )
+        self._wait_until(lambda: not self._described(gone, self._timeout_s), deadline, gone, "deleted")
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and what it has committed; nothing happens if there is none.
+
+        Raises:
+            IllegalStateException: it has members.
+        """
+        admin = self._admin()
+        try:
+            self._ask(
+                f"delete group '{group}'",
+                lambda: admin.delete_consumer_groups([group], request_timeout=self._timeout_s),
+                none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
+            )
+        except StreamsException as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+                raise
+            raise IllegalStateException(
+                f"group '{group}' has members, so clients of the application run; close all of them first "
+                "(one that was killed is forgotten after session.timeout.ms)"
+            ) from cause
 
     def close(self) -> None:
         """Idempotent."""
@@ -149,13 +285,39 @@ class KafkaTopics:
         if not wanted:
             return {}
         admin = self._admin()
-        described = self._ask(
-            "describe topics",
-            lambda: admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s),
-            missing_is_none=True,
-            timeout_s=timeout_s,
-        )
+        described: dict[str, Any] = {}
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = TopicCollection(wanted[at : at + _AT_ONCE])
+            described |= self._ask(
+                "describe topics",
+                lambda some=some: admin.describe_topics(some, request_timeout=timeout_s),  # type: ignore[misc]
+                none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+                timeout_s=timeout_s,
+            )
         return {name: topic for name, topic in described.items() if topic is not None}
+
+    def _told_by_controller(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+        """Which of these topics exist, and of which the controller does not say."""
+        admin = self._admin()
+        limit_s = min(self._timeout_s, _LOOK_S)
+        asked = admin.create_topics(
+            [NewTopic(name, num_partitions=1, replication_factor=1) for name in names],
+            validate_only=True,
+            request_timeout=limit_s,
+        )
+        exist, untold = set(), set()
+        for name, future in asked.items():
+            try:
+                future.result(limit_s + 1.0)
+            except TimeoutError:
+                untold.add(name)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    exist.add(name)
+                elif code not in _CANNOT_BE:
+                    untold.add(name)
+        return exist, untold
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         wanted = {NativePartition(part.topic, part.partition): spec for part in set(partitions)}
@@ -167,47 +329,61 @@ class KafkaTopics:
         )
         return {TopicPartition(part.topic, part.partition): info.offset for part, info in answer.items()}
 
-    def _wait_until_visible(self, names: set[str], deadline: float) -> None:
-        pause = threading.Event()
-        while True:
-            missing = names - set(self.describe(names))
-            if not missing:
+    def _wait_until(
+        self, shown: Callable[[], bool], deadline: float, names: Iterable[str], what: str
+    ) -> None:
+        for _ in looks(deadline - time.monotonic(), every_s=_VISIBLE_EVERY_S):
+            if shown():
                 return
-            if time.monotonic() >= deadline:
-                raise StreamsException(
-                    f"topics {', '.join(sorted(missing))} were created and are not shown by the cluster "
-                    f"after {self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        raise StreamsException(
+            f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
+            f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+        )
 
     def _ask(
         self,
         what: str,
         question: Callable[[], dict[Any, Any]],
         *,
-        missing_is_none: bool = False,
+        none_for: tuple[int, ...] = (),
         timeout_s: float | None = None,
     ) -> dict[Any, Any]:
-        """The answers to a question that gives a future for each of its subjects."""
-        answers: dict[Any, Any] = {}
-        wait_s = (self._timeout_s if timeout_s is None else timeout_s) + 1.0
-        for subject, future in question().items():
+        """The answers to a question that gives a future for each of its subjects.
+
+        Asked again while a broker says that it is only getting ready.
+        """
+        wait_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + wait_s
+        pause = threading.Event()
+        while True:
+            answers: dict[Any, Any] = {}
             try:
-                answers[subject] = patiently(self._config, what, future.result, wait_s)
+                for subject, future in question().items():
+                    try:
+                        answers[subject] = patiently(self._config, what, future.result, wait_s + 1.0)
+                    except KafkaException as error:
+                        if error.args[0].code() not in none_for:
+                            raise
+                        answers[subject] = None
+                return answers
             except KafkaException as error:
-                if missing_is_none and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    answers[subject] = None
-                    continue
-                raise unreachable(self._config, what, error) from error
+                if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
+                    raise unreachable(self._config, what, error) from error
+                pause.wait(_READY_EVERY_S)
             except TimeoutError as error:
                 raise unreachable(self._config, what, error) from error
-        return answers
 
     def _admin(self) -> AdminClient:
         with self._lock:
             if self._client is None:
                 raise IllegalStateException("the admin client is closed")
             return self._client
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first of many names, and how many more there are."""
+    found = sorted(names)
+    return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")
 
 
 def _is_unreachable(code: int) -> bool:

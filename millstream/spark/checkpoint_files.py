@@ -105,6 +105,17 @@ class HadoopCheckpointFiles:
             raise self._failed("made", path, error) from error
         return True
 
+    def copy(self, old: str, new: str) -> None:
+        """A directory with all that is in it."""
+        try:
+            conf = self._fs.getConf()
+            util = self._jvm.org.apache.hadoop.fs.FileUtil
+            if util.copy(self._fs, self._at(old), self._fs, self._at(new), False, conf):
+                return
+        except Py4JJavaError as error:
+            raise self._failed("copied", old, error) from error
+        raise StreamsException(f"checkpoint '{self._name(old)}' could not be copied to '{self._name(new)}'")
+
     def delete(self, path: str) -> None:
         """With all that is in it. Nothing there: nothing happens."""
         try:

@@ -25,6 +25,7 @@ from py4j.protocol import Py4JNetworkError
 from millstream.errors import (
     CheckpointException,
     ExecutorLostException,
+    LostTopicException,
     MissingSourceTopicException,
     PipelineException,
     PythonWorkerException,
@@ -114,6 +115,7 @@ _NO_TIMESTAMP = re.compile(
 )
 _UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLSTATE|\n|\Z)")
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
+_EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _FENCED = (
     "Parent path is not a directory",
@@ -224,6 +226,8 @@ def translate(
         )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
+    elif lost := _lost(pipeline, report, classes):
+        translated = lost
     else:
         kind, message = PipelineException, f"{head}\n{report.text}"
         remote = rebuilt(_python_text(report)) if error_class == _PYTHON else None
@@ -311,6 +315,20 @@ def _missing(
     )
 
 
+def _lost(pipeline: str, report: Report, classes: list[str]) -> LostTopicException | None:
+    """Whether a topic that is written is gone."""
+    if classes:
+        return None
+    missing = _NO_SINK_TOPIC.search(report.text)
+    if missing is None and "UnknownTopicOrPartitionException" not in report.text:
+        return None
+    which = f"topic '{missing[1]}', which it writes to, does" if missing else "a topic that it writes to does"
+    return LostTopicException(
+        f"pipeline {pipeline}: {which} not exist; create it, then start a new client",
+        (missing[1],) if missing else (),
+    )
+
+
 def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
     """What cannot be read of a record, which is named, or a value that cannot be written."""
     said = "\n".join(message for _, message in report.causes) or report.text
@@ -363,12 +381,13 @@ def _meaning(report: Report, classes: list[str]) -> _Kind | None:
     for name in classes[:1]:
         # Where Spark has a name for it, the rest may be a record's content.
         return next((kind for beginning, kind in _BY_CLASS if name.startswith(beginning)), None)
-    missing = _NO_SINK_TOPIC.search(report.text)
-    if missing is not None or "UnknownTopicOrPartitionException" in report.text:
-        which = f" '{missing[1]}'" if missing else ""
+    expired = _EXPIRED.search(report.text)
+    if expired is not None:
         return (
             PipelineException,
-            f"topic{which}, which the pipeline writes to, does not exist; create it, then start a new client",
+            f"topic '{expired[1]}', which the pipeline writes to, has not taken records within "
+            "delivery.timeout.ms; see whether it is there, with as many partitions as before, and whether "
+            "its brokers are well",
         )
     said = "\n".join((report.text, *(f"{name}: {message}" for name, message in report.causes)))
     return next((kind for mark, kind in _BY_MARK if mark in said), None)

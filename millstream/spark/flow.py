@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
+from millstream.ports import Scan
 from millstream.spark.dropped import METRICS, metric
 from millstream.spark.trace import RecordContext
 from millstream.topology.nodes import Node
@@ -101,6 +102,8 @@ class Flow:
     """Lanes that the sink still needs after everything else is built."""
     uncounted: list[Failure] = field(default_factory=list)
     """What was dropped and not counted yet: before rows go or are repeated, `count_dropped` does."""
+    scans: tuple[Scan, ...] = ()
+    """The sources that its rows come from, in the order in which Spark finds them."""
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -204,6 +207,7 @@ class Flow:
                     flow.lanes[node] = replace(lane, keep=flow.with_column("f", F.lit(True)))
         df = self.df.unionByName(other.df, allowMissingColumns=True)
         flow = Flow(df, self.names, {**self.lanes, **other.lanes}, self.pinned | other.pinned)
+        flow.scans = self.scans + other.scans
         for node, lane in list(flow.lanes.items()):
             assert lane.keep is not None
             flow.lanes[node] = replace(

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.errors import PipelineException
+from millstream.foreign import ESCAPED
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
 from millstream.spark.damage import find_damage
@@ -23,6 +24,7 @@ from millstream.spark.source import positions
 __all__ = ["IdlePipeline", "QueryPipeline"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _STOP_SECONDS = 5.0
 """How long stopping waits for the query to have ended; it takes 10 to 30 ms."""

@@ -7,12 +7,12 @@ client's; each client has a `newSession()` with SQL settings of its own.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import IO, Any
@@ -24,9 +24,11 @@ from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkExce
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java, home_for_spark
+from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark.settings import (
     has_connector,
@@ -45,6 +47,8 @@ log = logging.getLogger(__name__)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 _LOOK_SECONDS = 0.05
+_UMASK = "spark.hadoop.fs.permissions.umask-mode"
+"""With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
 _END_SECONDS = 2.0
 
 
@@ -235,6 +239,8 @@ def _has_jvm() -> bool:
 def _forget_jvm() -> None:
     """Have PySpark start anew: it holds on to a JVM that was killed, and each of its calls would fail."""
     log.warning("Spark's Java process has ended; the next start of Spark starts another")
+    if SparkContext._gateway is not None:
+        program_end.forget(SparkContext._gateway)
     _remove_scratch(SparkContext._gateway)
     context: Any = SparkContext._active_spark_context
     if context is not None:
@@ -260,6 +266,7 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
         return SparkSession.builder.getOrCreate()
     told = SharedSession._told = _told_on_the_way()
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
+    chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
     if not has_connector(chosen):
         own = [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
         chosen["spark.jars"] = ",".join([*filter(None, [chosen.get("spark.jars")]), *own])
@@ -367,11 +374,16 @@ def _launch(conf: SparkConf) -> Any:
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
+    umask = conf.get(_UMASK) or ""
     try:
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
         threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
         streams = {"stdout": output, "stderr": output} if output else _to_stderr()
-        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(
+            # Blocks, the state of queries and temporary files have records in them.
+            conf,
+            {**streams, "umask": int(umask, 8) if umask.isdigit() else umask_of_children()},
+        )  # type: ignore[no-untyped-call]
     except BaseException:
         if scratch is not None:
             scratch.remove()
@@ -387,8 +399,23 @@ def _launch(conf: SparkConf) -> Any:
             else:
                 os.environ[name] = value
     gateway.scratch = scratch
-    atexit.register(_end, gateway)
+    _ignore_sigterm(gateway)
+    program_end.close_after_clients(gateway, partial(_end, gateway))
+    program_end.leave_to_parent(gateway)
+    program_end.close_in_child(gateway, partial(_forget_in_child, gateway))
     return gateway
+
+
+def _ignore_sigterm(gateway: Any) -> None:
+    """Have the JVM end when we end it, or are gone: systemd sends SIGTERM to each process of a service.
+
+    It would end before its clients have closed, which to them is a failure. PySpark does the same for Ctrl-C.
+    """
+    try:
+        java = gateway.jvm.sun.misc
+        java.Signal.handle(java.Signal("TERM"), java.SignalHandler.SIG_IGN)
+    except Exception:  # a Java without that package
+        log.debug("Spark's JVM does not ignore SIGTERM", exc_info=True)
 
 
 def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None:
@@ -477,6 +504,16 @@ def _import_ahead() -> None:
         import pyspark.testing.utils  # noqa: F401
     except Exception:
         log.debug("importing ahead", exc_info=True)
+
+
+def _forget_in_child(gateway: Any) -> None:
+    """In a forked child: the JVM is the parent's. Say nothing to it, and do not keep it from ending.
+
+    It ends when the pipe to it breaks, so the child must not hold that open.
+    """
+    gateway._gateway_client.is_connected = False  # finalizers of Java objects would tell the JVM
+    if gateway.proc is not None:
+        gateway.proc.stdin.close()
 
 
 def _end(gateway: Any) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.errors import PipelineException, StreamsException
+from millstream.errors import IllegalStateException, PipelineException, StreamsException
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import (
     ChangelogBatch,
@@ -24,6 +24,7 @@ __all__ = [
     "FakeChangelogConsumer",
     "FakeCheckpointFiles",
     "FakeEngine",
+    "FakeGroups",
     "FakeLog",
     "FakePipeline",
     "FakeTopics",
@@ -76,6 +77,12 @@ class FakeLog:
             self._first[partition] = 0
             self._epochs = {at: epoch for at, epoch in self._epochs.items() if at[0] != partition}
             self.changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record in any partition."""
+        with self.changed:
+            return not any(self._records.values())
 
     def first(self, partition: TopicPartition) -> int:
         """The offset of the first record."""
@@ -178,17 +185,18 @@ class FakeChangelogConsumer:
         offset: int,
         records: Sequence[tuple[bytes, bytes | None, int] | None],
     ) -> ChangelogBatch:
-        entries, dropped, highest = [], [], self._epochs.get(partition, 0)
+        entries, dropped, highest, rose_at = [], [], self._epochs.get(partition, 0), -1
         for at, record in enumerate(records, offset):
             epoch = self.log.epoch(partition, at)
             if epoch is not None and epoch < highest:
                 dropped.append(epoch)
             elif record is not None:
-                highest = max(highest, epoch or 0)
+                if (epoch or 0) > highest:
+                    highest, rose_at = epoch or 0, at
                 entries.append(record)
         self._epochs[partition] = highest
         return ChangelogBatch(
-            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0)
+            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0), rose_at
         )
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -250,17 +258,23 @@ class ManualClock:
 
 
 class FakeTopics:
-    """`ports.Topics` over a dict. `go_away()` makes the cluster unreachable.
+    """`ports.Topics` over a dict. `away = True` makes the cluster unreachable.
 
     Args:
         log: what is in the topics; without one they are empty.
+
+    Attributes:
+        late: how many more questions are answered by a broker that has not heard of any topic yet.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, log: FakeLog | None = None) -> None:
         self._log = log or FakeLog()
         self.closed = False
         self.away = False
+        self.late = 0
         self.created: list[InternalTopic] = []
+        self.commits: dict[str, dict[TopicPartition, int]] = {}
+        self.alive: set[str] = set()
         self._topics: dict[str, TopicDescription] = {}
         for name, partitions in (topics or {}).items():
             self.add(name, partitions)
@@ -292,16 +306,23 @@ class FakeTopics:
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""
         self._check()
-        return {name: self._topics[name] for name in names if name in self._topics}
+        return {} if self._is_late() else self._there(names)
 
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """As `describe`, without the configs."""
         return {name: replace(found, configs={}) for name, found in self.describe(names).items()}
 
-    def names(self) -> set[str]:
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain."""
+        self._check()
+        self.late = 0  # that takes until the brokers know
+        return {name: replace(found, configs={}) for name, found in self._there(names).items()}
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names."""
         self._check()
-        return set(self._topics)
+        known: set[str] = set() if self._is_late() else set(self._topics)
+        return known if complete(known) else set(self._topics)
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already is left as it is. -1 partitions: one."""
@@ -316,9 +337,54 @@ class FakeTopics:
         self._check()
         return {partition: self._log.end(partition) for partition in partitions}
 
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record."""
+        self._check()
+        return {partition: self._log.first(partition) for partition in partitions}
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+        self._check()
+        found: dict[TopicPartition, int] = {}
+        for at in partitions:
+            first = self._log.first(at)
+            records = self._log.read(at, first, self._log.end(at) - first)
+            later = [number for number, each in enumerate(records, first) if each and each[2] >= epoch_ms]
+            if later:
+                found[at] = later[0]
+        return found
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions, by `commits[group]`."""
+        self._check()
+        commits = self.commits.get(group, {})
+        return {partition: commits[partition] for partition in partitions if partition in commits}
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, with what is in them."""
+        self._check()
+        for name in names:
+            found = self._topics.pop(name, None)
+            for partition in range(found.partitions if found is not None else 0):
+                self._log.recreate(TopicPartition(name, partition))
+
+    def delete_group(self, group: str) -> None:
+        """Delete what a group has committed. One that is in `alive` has members."""
+        self._check()
+        if group in self.alive:
+            raise IllegalStateException(f"group '{group}' has members")
+        self.commits.pop(group, None)
+
     def close(self) -> None:
         """Idempotent."""
         self.closed = True
+
+    def _there(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        return {name: self._topics[name] for name in names if name in self._topics}
+
+    def _is_late(self) -> bool:
+        self.late -= 1
+        return self.late >= 0
 
     def _check(self) -> None:
         if self.closed:
@@ -327,12 +393,43 @@ class FakeTopics:
             raise StreamsException("could not reach the cluster; bootstrap.servers is 'fake:9092'")
 
 
+class FakeGroups:
+    """`ports.Groups`: the groups of a FakeTopics, those that have committed or are in `alive`."""
+
+    def __init__(self, cluster: FakeTopics) -> None:
+        self._cluster = cluster
+        self.closed = False
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+        return frozenset(self._cluster.commits.keys() | self._cluster.alive)
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """One member, if the group is alive."""
+        return {f"{group}-1": f"'{group}-1' at /fake"} if group in self._cluster.alive else {}
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group."""
+        if set(members) >= self.members(group).keys():
+            self._cluster.alive.discard(group)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
+        assert group not in self._cluster.alive, "the group has members"
+        self._cluster.commits.setdefault(group, {}).update(offsets)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.closed = True
+
+
 class FakeEngine:
     """`ports.Engine` without Spark. A pipeline runs until it is stopped, or a test ends it with `end`.
 
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
         claims: what they were started with, in that order.
+        rebuilt: pipelines, with the changelogs that were to be written anew.
         files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to hold Spark up.
@@ -344,6 +441,7 @@ class FakeEngine:
         self.started: list[str] = []
         self.stopped: list[str] = []
         self.claims: list[CheckpointClaim] = []
+        self.rebuilt: list[tuple[str, frozenset[str]]] = []
         self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
@@ -407,6 +505,13 @@ class FakeEngine:
             self.claims.append(claim)
             self._changed.notify_all()
         return running
+
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Notes that it was asked."""
+        assert self.gate.wait(30), "nobody opened the gate"
+        self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
 
     def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
         """The same ones for the same root."""

@@ -24,7 +24,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
 
-__all__ = ["Pipeline", "plan_pipelines", "writers_first"]
+__all__ = ["Pipeline", "input_label", "plan_pipelines", "writers_first"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,13 @@ class Pipeline:
             for node in self.nodes
             if isinstance(node, Repartition) and node not in self.inputs and node not in self.outputs
         )
+
+
+def input_label(node: Source | TableSource | Repartition) -> str:
+    """What an input reads, as checkpoints remember it; names are without the application id."""
+    if isinstance(node, Source):
+        return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
+    return node.topic
 
 
 def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) -> tuple[Pipeline, ...]:

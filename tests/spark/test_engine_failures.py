@@ -30,6 +30,7 @@ from waiting import wait_until
 from millstream import (
     CheckpointException,
     Consumed,
+    LostTopicException,
     Materialized,
     MissingSourceTopicException,
     PipelineException,
@@ -241,8 +242,9 @@ def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
     [compiled] = world.compiled(builder.build())
     world.start(compiled)
     world.produce(source, "a")
-    error = failed(world)
-    assert f"topic 'nowhere-{world.number}', which the pipeline writes to, does not exist" in str(error)
+    error = world.wait_for_end()
+    assert isinstance(error, LostTopicException)
+    assert error.topics == (f"nowhere-{world.number}",)
 
 
 def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:

@@ -10,6 +10,7 @@ import pytest
 from millstream import (
     CheckpointException,
     ExecutorLostException,
+    LostTopicException,
     MissingSourceTopicException,
     PipelineException,
     PythonWorkerException,
@@ -41,12 +42,23 @@ def test_a_source_topic_that_is_gone_is_named() -> None:
     )
 
 
+def test_a_topic_that_is_written_and_gone_is_named() -> None:
+    """It is not taken for a source."""
+    error = translate("p1", ("in",), RuntimeError("Job aborted: Topic out not present in metadata."))
+    assert isinstance(error, LostTopicException)
+    assert error.topics == ("out",)
+    assert str(error) == (
+        "pipeline p1: topic 'out', which it writes to, does not exist; create it, then start a new client"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "meaning", "error_class"),
     [
         (
-            "Job aborted: Topic out not present in metadata after 10000 ms.",
-            "topic 'out', which the pipeline writes to, does not exist; create it, then start a new client",
+            "Job aborted: TimeoutException: Expiring 1 record(s) for out-x-0:120000 ms has passed",
+            "topic 'out-x', which the pipeline writes to, has not taken records within delivery.timeout.ms; "
+            "see whether it is there, with as many partitions as before, and whether its brokers are well",
             None,
         ),
         (

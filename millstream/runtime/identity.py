@@ -1,0 +1,451 @@
+"""Whether the topics and the checkpoint of a pipeline are still the ones that its progress belongs to.
+
+A topic is its id, not its name (KIP-516): of a name that was deleted and made again, Spark would go on at the
+old topic's offsets, and a store would miss what it had. So the ids of all topics that a pipeline reads and
+writes are noted beside its checkpoint (`Noted`), and compared with what there is (`compare`) before anything
+runs. Pure: descriptions in, findings out; `checkpoints.py` keeps the notes, `reconcile.py` acts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+
+from millstream.errors import (
+    LostCheckpointException,
+    LostTopicException,
+    MissingSourceTopicException,
+    StreamsException,
+)
+from millstream.model import TopicPartition
+from millstream.ports import Scan
+from millstream.topology.names import changelog_topic, internal_topic
+from millstream.topology.nodes import Repartition, Sink, Source, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = [
+    "Finding",
+    "Found",
+    "Noted",
+    "Notes",
+    "Policies",
+    "Role",
+    "TopicUse",
+    "What",
+    "compare",
+    "error_of",
+    "mendable",
+    "note",
+    "topics_of",
+]
+
+
+class Role(Enum):
+    """What a pipeline does with a topic."""
+
+    SOURCE = "source topic"
+    TABLE = "table's topic"
+    REPARTITION_READ = "repartition topic that is read"
+    REPARTITION = "repartition topic"
+    CHANGELOG = "changelog"
+    OUTPUT = "output topic"
+    DEAD_LETTERS = "dead letter topic"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the checkpoint has offsets in it."""
+        return self in (Role.SOURCE, Role.TABLE, Role.REPARTITION_READ)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether Millstream made it."""
+        return self in (Role.REPARTITION_READ, Role.REPARTITION, Role.CHANGELOG)
+
+
+@dataclass(frozen=True, order=True)
+class TopicUse:
+    """One topic in one role; a topic that is both read and written is there twice."""
+
+    topic: str
+    role: Role = field(compare=False)
+
+
+def topics_of(
+    pipeline: Pipeline,
+    application_id: str,
+    existing: Iterable[str] = (),
+    dead_letters: str | None = None,
+) -> tuple[TopicUse, ...]:
+    """Every topic that a pipeline reads and writes, by its whole name, in the order of its nodes.
+
+    What a function names for each record is not known here.
+
+    Args:
+        existing: topics that patterns may match, without internal ones (topic_watch.matching_topics).
+        dead_letters: where records go that fail, if they are kept.
+    """
+    uses: dict[tuple[str, Role], None] = {}
+    for node in pipeline.inputs:
+        match node:
+            case Source(pattern=None):
+                uses.update({(topic, Role.SOURCE): None for topic in node.topics})
+            case Source():
+                assert node.pattern is not None
+                matching = [topic for topic in sorted(existing) if node.pattern.fullmatch(topic)]
+                uses.update({(topic, Role.SOURCE): None for topic in matching})
+            case TableSource():
+                uses[node.topic, Role.TABLE] = None
+            case _:
+                uses[internal_topic(application_id, node.topic), Role.REPARTITION_READ] = None
+    for out in pipeline.outputs:
+        if isinstance(out, Repartition):
+            uses[internal_topic(application_id, out.topic), Role.REPARTITION] = None
+        elif isinstance(out, Sink) and out.topic is not None:
+            uses[out.topic, Role.OUTPUT] = None
+    for store in pipeline.stores:
+        if store.logged and store.source_topic is None:
+            uses[changelog_topic(application_id, store.name), Role.CHANGELOG] = None
+    if dead_letters is not None:
+        uses[dead_letters, Role.DEAD_LETTERS] = None
+    return tuple(TopicUse(topic, role) for topic, role in uses)
+
+
+# --- what is noted, and what there is -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A topic as it was when the pipeline last began to run.
+
+    Attributes:
+        starts: of a changelog, the first offset of each partition then.
+    """
+
+    topic_id: str
+    partitions: int
+    role: Role
+    starts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """A topic as it is.
+
+    Attributes:
+        starts, ends: the first offset of each partition, and the one after its last record; empty where
+            nobody asked for them.
+        forgets: whether the broker deletes old records by itself.
+    """
+
+    topic_id: str
+    partitions: int
+    starts: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    forgets: bool = False
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything was ever written to it that may still be there."""
+        return any(end > start for start, end in zip(self.starts, self.ends, strict=True))
+
+
+def note(uses: Iterable[TopicUse], found: Mapping[str, Found]) -> dict[str, Noted]:
+    """What is noted of the topics that there are. Of a topic with several roles, what is read counts most."""
+    notes: dict[str, Noted] = {}
+    for use in uses:
+        there = found.get(use.topic)
+        if there is not None and (use.topic not in notes or use.role.is_read):
+            starts = there.starts if use.role is Role.CHANGELOG else ()
+            notes[use.topic] = Noted(there.topic_id, there.partitions, use.role, starts)
+    return notes
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What stands beside a checkpoint: `<pipeline>.topics.json`.
+
+    Attributes:
+        scans: the sources of the query that wrote the checkpoint, in its order.
+        serdes: the names of the serdes of keys and values, by store: its changelog is in them.
+    """
+
+    topics: Mapping[str, Noted]
+    scans: tuple[Scan, ...] = ()
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        topics = {
+            name: {**asdict(each), "role": each.role.name.lower()}
+            for name, each in sorted(self.topics.items())
+        }
+        scans = [{"reads": scan.reads, "feeds": scan.feeds} for scan in self.scans]
+        kept = {"version": 1, "topics": topics, "scans": scans, "serdes": dict(sorted(self.serdes.items()))}
+        return json.dumps(kept, indent=1).encode()
+
+    @classmethod
+    def parse(cls, content: bytes | None) -> Notes | None:
+        """What was kept; None: nothing, or nothing that can be read."""
+        try:
+            kept = json.loads(content or b"")
+            topics = {
+                str(name): Noted(
+                    str(each["topic_id"]),
+                    int(each["partitions"]),
+                    Role[str(each["role"]).upper()],
+                    tuple(int(start) for start in each.get("starts", ())),
+                )
+                for name, each in kept["topics"].items()
+            }
+            scans = tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
+            serdes = {str(name): (str(key), str(value)) for name, (key, value) in kept["serdes"].items()}
+            return cls(topics, scans, serdes)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+# --- comparing ----------------------------------------------------------------------------------------------
+
+
+class What(Enum):
+    """What has happened."""
+
+    DELETED = "deleted"
+    RECREATED = "deleted and created again"
+    EMPTIED = "emptied"
+    SHRUNK = "fewer partitions"
+    NEVER_THERE = "never there"
+    CHECKPOINT_GONE = "checkpoint gone"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it was: of which topic ('' for the checkpoint), and the facts in words."""
+
+    what: What
+    topic: str
+    role: Role | None
+    facts: str
+
+    @property
+    def sentence(self) -> str:
+        """What happened, with names and facts."""
+        if self.what is What.CHECKPOINT_GONE or self.role is None:
+            return self.facts
+        happened = {
+            What.DELETED: "was deleted",
+            What.RECREATED: "was deleted and created again",
+            What.EMPTIED: "was emptied",
+            What.SHRUNK: "has fewer partitions than it had",
+            What.NEVER_THERE: "does not exist",
+        }[self.what]
+        return f"{self.role.value} '{self.topic}' {happened} ({self.facts})"
+
+
+def compare(
+    pipeline: str,
+    uses: Sequence[TopicUse],
+    noted: Mapping[str, Noted] | None,
+    found: Mapping[str, Found],
+    *,
+    positions: Mapping[TopicPartition, int] | None,
+    committed: Mapping[TopicPartition, int] | None = None,
+) -> tuple[Finding, ...]:
+    """What is not as the pipeline's progress says, in the order of `uses`; nothing: it may go on.
+
+    Args:
+        noted: what was noted beside the checkpoint; None: nothing was.
+        found: what there is.
+        positions: the next offset to read of each partition, by the checkpoint; None: there is no checkpoint,
+            or none that has processed anything.
+        committed: what the group has committed of the pipeline's source topics.
+    """
+    if positions is None:
+        gone = _gone(pipeline, uses, found, committed or {})
+        return () if gone is None else (gone,)
+    known = noted or {}
+    seen: dict[str, Finding] = {}
+    for use in uses:
+        finding = _compared(use, known.get(use.topic), found.get(use.topic), positions)
+        # A topic in several roles is told once, by the role that loses most.
+        if finding is not None and (use.topic not in seen or use.role.is_read):
+            seen[use.topic] = finding
+    # What a pattern matched, and is gone, is in no `use` any more.
+    used = {use.topic for use in uses}
+    for name, old in known.items():
+        if name not in used and old.role is Role.SOURCE and name not in found:
+            seen[name] = Finding(What.DELETED, name, old.role, f"topic id {old.topic_id}")
+    return tuple(seen.values())
+
+
+def _compared(
+    use: TopicUse, old: Noted | None, now: Found | None, positions: Mapping[TopicPartition, int]
+) -> Finding | None:
+    def finding(what: What, facts: str) -> Finding:
+        return Finding(what, use.topic, use.role, facts)
+
+    mine = {at.partition: offset for at, offset in positions.items() if at.topic == use.topic}
+    if now is None:
+        if old is not None:
+            return finding(What.DELETED, f"its topic id was {old.topic_id}")
+        if use.role.is_read and mine:
+            return finding(What.DELETED, f"read up to {_offsets(mine)}")
+        # A checkpoint that has done something is proof that its changelogs were there.
+        if use.role is Role.CHANGELOG:
+            return finding(What.DELETED, "the checkpoint has the store's state, and its changelog is gone")
+        return finding(What.NEVER_THERE, "and it was never noted") if use.role.is_read else None
+    if old is not None and old.topic_id and now.topic_id and old.topic_id != now.topic_id:
+        if use.role in (Role.OUTPUT, Role.DEAD_LETTERS, Role.REPARTITION):
+            return None  # what is written from now on goes to the new one; whoever reads it compares as well
+        facts = f"topic id {old.topic_id} then, {now.topic_id} now"
+        if use.role.is_read and mine:
+            facts += f"; read up to {_offsets(mine)} of the old one"
+        if now.partitions != old.partitions:
+            facts += f"; {_partitions(old.partitions)} then, {now.partitions} now"
+        return finding(What.RECREATED, facts)
+    if old is not None and now.partitions < old.partitions:
+        return finding(What.SHRUNK, f"{_partitions(old.partitions)} then, {now.partitions} now")
+    if use.role.is_read:
+        return _read_past(use, mine, now)
+    if use.role is Role.CHANGELOG and old is not None and not now.forgets:
+        gone = {
+            number: (then, start)
+            for number, (then, start) in enumerate(zip(old.starts, now.starts, strict=False))
+            if start > then
+        }
+        if gone:
+            facts = ", ".join(
+                f"partition {number} began at offset {then} and begins at {start}"
+                for number, (then, start) in gone.items()
+            )
+            return finding(What.EMPTIED, f"{facts}, though nothing but compaction should remove records")
+    return None
+
+
+def _read_past(use: TopicUse, mine: Mapping[int, int], now: Found) -> Finding | None:
+    """Whether records are gone before they were read, or the log ends before what was read."""
+    facts = []
+    for number, (start, end) in enumerate(zip(now.starts, now.ends, strict=True)):
+        position = mine.get(number)
+        if position is None:
+            continue
+        if position < start:
+            facts.append(f"partition {number} was read up to {position} and begins at {start}")
+        elif position > end:
+            facts.append(f"partition {number} was read up to {position} and ends at {end}")
+    return Finding(What.EMPTIED, use.topic, use.role, "; ".join(facts)) if facts else None
+
+
+def _gone(
+    pipeline: str,
+    uses: Iterable[TopicUse],
+    found: Mapping[str, Found],
+    committed: Mapping[TopicPartition, int],
+) -> Finding | None:
+    filled = [
+        f"changelog '{use.topic}' has records up to offset {max(found[use.topic].ends)}"
+        for use in uses
+        if use.role is Role.CHANGELOG and use.topic in found and found[use.topic].has_content
+    ]
+    read = {use.topic for use in uses if use.role in (Role.SOURCE, Role.TABLE)}
+    by_topic: dict[str, dict[int, int]] = {}
+    for at, offset in sorted(committed.items()):
+        if at.topic in read and offset > 0:
+            by_topic.setdefault(at.topic, {})[at.partition] = offset
+    filled += [
+        f"the group has committed '{topic}' up to {_offsets(offsets)}" for topic, offsets in by_topic.items()
+    ]
+    if not filled:
+        return None
+    facts = f"pipeline '{pipeline}' has no checkpoint, and has run before: {'; '.join(filled)}"
+    return Finding(What.CHECKPOINT_GONE, "", None, facts)
+
+
+def _offsets(offsets: Mapping[int, int]) -> str:
+    shown = [f"offset {offset} in partition {number}" for number, offset in sorted(offsets.items())]
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What the configuration says about what can be put right.
+
+    Attributes:
+        from_beginning: `source.lost.policy`: start at the beginning of a source topic as it is now.
+        rebuild_changelogs: `changelog.lost.policy`: write a changelog anew from Spark's state.
+    """
+
+    from_beginning: bool = False
+    rebuild_changelogs: bool = False
+
+
+def mendable(finding: Finding, policies: Policies) -> bool:
+    """Whether the configuration has it put right, once the checkpoint is claimed."""
+    if finding.role is Role.CHANGELOG:
+        return policies.rebuild_changelogs
+    # A topic that is not there has no beginning.
+    is_there = finding.what not in (What.DELETED, What.NEVER_THERE)
+    return finding.role is not None and finding.role.is_read and is_there and policies.from_beginning
+
+
+# --- telling ------------------------------------------------------------------------------------------------
+
+_AFRESH = (
+    "start afresh with `millstream reset` or KafkaStreams.clean_up(checkpoints=True), or use a new "
+    "application.id"
+)
+
+
+def error_of(findings: Sequence[Finding], location: str) -> StreamsException | None:
+    """The exception for what was found, with the ways out; None: nothing was.
+
+    Args:
+        location: where the checkpoints are.
+    """
+    if not findings:
+        return None
+    gone = [each for each in findings if each.what is What.CHECKPOINT_GONE]
+    if gone:
+        return LostCheckpointException(
+            f"{'; '.join(each.sentence for each in gone)}. The checkpoints are looked for at '{location}'. "
+            "Counting again from what the sources still have would put wrong values into the stores. Next: "
+            "bring the checkpoints back (the volume, or checkpoint.location as it was) and start again; or "
+            f"{_AFRESH}"
+        )
+    told = "; ".join(each.sentence for each in findings)
+    ways = []
+    read = [each for each in findings if each.role is not None and each.role.is_read]
+    changelogs = [each for each in findings if each.role is Role.CHANGELOG]
+    outputs = [each for each in findings if each not in read and each not in changelogs]
+    if read:
+        ways.append(
+            "what the checkpoint has read is not in the topic of that name any more: to keep the state and "
+            "start at the beginning of the topic as it is now, set source.lost.policy=from-beginning and "
+            "start again"
+        )
+    if changelogs:
+        ways.append(
+            "Spark's state still has what the changelog had: to write it anew from there, set "
+            "changelog.lost.policy=rebuild and start again"
+        )
+    if outputs:
+        ways.append("create what is missing")
+    if read or changelogs:
+        ways.append(_AFRESH)
+    message = f"{told}. Next: {'; or '.join(ways)}"
+    topics = tuple(sorted(each.topic for each in findings))
+    deleted, recreated, emptied = (
+        tuple(sorted(each.topic for each in findings if each.what is what))
+        for what in (What.DELETED, What.RECREATED, What.EMPTIED)
+    )
+    if read:
+        return MissingSourceTopicException(
+            message, topics, deleted=deleted, recreated=recreated, emptied=emptied
+        )
+    return LostTopicException(message, topics, deleted=deleted, recreated=recreated, emptied=emptied)

@@ -1,0 +1,226 @@
+"""How far a checkpoint of Spark's is, read from its files, and moved where that is safe.
+
+Below a checkpoint's directory, `offsets/<n>` says up to where micro-batch n reads, one line for each source
+of the query after two lines of its own; `commits/<n>` is there once the batch is done. So the newest commit
+tells what has been read, and a newer file in `offsets` is a batch that was interrupted: Spark runs it again.
+
+Moving is for whoever has claimed the checkpoint, while no query runs on it (reconcile.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.errors import StreamsException
+from millstream.model import TopicPartition
+from millstream.ports import CheckpointFiles, Scan
+from millstream.runtime.fencing import places
+
+__all__ = [
+    "OffsetLog",
+    "aligned",
+    "forget_unfinished",
+    "log_of",
+    "moved",
+    "positions_of",
+    "save",
+    "unfinished",
+]
+
+_TRIES = 20
+
+Line = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class OffsetLog:
+    """What one file says.
+
+    Attributes:
+        head: Spark's own first lines.
+        lines: by source, the offset after the last one to read, by topic and partition; None: the source had
+            nothing yet.
+    """
+
+    batch: int
+    head: tuple[str, ...]
+    lines: tuple[Line | None, ...]
+
+    @classmethod
+    def parse(cls, batch: int, content: bytes) -> OffsetLog:
+        """What a file says.
+
+        Raises:
+            ValueError: it is not one that this knows.
+        """
+        text = content.decode("utf-8").rstrip("\n").split("\n")
+        if len(text) < 3 or text[0] != "v1":
+            raise ValueError(f"begins with {text[0][:20]!r}")
+        lines: list[Line | None] = []
+        for line in text[2:]:
+            if line == "-":
+                lines.append(None)
+                continue
+            offsets: Any = json.loads(line)
+            if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+                raise ValueError(f"has a line {line[:60]!r}")
+            lines.append(offsets)
+        return cls(batch, (text[0], text[1]), tuple(lines))
+
+    def to_bytes(self) -> bytes:
+        """As Spark writes it."""
+        lines = ["-" if line is None else json.dumps(line, separators=(",", ":")) for line in self.lines]
+        return "\n".join((*self.head, *lines)).encode()
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to read of each partition; of several sources that read it, the lowest."""
+        found: dict[TopicPartition, int] = {}
+        for line in self.lines:
+            for topic, partitions in (line or {}).items():
+                for number, offset in partitions.items():
+                    at = TopicPartition(topic, int(number))
+                    found[at] = min(int(offset), found.get(at, int(offset)))
+        return found
+
+
+# --- deciding: pure -----------------------------------------------------------------------------------------
+
+
+def moved(log: OffsetLog, to: Mapping[str, Mapping[int, int] | None]) -> OffsetLog:
+    """The same, with these topics read from these offsets on; None: the topic is not there any more."""
+
+    def line(old: Line | None) -> Line | None:
+        if old is None:
+            return None
+        new = {topic: offsets for topic, offsets in old.items() if topic not in to}
+        for topic, offsets in to.items():
+            if topic in old and offsets is not None:
+                new[topic] = {str(number): offset for number, offset in sorted(offsets.items())}
+        return new
+
+    return replace(log, lines=tuple(line(each) for each in log.lines))
+
+
+def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) -> OffsetLog | None:
+    """The same, for a query that has other sources than the one that wrote it; None: it cannot be told.
+
+    A query reads an input once for what keeps state, and once more for what is written beside that
+    (docs/decisions/0004). So a new version of a program may have more sources or fewer, or have them in
+    another order. What keeps state goes on exactly where it was. What is written beside it and is new begins
+    there too.
+
+    Args:
+        before: the sources of the query that wrote the log; None: nobody noted them.
+    """
+    if before is None:
+        if len(log.lines) == len(now):
+            return log
+        lines = {json.dumps(line, sort_keys=True) for line in log.lines}
+        inputs = {scan.reads for scan in now}
+        # All of them read the same, and are at the same place: whichever it was, the others are as far.
+        return replace(log, lines=(log.lines[0],) * len(now)) if len(lines) == len(inputs) == 1 else None
+    if tuple(before) == tuple(now):
+        return log
+    if len(before) != len(log.lines):
+        return None
+    lines_now = []
+    for scan in now:
+        same = [line for old, line in zip(before, log.lines, strict=True) if old == scan]
+        beside = [line for old, line in zip(before, log.lines, strict=True) if old.reads == scan.reads]
+        if same:
+            lines_now.append(same[0])
+        elif beside and not scan.feeds:
+            lines_now.append(beside[0])
+        else:
+            return None
+    return replace(log, lines=tuple(lines_now))
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartition, int] | None:
+    """The next offset to read of each partition, as the pipeline's checkpoint has it.
+
+    None: there is no checkpoint, or no query has planned anything with it. Empty: one has, and has finished
+    nothing. Somebody may run or claim the pipeline meanwhile.
+
+    Raises:
+        StreamsException: the files cannot be read.
+    """
+    for _ in range(_TRIES):
+        live = places(pipeline, files.list()).live
+        if live is None:
+            return None
+        log = log_of(files, live)
+        planned = _numbers(files.list(f"{live}/offsets"))
+        if places(pipeline, files.list()).live != live:
+            continue  # it was claimed, and so renamed, meanwhile
+        if log is not None:
+            return log.positions
+        return {} if planned else None
+    raise StreamsException(f"the checkpoint of pipeline '{pipeline}' is being claimed all the time")
+
+
+def log_of(files: CheckpointFiles, directory: str) -> OffsetLog | None:
+    """What the newest batch that is done has read; None: none is, or Spark wrote what this does not know.
+
+    Files that are damaged are Spark's to tell.
+    """
+    done = _numbers(files.list(f"{directory}/commits"))
+    for batch in sorted(done, reverse=True)[:1]:
+        content = files.read(f"{directory}/offsets/{batch}")
+        try:
+            return None if content is None else OffsetLog.parse(batch, content)
+        except ValueError:
+            return None
+    return None
+
+
+def unfinished(files: CheckpointFiles, directory: str) -> OffsetLog | None:
+    """What the batch was to read that was interrupted; None: none was."""
+    done = max(_numbers(files.list(f"{directory}/commits")), default=-1)
+    planned = max(_numbers(files.list(f"{directory}/offsets")), default=-1)
+    if planned <= done:
+        return None
+    content = files.read(f"{directory}/offsets/{planned}")
+    try:
+        return None if content is None else OffsetLog.parse(planned, content)
+    except ValueError:
+        return None
+
+
+def forget_unfinished(files: CheckpointFiles, directory: str) -> None:
+    """Have Spark plan anew what it was about to read; where nothing is done yet, as if it had never run."""
+    done = max(_numbers(files.list(f"{directory}/commits")), default=-1)
+    for batch in _numbers(files.list(f"{directory}/offsets")):
+        if batch > done:
+            _delete(files, f"{directory}/offsets", batch)
+    if done < 0:
+        for part in ("sources", "state"):  # where the first batch began, and what it had kept until then
+            files.delete(f"{directory}/{part}")
+
+
+def save(files: CheckpointFiles, directory: str, log: OffsetLog) -> None:
+    """Replace the file of that batch, which is done, and of the one before: Spark reads that too when it
+    starts, though only to see that it has as many sources.
+    """
+    before = f"{directory}/offsets/{log.batch - 1}"
+    for batch in (log.batch - 1, log.batch):
+        if batch == log.batch or files.exists(before):
+            # Hadoop's checksum beside it would be another's; without one it is not looked at.
+            files.delete(f"{directory}/offsets/.{batch}.crc")
+            files.write(f"{directory}/offsets/{batch}", log.to_bytes())
+
+
+def _delete(files: CheckpointFiles, directory: str, batch: int) -> None:
+    files.delete(f"{directory}/.{batch}.crc")
+    files.delete(f"{directory}/{batch}")
+
+
+def _numbers(names: Mapping[str, bool]) -> list[int]:
+    return [int(name) for name, is_directory in names.items() if name.isdecimal() and not is_directory]

@@ -1,0 +1,177 @@
+"""What has become of the topics and the checkpoint that a pipeline's progress belongs to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from millstream import (
+    LostCheckpointException,
+    LostTopicException,
+    Materialized,
+    MissingSourceTopicException,
+    StreamsBuilder,
+)
+from millstream.model import TopicPartition
+from millstream.ports import Scan
+from millstream.runtime.identity import (
+    Found,
+    Noted,
+    Notes,
+    Role,
+    TopicUse,
+    What,
+    compare,
+    error_of,
+    note,
+    topics_of,
+)
+
+USES = (
+    TopicUse("in", Role.SOURCE),
+    TopicUse("out", Role.OUTPUT),
+    TopicUse("app-n-changelog", Role.CHANGELOG),
+)
+THERE = {
+    "in": Found("1", 2, (0, 0), (9, 9)),
+    "out": Found("2", 1),
+    "app-n-changelog": Found("3", 2, (0, 0), (4, 4)),
+}
+NOTED = note(USES, THERE)
+READ = {TopicPartition("in", 0): 5, TopicPartition("in", 1): 9}
+
+
+def test_every_topic_of_a_pipeline_has_its_roles() -> None:
+    """What it reads, by name or by pattern, what it writes, and where its dead letters go."""
+    builder = StreamsBuilder()
+    lines = builder.stream(re.compile("lines-.*")).merge(builder.stream(["one", "other"]))
+    lines.to("copy")
+    lines.group_by(lambda key, value: value).count(Materialized.as_("n")).to_stream().repartition().to("out")
+    builder.table("users", materialized=Materialized.as_("users"))
+    pipelines = builder.build().pipelines
+    uses = {
+        (use.topic, use.role)
+        for pipeline in pipelines
+        for use in topics_of(pipeline, "app", ["lines-b", "lines-a", "else"], "letters")
+    }
+    (between,) = {topic for topic, role in uses if role is Role.REPARTITION}
+    assert between.startswith("app-")
+    assert uses == {
+        ("lines-a", Role.SOURCE),
+        ("lines-b", Role.SOURCE),
+        ("one", Role.SOURCE),
+        ("other", Role.SOURCE),
+        ("users", Role.TABLE),
+        (between, Role.REPARTITION),
+        (between, Role.REPARTITION_READ),
+        ("copy", Role.OUTPUT),
+        ("out", Role.OUTPUT),
+        ("app-n-changelog", Role.CHANGELOG),
+        ("letters", Role.DEAD_LETTERS),
+    }
+
+
+def test_notes_are_read_as_they_were_written_and_a_damaged_one_is_none() -> None:
+    """A changelog's first offsets are noted too; those of sources move by themselves."""
+    assert NOTED["app-n-changelog"] == Noted("3", 2, Role.CHANGELOG, (0, 0))
+    assert NOTED["in"].starts == ()
+    notes = Notes(NOTED, (Scan("in", ("n",)), Scan("in")), {"n": ("string", "long")})
+    assert Notes.parse(notes.to_bytes()) == notes
+    for damaged in (None, b"", b"{", b"[]", b'{"topics": {"a": {}}}', b'{"topics": {"a": 1}}'):
+        assert Notes.parse(damaged) is None
+
+
+CHANGES = {
+    "nothing has changed": ({}, None),
+    "records were added": ({"in": Found("1", 2, (0, 0), (50, 60))}, None),
+    "partitions were added": ({"in": Found("1", 3, (0, 0, 0), (9, 9, 0))}, None),
+    "what was read has gone": ({"in": Found("1", 2, (5, 9), (9, 9))}, None),
+    "source gone": ({"in": None}, ("in", What.DELETED)),
+    "source made anew": ({"in": Found("7", 2, (0, 0), (9, 9))}, ("in", What.RECREATED)),
+    "unread records gone": ({"in": Found("1", 2, (6, 0), (9, 9))}, ("in", What.EMPTIED)),
+    "log ends before what was read": ({"in": Found("1", 2, (0, 0), (9, 8))}, ("in", What.EMPTIED)),
+    "fewer partitions": ({"in": Found("", 1, (0,), (9,))}, ("in", What.SHRUNK)),
+    "changelog gone": ({"app-n-changelog": None}, ("app-n-changelog", What.DELETED)),
+    "changelog made anew": (
+        {"app-n-changelog": Found("8", 2, (0, 0), (0, 0))},
+        ("app-n-changelog", What.RECREATED),
+    ),
+    "changelog emptied": (
+        {"app-n-changelog": Found("3", 2, (0, 4), (4, 4))},
+        ("app-n-changelog", What.EMPTIED),
+    ),
+    "changelog of windows forgets by itself": (
+        {"app-n-changelog": Found("3", 2, (0, 4), (4, 4), forgets=True)},
+        None,
+    ),
+    "output gone": ({"out": None}, ("out", What.DELETED)),
+    "output made anew": ({"out": Found("9", 1)}, None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_has_happened_is_told_apart_and_named(change: str) -> None:
+    """Deleted, created again, emptied, smaller; and what is no harm is not told."""
+    changed, expected = CHANGES[change]
+    found = {name: there for name, there in {**THERE, **changed}.items() if there is not None}
+    findings = compare("p0", USES, NOTED, found, positions=READ)
+    assert [(each.topic, each.what) for each in findings] == ([] if expected is None else [expected])
+    error = error_of(findings, "/checkpoints")
+    if expected is None:
+        assert error is None
+        return
+    topic, what = expected
+    kind = MissingSourceTopicException if topic == "in" else LostTopicException
+    assert isinstance(error, kind)
+    assert error.topics == (topic,)
+    told = {What.DELETED: error.deleted, What.RECREATED: error.recreated, What.EMPTIED: error.emptied}
+    assert what not in told or told[what] == (topic,)
+    way_out = {"in": "source.lost.policy", "out": "create", "app-n-changelog": "changelog.lost.policy"}[topic]
+    assert f"'{topic}'" in str(error)
+    assert way_out in str(error)
+
+
+def test_the_facts_are_in_the_sentence() -> None:
+    """Ids, offsets and partitions, so that nobody has to look for them."""
+    found = {**THERE, "in": Found("7", 1, (0,), (9,))}
+    (finding,) = compare("p0", USES, NOTED, found, positions=READ)
+    assert finding.sentence == (
+        "source topic 'in' was deleted and created again (topic id 1 then, 7 now; read up to offset 5 in "
+        "partition 0, offset 9 in partition 1 of the old one; 2 partitions then, 1 now)"
+    )
+
+
+def test_without_notes_what_cannot_be_is_told_all_the_same() -> None:
+    """A checkpoint of a version that noted nothing: it has read `in`, so that was there, and so was `n`'s."""
+    findings = compare("p0", USES, None, {"out": THERE["out"]}, positions=READ)
+    assert [(each.topic, each.what) for each in findings] == [
+        ("in", What.DELETED),
+        ("app-n-changelog", What.DELETED),
+    ]
+    assert compare("p0", USES, None, THERE, positions=READ) == ()
+
+
+def test_a_topic_of_a_pattern_that_is_gone_is_told() -> None:
+    """It is in no pattern's matches any more, only in the notes."""
+    noted = {**NOTED, "in-2": Noted("6", 1, Role.SOURCE)}
+    (finding,) = compare("p0", USES, noted, THERE, positions=READ)
+    assert (finding.topic, finding.what) == ("in-2", What.DELETED)
+
+
+def test_a_checkpoint_that_is_gone_is_told_by_what_is_left_in_kafka() -> None:
+    """Changelogs with records, or offsets of the group; not when neither is there."""
+    fresh = {**THERE, "app-n-changelog": replace(THERE["app-n-changelog"], ends=(0, 0))}
+    committed = {TopicPartition("in", 1): 9, TopicPartition("other", 0): 3}
+    (gone,) = compare("p0", USES, None, THERE, positions=None)
+    assert gone.what is What.CHECKPOINT_GONE
+    assert "changelog 'app-n-changelog' has records up to offset 4" in gone.sentence
+    (gone,) = compare("p0", USES, None, fresh, positions=None, committed=committed)
+    assert "the group has committed 'in' up to offset 9 in partition 1" in gone.sentence
+    error = error_of([gone], "/somewhere")
+    assert isinstance(error, LostCheckpointException)
+    assert "/somewhere" in str(error)
+    assert "millstream reset" in str(error)
+    assert compare("p0", USES, None, fresh, positions=None) == ()
+    assert compare("p0", USES, NOTED, fresh, positions=None) == (), "claimed, and then nothing was processed"

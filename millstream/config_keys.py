@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-__all__ = ["CLIENT_KEYS", "KEYS", "PREFIXES", "SERDE_NAMES", "Effect", "Importance", "Key", "Type"]
+__all__ = ["KEYS", "PREFIXES", "SERDE_NAMES", "Effect", "Importance", "Key", "Type"]
 
 
 class Type(Enum):
@@ -411,6 +411,15 @@ _WORKING = (
         valid=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     Key(
+        "sasl.oauthbearer.token.provider",
+        Type.ANY,
+        None,
+        _MEDIUM,
+        "For OAUTHBEARER and AWS_MSK_IAM: a Python function that returns a token, or (token, seconds since "
+        "1970 until which it is valid); or an object with such a method token(). It serves the clients in "
+        "this process; Spark's Java client needs 'sasl.login.callback.handler.class'. See docs/logins.md.",
+    ),
+    Key(
         "deserialization.exception.handler",
         Type.HANDLER,
         "fail",
@@ -590,7 +599,8 @@ KEYS: dict[str, Key] = {key.name: key for key in (*_WORKING, *_LATER, *_WITHOUT_
 
 PREFIXES: dict[str, str] = {
     "spark.": "a setting of the Spark session",
-    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group's member",
+    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group's member; "
+    "goes before the same key without a prefix",
     "main.consumer.": "a setting of Spark's sources and the group's member; goes before 'consumer.'",
     "restore.consumer.": "a setting of the consumers that fill stores; goes before 'consumer.'",
     "global.consumer.": "a setting of the consumer of global tables; goes before 'consumer.'",
@@ -602,40 +612,6 @@ PREFIXES: dict[str, str] = {
     "ssl.": "how every client of Kafka's encrypts",
 }
 """Whatever begins with one of these is passed on, and checked by who gets it."""
-
-CLIENT_KEYS: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "auto.offset.reset",
-            "enable.auto.commit",
-            "fetch.max.bytes",
-            "fetch.max.wait.ms",
-            "fetch.min.bytes",
-            "group.id",
-            "heartbeat.interval.ms",
-            "isolation.level",
-            "max.partition.fetch.bytes",
-            "max.poll.interval.ms",
-            "max.poll.records",
-            "session.timeout.ms",
-        ),
-        "consumer.",
-    ),
-    **dict.fromkeys(
-        (
-            "acks",
-            "batch.size",
-            "buffer.memory",
-            "compression.type",
-            "enable.idempotence",
-            "linger.ms",
-            "max.block.ms",
-        ),
-        "producer.",
-    ),
-    **dict.fromkeys(("cleanup.policy", "min.insync.replicas", "retention.ms", "segment.bytes"), "topic."),
-}
-"""Keys that Kafka Streams also takes without their prefix, and the prefix that we ask for."""
 
 SERDE_NAMES = ("bytes", "string", "integer", "long", "short", "float", "double", "boolean", "uuid")
 """The serdes that a configuration can name."""

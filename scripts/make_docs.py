@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
@@ -63,7 +64,22 @@ def configuration() -> str:
             head = ["| key | type | default | what it does |", "| --- | --- | --- | --- |"]
             parts.append("\n".join([f"### {title}", "", *head, *rows]))
     prefixes = "\n".join(f"- `{prefix}…`: {text}" for prefix, text in PREFIXES.items())
-    return "\n\n".join([*parts, f"### Prefixes\n\n{prefixes}"])
+    return "\n\n".join([*parts, f"### Prefixes\n\n{prefixes}", _without_prefix()])
+
+
+def _without_prefix() -> str:
+    """What is taken without a prefix, and for which clients."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for name, prefixes in CLIENT_KEYS.items():
+        if name not in NO_EFFECT:
+            kinds.setdefault(prefixes, []).append(f"`{name}`")
+    lines = [
+        f"- {' and '.join(f'`{prefix}`' for prefix in prefixes)}: {', '.join(names)}"
+        for prefixes, names in kinds.items()
+    ]
+    lines += ["", "| taken, and without effect | because |", "| --- | --- |"]
+    lines += [f"| `{name}` | {reason} |" for name, reason in NO_EFFECT.items()]
+    return "\n".join(["### Settings of Kafka's clients that need no prefix", "", *lines])
 
 
 def _row(key: Key) -> str:

@@ -21,7 +21,9 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
+from millstream.kafka.patience import patiently
 from millstream.model import TopicPartition
+from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
 
 __all__ = ["KafkaTopics"]
@@ -152,9 +154,12 @@ class KafkaTopics:
         pause = threading.Event()
         while True:
             try:
-                found = set(admin.list_topics(timeout=self._timeout_s).topics)
+                listed = patiently(
+                    self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
+                )
             except KafkaException as error:
                 raise unreachable(self._config, "list topics", error) from error
+            found = set(listed.topics)
             if complete(found) or time.monotonic() >= deadline:
                 return found
             pause.wait(_VISIBLE_EVERY_S)
@@ -327,14 +332,13 @@ class KafkaTopics:
     def _wait_until(
         self, shown: Callable[[], bool], deadline: float, names: Iterable[str], what: str
     ) -> None:
-        pause = threading.Event()
-        while not shown():
-            if time.monotonic() >= deadline:
-                raise StreamsException(
-                    f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
-                    f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        for _ in looks(deadline - time.monotonic(), every_s=_VISIBLE_EVERY_S):
+            if shown():
+                return
+        raise StreamsException(
+            f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
+            f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+        )
 
     def _ask(
         self,
@@ -356,7 +360,7 @@ class KafkaTopics:
             try:
                 for subject, future in question().items():
                     try:
-                        answers[subject] = future.result(wait_s + 1.0)
+                        answers[subject] = patiently(self._config, what, future.result, wait_s + 1.0)
                     except KafkaException as error:
                         if error.args[0].code() not in none_for:
                             raise

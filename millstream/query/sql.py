@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -73,7 +74,10 @@ def run_sql(
     if len(query.encode("utf-8", "surrogatepass")) > _MOST_QUERY:
         raise ValueError(f"a query has {_MOST_QUERY} bytes at most; values go in as parameters")
     most = _bytes_in(memory_limit)
-    values = None if parameters is None else encoded(parameters)
+    try:
+        values = None if parameters is None else encoded(parameters)
+    except RecursionError:
+        raise ValueError("the parameters of the query are nested too deeply") from None
     if find_spec("duckdb") is None:
         raise SetupException("sql() needs DuckDB: pip install 'millstream[sql]'; store.to_arrow() does not")
     clock = clock or SystemClock()
@@ -84,7 +88,7 @@ def run_sql(
 
     try:
         while True:
-            process = _PROCESSES.take(remaining)
+            process = _taken(remaining)
             asked = _Asked(view, query, values, most, remaining, timeout_s)
             healthy = False
             try:
@@ -107,6 +111,16 @@ def run_sql(
             f"the process of DuckDB that ran the query is gone: {ended}; if the query needs more memory than "
             f"{memory_limit}, give it more as memory_limit="
         ) from None
+
+
+def _taken(remaining: Callable[[], float]) -> SqlProcess:
+    try:
+        return _PROCESSES.take(remaining)
+    except OSError as error:
+        raise StreamsException(
+            f"the process that runs DuckDB cannot be started: {error}; sql() needs '{sys.executable}', a few "
+            "open files and some 200 MB"
+        ) from error
 
 
 def _bytes_in(size: str) -> int:

@@ -383,9 +383,19 @@ def _told_of(error: BaseException) -> tuple[str, str]:
     return "failed", f"the query has failed in DuckDB: {text or type(error).__name__}"
 
 
+class _WithoutPandas:
+    """pyarrow loads pandas if it finds it, which takes longer than all the rest and is of no use here."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
 def _serve(pipe: _Pipe) -> None:
     told = pipe.hear()
     sys.path += [each for each in told["path"] if each not in sys.path]
+    sys.meta_path.insert(0, _WithoutPandas())
     remote = _dataset_class()
     connection = _connection()
     pipe.tell(ready=True)
@@ -422,8 +432,9 @@ def _end_with_parent(life: int) -> None:
 def main() -> None:
     """`sql_program.py LIFE`: the number of the file descriptor that the parent holds open."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    # They are for the program, which then ends this process; systemd sends them to all of a service's.
     for signal_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_, signal.SIG_IGN)  # for the program, which then ends this one; systemd sends it to all
+        signal.signal(signal_, signal.SIG_IGN)
     source, sink = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1):

@@ -71,7 +71,8 @@ __all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
 
 log = logging.getLogger(__name__)
 
-_ENGINE_CLOSE_S = 30.0
+_ENGINE_CLOSE_S = 2.0
+"""How long closing waits for Spark that is just starting. It ends by itself later: see pipelines.py."""
 
 
 class ClosedMeanwhile(Exception):
@@ -161,6 +162,8 @@ class Assembly:
         directory: StateDirectory,
         view: ClientView,
         client_id: str,
+        *,
+        on_compiled: Callable[[Mapping[str, tuple[str, str]]], object] = lambda serdes: None,
     ) -> None:
         self._topology = topology
         self._config = config
@@ -197,7 +200,8 @@ class Assembly:
         )
         """What fills each global store; nothing is known of it before the global thread has looked."""
         self.listener: StateRestoreListener | None = None
-        self.on_compiled: Callable[[], None] = lambda: None
+        self._on_compiled = on_compiled
+        self._interrupted = False
 
     @property
     def config(self) -> StreamsConfig:
@@ -315,9 +319,12 @@ class Assembly:
             plan.partitions,
             self._compiled,
             lambda compiled, engine: self._claim(compiled, engine, reconciler),
+            f"{self._client_id}-SparkStart",
         )
         self._pipelines = running
-        self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
+        if self._interrupted:
+            running.interrupt()
+        self.hold("pipelines", lambda: running.close(0.0))  # after `close_pipelines`, which has waited
         written = written_topics(
             pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
@@ -337,6 +344,12 @@ class Assembly:
             str(self._directory.process_id()),
             f"{self._client_id}-GroupThread",
         )
+
+    def interrupt(self) -> None:
+        """The client closes: nobody waits for Spark any more. Returns at once; any thread."""
+        self._interrupted = True
+        if self._pipelines is not None:
+            self._pipelines.interrupt()
 
     def close_pipelines(self) -> None:
         """End Spark, if it is this client's. What does not close is logged."""
@@ -387,7 +400,7 @@ class Assembly:
         figures = self._recorder.metrics() if self._recorder is not None else {}
         return ClientMetrics({**client_metrics(view), **figures})
 
-    # --- what threads need (thread.Supplies) -------------------------------------------------------------
+    # --- what threads need (thread.Resources) ------------------------------------------------------------
 
     def stored_tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have left something in the state directory. Never raises."""
@@ -599,4 +612,4 @@ class Assembly:
         self.serdes = {
             store: (key.name, value.name) for store, (key, value) in serdes.items() if key and value
         }
-        self.on_compiled()
+        self._on_compiled(self.serdes)

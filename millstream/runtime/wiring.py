@@ -105,7 +105,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         SparkSettings(
             application_id=config.application_id,
             bootstrap_servers=",".join(config.bootstrap_servers),
-            spark={"spark.hadoop.fs.permissions.umask-mode": f"{_umask(config):03o}", **config.spark},
+            spark=_spark_settings(config),
             consumer=_spark_client(config, "consumer.", "main.consumer."),
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
@@ -120,8 +120,14 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
     )
 
 
-def _umask(config: StreamsConfig) -> int:
-    return umask_of_children(group_writes=config.lets_group_write)
+def _spark_settings(config: StreamsConfig) -> dict[str, str]:
+    """Settings of the Spark session: what the configuration has, and what follows from the rest of it."""
+    settings = config.spark
+    if config.lets_group_write:
+        settings.setdefault(
+            "spark.hadoop.fs.permissions.umask-mode", f"{umask_of_children(group_writes=True):03o}"
+        )
+    return settings
 
 
 def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:
@@ -179,8 +185,11 @@ _COMMON = (
 _SPARKS_OWN = frozenset(
     (
         "auto.offset.reset",  # becomes startingOffsets
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
         "bootstrap.servers",
         "enable.auto.commit",
+        "exclude.internal.topics",
         "group.id",
         "interceptor.classes",
         "key.deserializer",
@@ -190,10 +199,12 @@ _SPARKS_OWN = frozenset(
         # The group is the client's affair. Java's consumer would compare one of these with its own defaults
         # of the others, and refuse it.
         "group.instance.id",
+        "group.remote.assignor",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "partition.assignment.strategy",
         "session.timeout.ms",
+        "transactional.id",
     )
 )
 """Client settings that Spark makes itself and refuses to be given, or has no use for."""
@@ -201,17 +212,18 @@ _SPARKS_OWN = frozenset(
 
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     """Client options for Spark's source or sink, in Kafka's names; a later prefix wins."""
+    from millstream.kafka.login import for_java
+
     given = config.given
     options = {name: as_text(given[name]) for name in _COMMON if name in given}
-    options.update(config.security)
-    for prefix in prefixes:
-        options.update({name: as_text(value) for name, value in config.with_prefix(prefix).items()})
+    options.update({name: as_text(value) for name, value in config.client_options(*prefixes).items()})
+    options.update(for_java(config.security(*prefixes)))
     return {name: value for name, value in options.items() if name not in _SPARKS_OWN}
 
 
 def offset_reset(config: StreamsConfig) -> OffsetReset:
     name = "auto.offset.reset"
-    value = {**config.with_prefix("consumer."), **config.with_prefix("main.consumer.")}.get(name, "earliest")
+    value = config.client_options("consumer.", "main.consumer.").get(name, "earliest")
     return OffsetReset(str(value).lower())
 
 

@@ -1,10 +1,10 @@
 """Which connections are open: a bounded number, and who makes room when somebody new comes.
 
 Whoever reaches the port may connect, as often as they like. So there are only so many seats, fewer than the
-process has file descriptors. When all are taken, the oldest connection on which nothing is being answered has
-to go, those first on which nobody has been let in, and of these one of the address that has most of them. If
-something is being answered on each, nobody is accepted until one of them is done: those who wait are the
-kernel's.
+process has file descriptors. When all are taken, the oldest connection on which nothing is being answered
+has to go, those first on which nobody has been let in, and of these one of the address that has most of
+them; then one that does not take the answer that it was given. If something is being answered on each,
+nobody is accepted until one of them is done: those who wait are the kernel's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Doorway", "Seat", "most_connections", "to_free"]
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 4
+_AT_ONCE = 8
 """How many are accepted before the event loop reads what others have sent."""
 _PAUSE_S = 0.5
 """How long nobody is accepted when the process has no file descriptor left."""
@@ -44,7 +44,8 @@ class Seat:
 
     Attributes:
         address: where it comes from. `since`: a number that grows with the time when it became idle.
-        idle: whether nothing is being answered on it. `admitted`: whether somebody has been let in on it.
+        idle: whether nothing is being answered on it. `stuck`: whether an answer is not being taken.
+        admitted: whether somebody has been let in on it.
     """
 
     def __init__(self, doorway: Doorway, address: str) -> None:
@@ -53,6 +54,7 @@ class Seat:
         self.address = address
         self.since = doorway.next_number()
         self.idle = True
+        self.stuck = False
         self.admitted = False
 
     def taken(self, transport: asyncio.Transport) -> None:
@@ -73,6 +75,12 @@ class Seat:
         if idle:
             self._doorway.changed()
 
+    def is_stuck(self, stuck: bool) -> None:
+        """Whether the other side does not take what is written, and much is left."""
+        self.stuck = stuck
+        if stuck:
+            self._doorway.changed()
+
     def leave(self) -> None:
         """The connection has ended. Idempotent."""
         self._doorway.left(self)
@@ -85,13 +93,14 @@ class Seat:
 
 def to_free(seats: Iterable[Seat]) -> Seat | None:
     """Which connection has to make room; None: something is being answered on each. Pure."""
+    seats = list(seats)
     idle = [seat for seat in seats if seat.idle]
     strangers = [seat for seat in idle if not seat.admitted]
     if strangers:
         crowds = Counter(seat.address for seat in strangers)
         largest = max(crowds.values())
         idle = [seat for seat in strangers if crowds[seat.address] == largest]
-    return min(idle, key=lambda seat: seat.since, default=None)
+    return min(idle or [seat for seat in seats if seat.stuck], key=lambda seat: seat.since, default=None)
 
 
 class Doorway:
@@ -159,7 +168,8 @@ class Doorway:
 
     def _accept(self) -> None:
         for number in range(_AT_ONCE):
-            if len(self._seats) >= self._most and not self._make_room():
+            leaving = to_free(self._seats) if len(self._seats) >= self._most else None
+            if leaving is None and len(self._seats) >= self._most:
                 self._pause()
                 return
             try:
@@ -172,6 +182,8 @@ class Doorway:
                     self._exhausted(error)
                 return
             connection.setblocking(False)
+            if leaving is not None:
+                self._send_away(leaving)
             seat = Seat(self, str(address[0]) if isinstance(address, tuple) else "")
             self._seats.add(seat)
             task = self._loop.create_task(self._hand_over(connection, seat))
@@ -185,18 +197,16 @@ class Doorway:
             self.left(seat)
             connection.close()
 
-    def _make_room(self) -> bool:
-        seat = to_free(self._seats)
-        if seat is None:
-            return False
+    def _send_away(self, seat: Seat) -> None:
         self._seats.discard(seat)
         seat.send_away()
-        return True
 
     def _exhausted(self, error: OSError) -> None:
         """The process cannot open another file: try again soon, and say so now and then."""
         self._pause()
-        self._make_room()
+        leaving = to_free(self._seats)
+        if leaving is not None:
+            self._send_away(leaving)
         with suppress(RuntimeError):
             self._loop.call_later(_PAUSE_S, self._resume)
         if time.monotonic() - self._told_at >= _TELL_EVERY_S:

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -93,7 +94,7 @@ class QueryServer:
         self._client_id = streams.client_id
         self._listen = self._address = listen
         names = None if token is not None or allow_anonymous else _names_of(listen, host)
-        self._limits = limits or Limits()
+        self._limits = _fitting(limits or Limits())
         peers = tuple(peers)
         Allowed(peers, has_token=token is not None)  # told now, and not when it starts
         self._make = partial(
@@ -228,6 +229,13 @@ def _names_of(listen: HostInfo, host: HostInfo | None) -> Iterable[str]:
     return {"localhost", "127.0.0.1", "::1", listen.host, *(() if host is None else (host.host,))}
 
 
+def _fitting(limits: Limits) -> Limits:
+    """No more connections than the process has files for, and fewer requests at a time than connections."""
+    connections = most_connections(limits.connections)
+    concurrent = max(1, min(limits.concurrent, connections // 2))
+    return replace(limits, connections=connections, concurrent=concurrent)
+
+
 def _uvicorn_server(application: QueryApplication, limits: Limits, ready: threading.Event) -> Any:
     """uvicorn, set up to do no more than it is asked for: no logs of paths, no headers that tell of it."""
     import uvicorn
@@ -240,7 +248,7 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup([])  # uvicorn would accept whatever comes
             assert sockets is not None  # QueryServer._serve hands over one
-            self._doorway = Doorway(sockets[0], self._connection, most_connections(limits.connections))
+            self._doorway = Doorway(sockets[0], self._connection, limits.connections)
             self._doorway.open()
             ready.set()
 
@@ -327,10 +335,12 @@ def _guarded(limits: Limits) -> Any:
 
         def pause_writing(self) -> None:
             super().pause_writing()
+            self._seat.is_stuck(True)
             self._taking = self._taking or self.loop.call_later(limits.transfer_s, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
+            self._seat.is_stuck(False)
             self._stop_taking()
 
         def connection_lost(self, exc: Exception | None) -> None:

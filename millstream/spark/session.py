@@ -135,14 +135,17 @@ def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSessi
     return session
 
 
-def _told_to(session: SparkSession) -> dict[str, str]:
+def _told_to(session: SparkSession) -> Mapping[str, str]:
     """What the user told the Spark of a session that was handed over.
 
     Raises:
         SetupException: it is one of Spark Connect, where there is no JVM to talk to.
     """
     try:
-        return dict(session.sparkContext.getConf().getAll())
+        context = session.sparkContext
+        if SharedSession._users and context is SparkContext._active_spark_context:
+            return SharedSession._told  # a Spark of ours has our settings
+        return dict(context.getConf().getAll())
     except PySparkAttributeError as error:
         raise SetupException(
             "this is a session of Spark Connect, which Millstream does not support: it needs Spark's Java "
@@ -242,7 +245,8 @@ def _forget_jvm() -> None:
     context: Any = SparkContext._active_spark_context
     if context is not None:
         # It waits for a connection of the JVM's, for ever.
-        threading.Thread(target=context._accumulatorServer.shutdown, daemon=True).start()
+        server = context._accumulatorServer
+        threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -30,9 +30,9 @@ def test_missing_before_start_reaches_the_handler_on_every_thread_of_every_clien
     """And asking for a topic does not make it."""
     missing = cluster.name("nowhere")
     spec = {"source": [cluster.topic("in"), missing], "handler": "patient"}
-    cluster.start("a", TWO, **spec)
-    cluster.start("b", TWO, **spec)
-    cluster.start("c", TWO, **{**spec, "handler": "SHUTDOWN_CLIENT"})
+    cluster.start("a", TWO, fresh=True, **spec)
+    cluster.start("b", TWO, fresh=True, **spec)
+    cluster.start("c", TWO, fresh=True, **{**spec, "handler": "SHUTDOWN_CLIENT"})
     for client in cluster.clients:
         # Once one thread has said that the client shall end, the other one need not be asked.
         calls = _handled_on_every_thread(client, 1 if client.name == "c" else 2)

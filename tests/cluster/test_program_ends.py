@@ -36,7 +36,7 @@ def _is_clean(client: ClientProcess) -> bool:
 
 
 def _others_can_read(state_dir: Path, checkpoints: Path, client: ClientProcess) -> list[str]:
-    """What another user of the machine could enter, or read if it could be entered and Spark has written it."""
+    """What another user of the machine could enter, or read once inside."""
     found = [state_dir, *state_dir.iterdir(), *checkpoints.iterdir(), *checkpoints.glob("*/p*/**/*")]
     open_to_others = [f"{path} {path.stat().st_mode:o}" for path in found if path.stat().st_mode & 0o007]
     for process in [each for each in client.family() if "java" in each.name()]:

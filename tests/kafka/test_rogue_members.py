@@ -266,3 +266,17 @@ def test_what_a_rogue_leader_gives_is_refused_and_heals_when_it_leaves(
     membership.close(5)
     wait_until(lambda: running(patient), "the patient one runs when the rogue has left")
     assert app.honest_word(patient).pipelines == {"p0"}
+
+
+def test_a_group_that_the_broker_cannot_keep_comes_back_when_the_member_leaves(application: Make) -> None:
+    """User data of more than a megabyte: nobody has a group meanwhile, and nobody ends for it."""
+    app = application(tables)
+    client = app.client("first")
+    wait_until(lambda: running(client), "it runs")
+    rogue = Rogue(partial(bytes, b"\0" * 1_100_000))
+    membership = app.join(rogue)
+    wait_until(lambda: client.health.status == "lost", "the group is gone")
+    assert client.state is not State.ERROR
+    membership.close(5)
+    wait_until(lambda: running(client), "it runs again")
+    assert not rogue.told

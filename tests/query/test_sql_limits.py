@@ -141,6 +141,17 @@ def _cpu_ticks(pid: int) -> int:
     return int(fields[11])
 
 
+def test_a_process_that_cannot_be_started_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it takes nothing from later queries: here, more often than there are places."""
+    sql._PROCESSES.close()
+    with monkeypatch.context() as without:
+        without.setattr(sys, "executable", "/nowhere/python")
+        for _ in range(6):
+            with pytest.raises(StreamsException, match=r"cannot be started.*/nowhere/python"):
+                run_sql(client, "select 1", timeout_s=5)
+    assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
+
+
 def test_threads_may_ask_at_once(client: Client) -> None:
     """Each gets its own answer; afterwards one process is kept."""
     answers: dict[int, Any] = {}

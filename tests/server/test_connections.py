@@ -16,6 +16,7 @@ class Sitting:
     address: str = "a"
     idle: bool = True
     admitted: bool = False
+    stuck: bool = False
 
 
 def freed(*seats: Sitting) -> int | None:
@@ -24,11 +25,14 @@ def freed(*seats: Sitting) -> int | None:
 
 
 def test_who_has_to_make_room() -> None:
-    """The oldest idle stranger; of the address that has most; then who was let in; nobody who is answered."""
+    """The oldest idle stranger of the address that has most; then who was let in, or takes no answer."""
     assert freed() is None
     assert freed(Sitting(1, idle=False), Sitting(2, idle=False, admitted=True)) is None
     assert freed(Sitting(3), Sitting(2), Sitting(4)) == 2
     assert freed(Sitting(1, admitted=True), Sitting(5)) == 5
+    stuck = Sitting(1, idle=False, stuck=True)
+    assert freed(stuck, Sitting(0, idle=False)) == 1
+    assert freed(stuck, Sitting(7, admitted=True)) == 7
     assert freed(Sitting(2, admitted=True), Sitting(1, admitted=True), Sitting(0, idle=False)) == 1
     assert freed(Sitting(1, "probe"), Sitting(2, "flood"), Sitting(3, "flood")) == 2
 

@@ -6,10 +6,12 @@ import json
 import logging
 import os
 import resource
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -89,26 +91,74 @@ def test_idle_connections_use_up_neither_the_files_nor_the_places(
     wait_until(lambda: open_files() <= before + 5, "all of it is closed", 20)
 
 
-def test_where_all_are_being_answered_the_others_wait() -> None:
-    """Nobody is sent away in the middle of an answer; who comes then is accepted when there is room."""
-    client, store = with_slow_store()
-    limits = Limits(connections=4, readers=8, deadline_s=30)
-    question = b"GET /v1/stores/counts/keys/a HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    with QueryServer(client, limits=limits) as server:
-        asking = [HTTPConnection(*server.address, timeout=20) for _ in range(4)]
-        for connection in asking:
-            connection.connect()
-            connection.sock.sendall(question)
-        wait_until(lambda: store.reads == 4, "all four are being answered", 20)
-        waiting = HTTPConnection(*server.address, timeout=20)
-        waiting.request("GET", "/healthz")
-        assert store.reads == 4
-        store.go.set()
-        assert waiting.getresponse().status == 200
-        for connection in asking:
-            assert connection.sock.recv(12) == b"HTTP/1.1 404"
-        for connection in (*asking, waiting):
+def test_who_does_not_take_an_answer_makes_room() -> None:
+    """However many hold out their hands and do not close them, health is told."""
+    world = application()
+    for number in range(3_000):
+        world.put_bytes("counts", f"key-{number:06}".encode(), bytes(1_000))
+    question = b"GET /v1/stores/counts/entries?limit=3000&format=bytes HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with QueryServer(world.clients[0], limits=Limits(connections=8, deadline_s=30)) as server:
+        held = []
+        for _ in range(8):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(server.address)
+            connection.sendall(question)
+            assert connection.recv(10) == b"HTTP/1.1 2"
+            held.append(connection)
+        for _ in range(3):
+            assert answer(server, "/healthz")[0] == 200
+        for connection in held:
             connection.close()
+
+
+def test_whose_question_is_being_answered_stays_and_health_is_told() -> None:
+    """There are twice as many places as questions at a time, whatever else is connected."""
+    client, store = with_slow_store()
+    limits = Limits(connections=8, readers=8, deadline_s=30)
+    question = b"GET /v1/stores/counts/keys/a HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with QueryServer(client, limits=limits) as server, ExitStack() as stack:
+        asking = [stack.enter_context(socket.create_connection(server.address, 20)) for _ in range(4)]
+        for connection in asking:
+            connection.sendall(question)
+        wait_until(lambda: store.reads == 4, "all four are being answered", 20)
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(server.address, 20))
+        assert answer(server, "/healthz")[0] == 200
+        assert answer(server, "/v1/stores/counts/keys/a")[0] == 503, "busy, and told at once"
+        store.go.set()
+        for connection in asking:
+            assert connection.recv(12) == b"HTTP/1.1 404"
+
+
+def test_where_something_is_being_answered_on_each_the_others_wait() -> None:
+    """Nobody is sent away in the middle of an answer; who comes then is accepted when there is room."""
+
+    class SlowHealth:
+        """Not known before it may be."""
+
+        status = "running"
+        known = threading.Event()
+
+        @property
+        def live(self) -> bool:
+            return self.known.wait(20)
+
+    client = application().clients[0]
+    client.health = SlowHealth()  # type: ignore[assignment]
+    question = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with QueryServer(client, limits=Limits(connections=8)) as server, ExitStack() as stack:
+        asking = [stack.enter_context(socket.create_connection(server.address, 20)) for _ in range(8)]
+        for connection in asking:
+            connection.sendall(question)
+        doorway = server._server._doorway
+        wait_until(lambda: sum(not seat.idle for seat in list(doorway._seats)) == 8, "all are answered", 20)
+        asking.append(stack.enter_context(socket.create_connection(server.address, 20)))
+        asking[-1].sendall(question)
+        wait_until(lambda: not doorway._accepting, "nobody is accepted", 20)
+        SlowHealth.known.set()
+        for connection in asking:
+            assert connection.recv(12) == b"HTTP/1.1 200"
 
 
 def test_a_process_without_a_file_left_says_so_once_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -168,6 +168,7 @@ UNFINISHED = [
     b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
     b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
     b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea",
+    b"POST /nothing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
 ]
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from typing import Any
 
 import pytest
-from server_world import Application, application, key_in
+from server_world import Answered, Application, application, call, key_in
 from traps import FORGED, Passing, Trap, trap
 
 from millstream.errors import StreamsException
 from millstream.query.metadata import HostInfo
+from millstream.query.provider import Role
 from millstream.server import Limits, QueryServer, RemoteStore
-from millstream.server.proof import PROOF_PATH
+from millstream.server.application import QueryApplication
+from millstream.server.proof import PROOF_PATH, fresh_nonce, proven, secret_of
+from millstream.server.wire import Wire, base_of
+from millstream.server.workers import Deadline
 
 TOKEN = "s3cret-token-of-all"
 
@@ -83,6 +90,29 @@ def test_an_endpoint_that_cannot_prove_itself_hears_no_token_and_no_key(
     assert len(told) == 1
     assert "hears no question" in told[0].getMessage()
     assert TOKEN not in caplog.text
+
+
+def test_a_standby_answers_where_the_active_one_is_not_believed() -> None:
+    """For reads that tolerate it; one key or many."""
+    world = application([0, 1], [2, 3], [])
+    for number in range(40):
+        world.put(f"key-{number}", number)
+    for partition in (2, 3):
+        world.clients[2].stores["counts", partition] = world.clients[1].stores["counts", partition]
+        world.clients[2].roles["counts", partition] = Role.STANDBY
+    world.clients[2].publish()
+    key = key_in(2)
+    with (
+        trap() as made,
+        QueryServer(world.clients[0], token=TOKEN) as server,
+        QueryServer(world.clients[2], token=TOKEN) as standby,
+    ):
+        world.agree({0: server.address, 1: made.address, 2: standby.address}, {2: (2, 3)})
+        with RemoteStore(server.url, "counts", token=TOKEN, stale=True) as counts:
+            assert counts.get(key) == world.put_keys[key]
+            assert counts.multi_get([key, key_in(0)]) == [world.put_keys[key], world.put_keys[key_in(0)]]
+            assert dict(counts.all()) == world.put_keys
+        held_nothing(made)
 
 
 def test_an_endpoint_that_has_a_real_client_prove_for_it_is_found_out() -> None:
@@ -210,8 +240,6 @@ def test_remote_store_does_not_show_its_token_to_a_client_that_is_only_named() -
 def test_an_endpoint_that_never_answers_keeps_nobody_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given a moment to prove itself, and is then left alone for a while."""
     monkeypatch.setattr("millstream.server.wire._PROOF_S", 0.2)
-    import socket
-
     world = filled()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HostInfo("127.0.0.1", silent.getsockname()[1])
@@ -227,3 +255,39 @@ def test_an_endpoint_that_never_answers_keeps_nobody_from_the_others(monkeypatch
                     break
                 tried += 1
             assert 1 <= tried <= 6
+
+
+def test_a_proof_that_has_grown_old_is_made_anew() -> None:
+    """The asker's machine was asleep, or the server has started anew: whoever asks does not notice."""
+    world = filled()
+    with QueryServer(world.clients[1], token=TOKEN) as real:
+        wire = Wire(base_of(real.url), secret=secret_of(TOKEN), name=str(real.address))
+        target = f"/v1/stores/counts/keys/{key_in(2)}"
+        for changes in ({"ahead_ms": -(10**6)}, {"life": "ab" * 32}):
+            assert wire.ask("GET", target, deadline=Deadline(10), forwarded=True).status == 200
+            (line,) = wire._idle
+            assert line.proven is not None
+            line.proven = replace(line.proven, **changes)
+            assert wire.ask("GET", target, deadline=Deadline(10), forwarded=True).status == 200
+        wire.close()
+
+
+def test_clients_that_are_mounted_below_a_path_prove_what_is_below_it() -> None:
+    """The prefix is each side's own affair."""
+    world = filled()
+    made = QueryApplication(world.clients[1], TOKEN, host=HostInfo("orders-2", 80))
+
+    async def asked(target: str, **headers: str) -> Answered:
+        given = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return await call(made, "GET", f"/streams{target}".encode(), given, root_path="/streams")
+
+    nonce = fresh_nonce()
+    proof = asyncio.run(asked(f"{PROOF_PATH}?nonce={nonce}"))
+    known = proven(secret_of(TOKEN), "orders-2:80", nonce, proof.raw)
+    assert known is not None
+    target = f"/v1/stores/counts/keys/{key_in(2)}?local=true"
+    shown, question = known.question("GET", target, b"", forwarded=False)
+    answer = asyncio.run(asked(target, authorization=shown))
+    made.close()
+    assert answer.body["value"] == world.put_keys[key_in(2)]
+    assert known.believes(question, 200, None, answer.raw, answer.headers["millstream-proof"])

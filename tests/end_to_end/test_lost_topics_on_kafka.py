@@ -157,12 +157,14 @@ def test_what_was_deleted_while_no_client_ran_is_told_and_can_be_mended(world: W
     counted(world, client, {"new": 1}, 1)
 
 
-def latest(world: World, changelog: str) -> dict[tuple[int, bytes], tuple[bytes | None, int]]:
+def latest(
+    world: World, client: KafkaStreams, changelog: str
+) -> dict[tuple[int, bytes], tuple[bytes | None, int]]:
     """What a store would have of a changelog: by partition and key, the last value and its timestamp."""
-    consumer = KafkaTopics(world.created(StreamsBuilder().build(), "unused")._config)
+    topics = KafkaTopics(client._config)
     parts = [TopicPartition(changelog, number) for number in range(2)]
-    count = sum(consumer.end_offsets(parts).values())
-    consumer.close()
+    count = sum(topics.end_offsets(parts).values())
+    topics.close()
     return {
         (record.partition, record.key or b""): (
             record.value,
@@ -198,7 +200,7 @@ def test_changelogs_are_written_anew_as_they_were(world: World) -> None:
     wait_until(lambda: sum((positions_of(files, "p0") or {}).values()) == 120, "all is committed", 90)
     client.close(timedelta(seconds=30))
     changelogs = {store: f"{app}-{store}-changelog" for store in stores}
-    before = {store: latest(world, topic) for store, topic in changelogs.items()}
+    before = {store: latest(world, client, topic) for store, topic in changelogs.items()}
     assert {store: len(kept) for store, kept in before.items()} == {
         "n": 30,
         "mean": 30,
@@ -211,7 +213,7 @@ def test_changelogs_are_written_anew_as_they_were(world: World) -> None:
         world.kafka.delete_topic(topic)
     wait_until(lambda: not world.kafka.topics() & set(changelogs.values()), "they are gone")
     client = world.client(topology, changelog_lost_policy="rebuild")
-    after = {store: latest(world, topic) for store, topic in changelogs.items()}
+    after = {store: latest(world, client, topic) for store, topic in changelogs.items()}
     assert after == before
     counts = key_value_store(client, "n")
     wait_until(lambda: content(counts) == each_key(4), "the store is filled from it")

@@ -14,6 +14,9 @@
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
     ├── PipelineException                   a Spark query ended with an error
+    │   ├── CheckpointException             its checkpoint is damaged, or lost files
+    │   ├── PythonWorkerException           the Python process that ran a function died
+    │   └── ExecutorLostException           executors were lost, more often than Spark tries again
     ├── TimeoutException                    a wait reached its deadline
     ├── SetupException                      something that must be on this machine is not
     │   ├── JavaNotFoundException
@@ -46,7 +49,9 @@ __all__ = [
     "ApplicationShutdownException",
     "ArtifactException",
     "BrokerException",
+    "CheckpointException",
     "ConfigException",
+    "ExecutorLostException",
     "IllegalStateException",
     "InternalTopicException",
     "InvalidStateStoreException",
@@ -59,6 +64,7 @@ __all__ = [
     "MissingSourceTopicException",
     "PipelineException",
     "ProcessorStateException",
+    "PythonWorkerException",
     "SerializationException",
     "SetupException",
     "StateStoreMigratedException",
@@ -130,9 +136,27 @@ class TopologyException(StreamsException):
 class SerializationException(StreamsException):
     """Bytes that a serde cannot read, or a value that it cannot write.
 
-    Next: give the source, the sink or the store the serde that its data was written with.
+    Attributes:
+        topic, partition, offset: of the record, where that is known; else None.
+
+    Next: give the source, the sink or the store the serde that its data was written with; or drop such
+    records, `deserialization.exception.handler=continue`.
     Source: org.apache.kafka.common.errors.SerializationException.
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        task_id: TaskId | None = None,
+    ) -> None:
+        super().__init__(message, task_id=task_id)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
 
 
 class MissingSourceTopicException(StreamsException):
@@ -288,6 +312,34 @@ class PipelineException(StreamsException):
         self.error_class = error_class
         self.offsets = dict(offsets or {})
         self.batch_id = batch_id
+
+
+class CheckpointException(PipelineException):
+    """A pipeline's checkpoint is damaged, or has lost files: a power cut, a full disk, a deletion.
+
+    Attributes:
+        path: the file or the directory that is wrong, as far as that is known; else the checkpoint.
+
+    Next: the message says what can be deleted for the pipeline to go on, and what else there is to do.
+    """
+
+    path = ""
+
+
+class PythonWorkerException(PipelineException):
+    """The Python process that ran a function for Spark died: it was killed, or native code failed in it.
+
+    Next: mostly it is memory; give the machine or the container more, or set `max.batch.records`, so that
+    a micro-batch has fewer of them.
+    """
+
+
+class ExecutorLostException(PipelineException):
+    """Executors of a Spark cluster were lost, and a task with them, more often than Spark tries it again.
+
+    Next: see the cluster's own log. Mostly it is memory: spark.executor.memory,
+    spark.executor.memoryOverhead.
+    """
 
 
 class TimeoutException(StreamsException):

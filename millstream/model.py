@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 __all__ = [
+    "MAX_TIMESTAMP_MS",
+    "MIN_TIMESTAMP_MS",
     "TIMESTAMP_HEADER",
     "HostInfo",
     "KeyValue",
@@ -38,6 +40,18 @@ TIMESTAMP_HEADER = "millstream.ts"
 Spark's Kafka sink ignores a timestamp column, so the record's own timestamp is when it was written.
 In changelogs 8 more bytes follow, big-endian: the epoch of the pipeline that wrote the record (a
 client that lost a pipeline may still write; readers drop records of an older epoch than they have seen).
+
+It is the last header of a record. It is read in topics that the application owns, and nowhere else: what a
+header says in a topic of somebody else's is data.
+"""
+
+MIN_TIMESTAMP_MS = -62_135_596_800_000
+MAX_TIMESTAMP_MS = 253_402_300_799_999
+"""The years 1 to 9999. Pipelines take a record from before or after for one of the first or last millisecond.
+
+Kafka's timestamps are any 64 bits. Spark's have microseconds, Python's end with the year 9999, and a window
+ends after its record: one that cannot be represented would end the pipeline, again and again.
+Differs: Kafka Streams computes with what it gets, and its sums may overflow.
 """
 
 
@@ -115,7 +129,7 @@ class HostInfo(NamedTuple):
         Source: HostInfo.buildFromEndpoint. Differs: raises for what is not of this form, the empty text too.
         """
         match = _ADDRESS.fullmatch(endpoint.strip())
-        if match is None or not 0 < int(match[2]) < 65536:
+        if match is None or not endpoint.isprintable() or not 0 < int(match[2]) < 65536:
             raise ValueError(
                 f"'{endpoint}' is no address of a client; one looks like 'localhost:8080': a host, a colon, "
                 "and a port between 1 and 65535"

@@ -24,6 +24,7 @@ __all__ = [
     "CompiledPipeline",
     "Engine",
     "GroupMember",
+    "Groups",
     "InternalTopic",
     "KeyValueBytesStore",
     "Membership",
@@ -86,11 +87,13 @@ class CheckpointClaim:
         path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
         epoch: grows with each claim. Changelog records carry it, so that those of a client that lost the
             pipeline and does not know it yet can be told from the new owner's.
+        secret: known to whoever can read the checkpoint's files, and to no others.
     """
 
     pipeline: str
     path: str
     epoch: int
+    secret: str = field(default="", repr=False)
 
 
 class CheckpointFiles(Protocol):
@@ -210,10 +213,21 @@ class Topics(Protocol):
         """
 
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """As `describe`, without the configs: one quick question, which may be asked many times a second."""
+        """As `describe`, without the configs: one quick question, which may be asked many times a second.
 
-    def names(self) -> set[str]:
-        """All topics' names."""
+        A broker may be late to learn of a topic; `confirm` is for what must be certain.
+        """
+
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain: a topic that is left out does not exist, whichever broker was asked.
+
+        Waits for a topic that exists, and that brokers do not show yet.
+        """
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
+        """All topics' names. While they are not `complete`, brokers are asked again, for a second at most:
+        one may be late to learn of a topic.
+        """
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already is left as it is."""
@@ -223,6 +237,9 @@ class Topics(Protocol):
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What a group has committed of these partitions; nothing: there is no such group."""
@@ -308,6 +325,29 @@ class ChangelogConsumer(Protocol):
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Groups(Protocol):
+    """The cluster's consumer groups, as an administrator sees them."""
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """The members of a group: member id to who that is, in words; nothing: there are none."""
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group, and wait until they are. One that lives may join again.
+
+        Raises:
+            StreamsException: the cluster refuses, or some are still there.
+        """
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
 
     def close(self) -> None:
         """Idempotent."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from tiers import DiskGuard, mark_variants
 
 from millstream.broker import EmbeddedKafka
 
@@ -19,9 +21,26 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# How long one example takes depends on what else the machine does; whole tests have a time limit.
-settings.register_profile("millstream", deadline=None)
-settings.load_profile("millstream")
+DISK = DiskGuard()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_variants(items)
+    addresses = [item.nodeid for item in items if re.search("0x[0-9a-f]{6}", item.nodeid)]
+    if addresses:  # each process that runs a part of the tests would have other names for them
+        raise pytest.UsageError(f"the name of a test has an address in it; give `ids=`: {addresses[0]}")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end; the garbage collector need not go through it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    DISK.begin(item)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ here an existing topic is an error, topics can be deleted, and no configuration 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -17,7 +15,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from millstream import program_end
 from millstream.errors import BrokerException
+from millstream.polling import looks
 
 __all__ = ["Admin"]
 
@@ -41,6 +41,7 @@ class Admin:
             },
             logger=client_log,
         )
+        program_end.leave_to_parent(self)
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs))
@@ -70,12 +71,10 @@ class Admin:
     @staticmethod
     def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
         """The controller has answered; the broker learns of it some milliseconds later."""
-        deadline = time.monotonic() + _SECONDS
-        pause = threading.Event()
-        while not condition():
-            if time.monotonic() > deadline:
-                raise BrokerException(f"{otherwise} within {_SECONDS:.0f} s of the controller's yes")
-            pause.wait(_VISIBLE_EVERY_SECONDS)
+        for _ in looks(_SECONDS, every_s=_VISIBLE_EVERY_SECONDS):
+            if condition():
+                return
+        raise BrokerException(f"{otherwise} within {_SECONDS:.0f} s of the controller's yes")
 
 
 def _result(future: Future[Any], otherwise: str) -> None:

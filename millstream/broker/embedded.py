@@ -85,6 +85,7 @@ class EmbeddedKafka:
         self._admin: Admin | None = None
         self._making: ArchiveMaking | None = None
         self._closed = False
+        self._pid = os.getpid()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -130,8 +131,10 @@ class EmbeddedKafka:
         """Stop the broker, and remove its data if they were temporary. Idempotent.
 
         A broker whose data are kept is asked to end, which takes it a second or so; one whose data go
-        with it is killed.
+        with it is killed. A forked child leaves its parent's broker alone.
         """
+        if os.getpid() != self._pid:
+            return
         self._closed = True
         self._admin = None
         if self._making is not None:

@@ -15,7 +15,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+
+from millstream import program_end
+from millstream.permissions import umask_of_children
 
 __all__ = ["SupervisedProcess"]
 
@@ -70,6 +74,7 @@ class SupervisedProcess:
                     stderr=log,
                     env=dict(environment),
                     start_new_session=True,
+                    umask=umask_of_children(),
                 )
         except OSError:
             os.close(self._alive)
@@ -83,6 +88,7 @@ class SupervisedProcess:
             os.close(self._alive)
             raise OSError(f"the supervising shell did not start its child; it said {line!r}")
         self.pid = int(line)
+        program_end.close_in_child(self, partial(os.close, self._alive))
 
     @property
     def exit_code(self) -> int | None:
@@ -105,6 +111,7 @@ class SupervisedProcess:
         if self.exit_code is None:
             self._send(signal.SIGKILL)
         self._shell.wait()
+        program_end.forget(self)
         if self._alive >= 0:
             os.close(self._alive)
             self._alive = -1

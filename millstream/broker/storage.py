@@ -26,6 +26,7 @@ import filelock
 from millstream.broker.settings import broker_settings, properties_text
 from millstream.errors import BrokerException
 from millstream.java import JavaHome
+from millstream.permissions import make_private
 
 __all__ = ["DataDir", "template"]
 
@@ -52,7 +53,7 @@ class DataDir:
         self.path = path.absolute()
         self._lock = filelock.FileLock(self.path / ".lock", timeout=0)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private(self.path)
             entries = {entry.name for entry in self.path.iterdir()}
             if entries and not entries & set(_OURS):
                 raise BrokerException(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from millstream.cli.errors import Debug
+from millstream.program_end import Terminable, Terminated
 
 __all__ = ["kafka", "parse_topic"]
 
@@ -32,10 +31,9 @@ def kafka(
 ) -> None:
     """Run a real Apache Kafka broker on this machine until Ctrl-C."""
     topics = [parse_topic(text) for text in topic or ()]
-    # What stops a service is a TERM: it should end this one like a Ctrl-C does.
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        code = _run(data_dir, port, topics)
+        with Terminable():  # what stops a service is a TERM
+            code = _run(data_dir, port, topics)
     except KeyboardInterrupt:
         typer.echo("\nstopped before it was ready", err=True)
         code = 130
@@ -81,9 +79,8 @@ def _run(data_dir: Path | None, port: int, topics: list[tuple[str, int]]) -> int
         except KeyboardInterrupt:
             typer.echo("\nstopping")
             return 0
+        except Terminated:
+            typer.echo("\nstopping")
+            raise
         typer.echo(f"error: {broker.how_it_ended()}", err=True)
         return 1
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

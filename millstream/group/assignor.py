@@ -6,7 +6,9 @@ The order of the decisions:
    ours; the others go on without them.
 2. Does anybody ask all clients to shut down? Then that is the whole answer, for everyone (KIP-671).
 3. Whose program is it? Members with another topology, or which cannot reach the same checkpoints, cannot
-   share the work: those that work already stay, the odd ones are told why they cannot.
+   share the work: those that work already stay, the odd ones are told why they cannot. Who works already is
+   not a matter of words: what decides first is who has really claimed the checkpoints (`trust`), then who was
+   in the agreement before. Nor does anybody hold what the program does not have.
 4. Are source topics missing? Then that is the answer (KIP-662).
 5. Pipelines and tasks are shared out (`balance`), and a pipeline that changes hands is held back until the
    one that has it has let go of it: two clients never run a pipeline at once because the group said so.
@@ -20,17 +22,27 @@ nothing of them, and leads with what the others say that their topology has (`Pr
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from millstream.errors import TaskAssignmentException
+from millstream.foreign import listed, printable
 from millstream.group.balance import Work, balance, by_process, natural, warmed_up_first
 from millstream.group.codes import AssignorError
 from millstream.group.layout import SubscriptionInfo
-from millstream.group.userdata import MOST_REASON_CHARS, Assignment, MemberInfo, Program
+from millstream.group.trust import Evidence, PipelineOwner, only_known, without_holdings
+from millstream.group.userdata import (
+    MOST_REASON_CHARS,
+    MOST_USER_DATA_BYTES,
+    Assignment,
+    MemberInfo,
+    Program,
+)
 from millstream.model import TaskId
 
-__all__ = ["Facts", "assign"]
+__all__ = ["Facts", "Memory", "assign"]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +56,8 @@ class Facts:
         max_warmups: how many tasks are warmed up at a time before they move; 0: they move at once.
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
+        owner_of: who has claimed a pipeline's checkpoint last; None: it is not known. Asked only where
+            members contradict each other, so it may look at files.
     """
 
     pipelines: tuple[str, ...] = ()
@@ -52,16 +66,58 @@ class Facts:
     max_warmups: int = 0
     missing_topics: tuple[str, ...] = ()
     topology: str = ""
+    owner_of: Callable[[str], PipelineOwner | None] = lambda _: None
 
 
-def assign(facts: Facts, members: Mapping[str, bytes], leader_client_id: str) -> Mapping[str, bytes]:
+Side = tuple[str, str]
+"""The topology and the checkpoint of members that can share work."""
+
+
+class Memory:
+    """What a client keeps from one round that it leads to the next.
+
+    Attributes:
+        known: the member that each process id belongs to, of those that took part in the agreement before.
+        side: their program, as topology and checkpoint; None: there was no agreement.
+        own: what this client itself has said for the round that begins, if it took part in the agreement
+            before: so one that leads for the first time knows itself at least. Else empty.
+    """
+
+    _MOST = 1000
+
+    def __init__(self) -> None:
+        self.known: Mapping[UUID, str] = {}
+        self.side: Side | None = None
+        self.own = b""
+        self._warned: set[str] = set()
+
+    def warn(self, text: str, *arguments: object) -> None:
+        """Log it, unless it was logged in a round before."""
+        said = text % arguments
+        if said not in self._warned:
+            if len(self._warned) >= self._MOST:
+                self._warned.clear()
+            self._warned.add(said)
+            log.warning("%s", said)
+
+    def forget(self) -> None:
+        """The group has gone on without this client: who took part in it is not known any more."""
+        self.known, self.side, self.own = {}, None, b""
+
+
+def assign(
+    facts: Facts,
+    members: Mapping[str, bytes],
+    leader_client_id: str,
+    memory: Memory | None = None,
+) -> Mapping[str, bytes]:
     """An assignment for each member, by member id, in bytes. Never raises.
 
     Source: StreamsPartitionAssignor.assign. Differs: one member that cannot be read, or that runs another
     program, does not fail the others; each error says why.
     """
     try:
-        answers = _decide(facts, members, leader_client_id)
+        answers = _decide(facts, members, leader_client_id, memory or Memory())
         if answers.keys() != members.keys():
             raise TaskAssignmentException(f"{len(answers)} assignments were made for {len(members)} members")
         return {member: answer.encode() for member, answer in answers.items()}
@@ -73,25 +129,56 @@ def assign(facts: Facts, members: Mapping[str, bytes], leader_client_id: str) ->
         return dict.fromkeys(members, answer)
 
 
-def _decide(facts: Facts, members: Mapping[str, bytes], leader: str) -> dict[str, Assignment]:
-    infos, answers = _read(members)
+def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Memory) -> dict[str, Assignment]:
+    infos, answers = _read(members, memory)
     asking = [info for info in _ordered(infos) if info.error_code is AssignorError.SHUTDOWN_REQUESTED]
     if asking:
-        return dict.fromkeys(members, _shutdown(asking, leader))
-    same, odd = _one_program(infos)
-    fit, twice = _one_process_each(same)
+        return dict.fromkeys(members, _shutdown(asking, leader, memory))
+    evidence = Evidence(facts.owner_of)
+    known, before = _recalled(infos, members, memory)
+    single, twice = _one_process_each(infos, known, evidence, memory)
+    same, odd = _one_program(single, known, before, evidence)
     for member, reason in {**odd, **twice}.items():
-        log.warning("Group member '%s' cannot take part: %s", member, reason)
+        memory.warn("Group member '%s' cannot take part: %s", printable(member), reason)
         answers[member] = _failed(reason)
-    topology = next((info.topology for info in fit.values()), facts.topology)
+    topology = next((info.topology for info in same.values()), facts.topology)
     if facts.missing_topics and topology == facts.topology:
         missing = tuple(sorted(facts.missing_topics))
-        log.error("Missing source topics. [%s]", ", ".join(missing))
+        log.error("Missing source topics. [%s]", listed(missing))
         told = Assignment(error_code=AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA, missing_topics=missing)
-        answers.update(dict.fromkeys(fit, told))
+        answers.update(dict.fromkeys(same, told))
     else:
-        answers.update(_share(_program_of(facts, topology, fit), fit, infos, facts.max_warmups))
-    return {member: replace(answer, leader=leader) for member, answer in answers.items()}
+        program = _program_of(facts, topology, same)
+        fit = _believed(same, program, evidence, memory)
+        # What those that cannot take part hold has to be let go of first, if they really hold it.
+        others = {
+            member: replace(
+                info, pipelines=evidence.proven(info) if member in twice else evidence.plausible(info)
+            )
+            for member, info in infos.items()
+            if member not in fit
+        }
+        answers.update(_share(program, fit, {**others, **fit}, facts.max_warmups))
+        several = Counter(info.process_id for info in fit.values())
+        memory.known = {info.process_id: each for each, info in fit.items() if several[info.process_id] == 1}
+        memory.side = next((_side(info) for info in fit.values()), memory.side)
+    return {
+        member: replace(answer, leader=leader, threads=infos[member].threads if member in infos else None)
+        for member, answer in answers.items()
+    }
+
+
+def _recalled(
+    infos: Mapping[str, MemberInfo], members: Mapping[str, bytes], memory: Memory
+) -> tuple[Mapping[UUID, str], Side | None]:
+    """Whom the leader knows from before, and with which program: itself at least, if there is just one member
+    that says what it has said.
+    """
+    mine = [member for member in infos if memory.own and members[member] == memory.own]
+    if len(mine) != 1:
+        return memory.known, memory.side
+    own = infos[mine[0]]
+    return {own.process_id: mine[0], **memory.known}, memory.side or _side(own)
 
 
 def _ordered(infos: Mapping[str, MemberInfo]) -> list[MemberInfo]:
@@ -101,21 +188,27 @@ def _ordered(infos: Mapping[str, MemberInfo]) -> list[MemberInfo]:
 # --- 1. reading ------------------------------------------------------------------------------------------
 
 
-def _read(members: Mapping[str, bytes]) -> tuple[dict[str, MemberInfo], dict[str, Assignment]]:
+def _read(
+    members: Mapping[str, bytes], memory: Memory
+) -> tuple[dict[str, MemberInfo], dict[str, Assignment]]:
     """What the members say, and the answers to those that say nothing that can be read."""
     infos: dict[str, MemberInfo] = {}
     answers: dict[str, Assignment] = {}
     for member, data in members.items():
         try:
+            if len(data or b"") > MOST_USER_DATA_BYTES:
+                raise TaskAssignmentException(
+                    f"they take {len(data):,} bytes, and {MOST_USER_DATA_BYTES:,} is the most"
+                )
             info = MemberInfo.from_subscription(SubscriptionInfo.decode(bytes(data or b"")))
         except TaskAssignmentException as error:
-            log.warning("Group member '%s' sent user data that cannot be read: %s", member, error)
+            memory.warn("Group member '%s' sent user data that cannot be read: %s", printable(member), error)
             answers[member] = _failed(
                 f"your user data cannot be read: {error}. Run the same version of Millstream on all clients"
             )
             continue
         if info.is_future:
-            log.info("Group member '%s' sent version %d, newer than ours", member, info.version)
+            log.info("Group member '%s' sent version %d, newer than ours", printable(member), info.version)
             answers[member] = Assignment(error_code=AssignorError.VERSION_PROBING)
         else:
             infos[member] = info
@@ -129,10 +222,12 @@ def _failed(reason: str) -> Assignment:
 # --- 2. shutting down ------------------------------------------------------------------------------------
 
 
-def _shutdown(asking: Sequence[MemberInfo], leader: str) -> Assignment:
+def _shutdown(asking: Sequence[MemberInfo], leader: str, memory: Memory) -> Assignment:
     first = next((info for info in asking if info.reason), asking[0])
-    log.warning(
-        "Client '%s' asks all clients of the application to shut down: %s", first.client_id, first.reason
+    memory.warn(
+        "Client '%s' asks all clients of the application to shut down: %s",
+        printable(first.client_id),
+        printable(first.reason, MOST_REASON_CHARS),
     )
     return Assignment(
         error_code=AssignorError.SHUTDOWN_REQUESTED,
@@ -145,23 +240,29 @@ def _shutdown(asking: Sequence[MemberInfo], leader: str) -> Assignment:
 # --- 3. who belongs together -----------------------------------------------------------------------------
 
 
-def _one_program(infos: Mapping[str, MemberInfo]) -> tuple[dict[str, MemberInfo], dict[str, str]]:
+def _one_program(
+    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], before: Side | None, evidence: Evidence
+) -> tuple[dict[str, MemberInfo], dict[str, str]]:
     """The members that can share the work, and for each of the others why it cannot.
 
-    Of several sides, the one stays that works already: that holds most pipelines, then most active tasks;
-    else the one with most members; else the one with the smallest process id.
+    Of several sides, the one stays that works already: that has claimed the checkpoints of most pipelines;
+    else one that was in the agreement before. Between sides of which neither can be told, words count: most
+    pipelines, as far as the checkpoints do not say otherwise, then most active tasks; else most members; else
+    the smallest process id.
     """
-    sides: dict[tuple[str, str], list[str]] = {}
+    sides: dict[Side, list[str]] = {}
     for member in by_process(infos):
-        sides.setdefault((infos[member].topology, infos[member].checkpoint), []).append(member)
+        sides.setdefault(_side(infos[member]), []).append(member)
     if len(sides) <= 1:
         return dict(infos), {}
 
-    def weight(side: tuple[str, str]) -> tuple[int, int, int]:
-        of_side = [infos[member] for member in sides[side]]
+    def weight(side: Side) -> tuple[int, bool, int, int, int]:
+        of_side = {member: infos[member] for member in sides[side]}
         return (
-            len(set().union(*(info.pipelines for info in of_side))),
-            len(set().union(*(info.active_tasks for info in of_side))),
+            len(set().union(*(evidence.proven(info) for info in of_side.values()))),
+            side == before and any(known.get(info.process_id) == each for each, info in of_side.items()),
+            len(set().union(*(evidence.plausible(info) for info in of_side.values()))),
+            len(set().union(*(info.active_tasks for info in of_side.values()))),
             len(of_side),
         )
 
@@ -176,47 +277,104 @@ def _one_program(infos: Mapping[str, MemberInfo]) -> tuple[dict[str, MemberInfo]
     return {member: infos[member] for member in sides[chosen]}, odd
 
 
-def _why_odd(side: tuple[str, str], chosen: tuple[str, str], clients: str, others: str) -> str:
+def _side(info: MemberInfo) -> Side:
+    return info.topology, info.checkpoint
+
+
+def _why_odd(side: Side, chosen: Side, clients: str, others: str) -> str:
     (topology, checkpoint), (their_topology, their_checkpoint) = side, chosen
     if topology != their_topology:
         return (
-            f"{clients} run(s) another topology ({topology or 'not told'}) than {others} "
-            f"({their_topology or 'not told'}), which have the work of this application. Run the same "
-            "program on all clients, or use another application.id"
+            f"{clients} run(s) another topology ({_told(topology)}) than {others} ({_told(their_topology)}), "
+            "which have the work of this application. Run the same program on all clients, or use another "
+            "application.id"
         )
     return (
-        f"{clients} would keep checkpoints in {checkpoint or '(not told)'}, and {others} keep(s) them in "
-        f"{their_checkpoint or '(not told)'}. Set checkpoint.location to a place that all clients reach"
+        f"{clients} would keep checkpoints in {_told(checkpoint)}, and {others} keep(s) them in "
+        f"{_told(their_checkpoint)}. Set checkpoint.location to a place that all clients reach"
     )
 
 
-def _clients(infos: Iterable[MemberInfo], most: int = 5) -> str:
-    names = sorted({info.client_id for info in infos})
-    listed = ", ".join(repr(name) for name in names[:most])
-    return f"client(s) {listed}" + (f" and {len(names) - most} more" if len(names) > most else "")
+def _told(text: str) -> str:
+    return printable(text, 100) or "not told"
 
 
-def _one_process_each(infos: Mapping[str, MemberInfo]) -> tuple[dict[str, MemberInfo], dict[str, str]]:
-    """The members with process ids of their own, and for each of the others why it cannot take part.
+def _clients(infos: Iterable[MemberInfo]) -> str:
+    return f"client(s) {listed(sorted({info.client_id for info in infos}), 5)}"
 
-    Of two with one id, the one stays that holds more, else the one with the smaller member id.
+
+def _one_process_each(
+    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], evidence: Evidence, memory: Memory
+) -> tuple[dict[str, MemberInfo], dict[str, str]]:
+    """The members with process ids of their own, and for each copy of one why it cannot take part.
+
+    Of several with one id, the original is the one that had it in the agreement before; else the only one
+    that has proven a claim. Where neither tells, all of them take part, and none is believed to hold
+    anything.
     """
-    first: dict[object, str] = {}
-    twice = {}
-    for member in sorted(infos, key=lambda each: (*_load(infos[each]), each)):
-        info = infos[member]
-        before = first.setdefault(info.process_id, member)
-        if before != member:
-            twice[member] = (
-                f"client {info.client_id!r} has the process id {info.process_id} of client "
-                f"{infos[before].client_id!r}: its state directory is a copy. Delete the file with the "
-                "process id from the copy, or give the client an empty state.dir"
+    by_id: dict[UUID, list[str]] = {}
+    for member in sorted(infos):
+        by_id.setdefault(infos[member].process_id, []).append(member)
+    single, twice = dict(infos), {}
+    for process_id, group in by_id.items():
+        if len(group) == 1:
+            continue
+        proven = [member for member in group if evidence.proven(infos[member])]
+        before = known.get(process_id, proven[0] if len(proven) == 1 else None)
+        if before not in group:
+            memory.warn(
+                "Group members %s have one process id, %s, and nothing tells whose it is: a state directory "
+                "was copied, or one of them pretends. Neither is believed to hold anything",
+                listed(group, 5),
+                process_id,
             )
-    return {member: info for member, info in infos.items() if member not in twice}, twice
+            single.update({member: without_holdings(infos[member]) for member in group})
+            continue
+        for member in group:
+            if member != before:
+                del single[member]
+                twice[member] = (
+                    f"client {listed([infos[member].client_id])} has the process id {process_id} of client "
+                    f"{listed([infos[before].client_id])}: its state directory is a copy. Delete the file "
+                    "with the process id from the copy, or give the client an empty state.dir"
+                )
+    return single, twice
 
 
-def _load(info: MemberInfo) -> tuple[int, int]:
-    return -len(info.pipelines), -len(info.active_tasks)
+def _believed(
+    infos: Mapping[str, MemberInfo], program: Program, evidence: Evidence, memory: Memory
+) -> dict[str, MemberInfo]:
+    """The members with what they can hold at all, without pipelines that another one has proven to hold."""
+    found = {}
+    for member, info in infos.items():
+        found[member], strange = only_known(info, program)
+        if strange:
+            memory.warn(
+                "Group member '%s' says that it holds what this application does not have, which counts for "
+                "nothing: %s",
+                printable(member),
+                strange,
+            )
+    claimants: dict[str, list[str]] = {}
+    for member, info in found.items():
+        for name in info.pipelines:
+            claimants.setdefault(name, []).append(member)
+    for name, several in claimants.items():
+        owners = [member for member in several if len(several) > 1 and evidence.proves(found[member], name)]
+        for member in several if owners else ():
+            info = found[member]
+            if member in owners:
+                continue
+            if name not in info.stopping:
+                memory.warn(
+                    "Group member '%s' says that it holds pipeline '%s', which '%s' has claimed; it is not "
+                    "believed",
+                    printable(member),
+                    name,
+                    printable(owners[0]),
+                )
+            found[member] = replace(info, pipelines=info.pipelines - {name}, stopping=info.stopping - {name})
+    return found
 
 
 # --- 4. and 5. the work ----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 
 from millstream.group.layout import LATEST_OFFSET
@@ -94,7 +95,7 @@ def _place_pipelines(
         member: set(members[member].pipelines - members[member].stopping).intersection(names)
         for member in able
     }
-    holder = _first_claimant(able, names, lambda member, name: name in claims[member])
+    holder = _first_claimant(able, claims)
     held = _gathered(able, names, holder)
     threads = {member: members[member].threads for member in able}
     room = _room(
@@ -128,7 +129,7 @@ def _place_tasks(
     threads = {member: members[member].threads for member in able}
     busy = {member: len(runs[member]) for member in able}
     running = {member: members[member].active_tasks for member in able}
-    holder = _first_claimant(able, ids, lambda member, task: task in running[member])
+    holder = _first_claimant(able, running)
     heir = {task: _furthest(members, able, task) for task in ids if task not in holder}
     held = _gathered(able, ids, holder)
     inherited = _gathered(able, ids, {task: member for task, member in heir.items() if member is not None})
@@ -146,13 +147,14 @@ def _place_tasks(
         # What has to go goes where there is state of it already, if there is such a place.
         ordered = sorted(held[member], key=lambda task: (_has_other_state(members, able, member, task), task))
         kept[member] = ordered[: places[member]]
-    open_ids = _without(ids, kept)
-    for task in list(open_ids):
+    open_ids = []
+    for task in _without(ids, kept):
         able_to = [member for member in able if len(kept[member]) < places[member]]
         best = _furthest(members, able_to, task)
         if best is not None:
             kept[best].append(task)
-            open_ids.remove(task)
+        else:
+            open_ids.append(task)
     of_kind: dict[tuple[str, int], int] = {}
     for member in able:
         for task in kept[member]:
@@ -211,15 +213,12 @@ def _room(
     return {member: quotient * threads[member] + extra[member] for member in able}
 
 
-def _first_claimant(
-    able: Sequence[str], items: Iterable[T], claims: Callable[[str, T], bool]
-) -> dict[T, str]:
-    """The first member, by process id, that claims an item; items that nobody claims are left out."""
-    found = {}
-    for item in items:
-        claimant = next((member for member in able if claims(member, item)), None)
-        if claimant is not None:
-            found[item] = claimant
+def _first_claimant(able: Sequence[str], claims: Mapping[str, Iterable[T]]) -> dict[T, str]:
+    """For each thing that somebody claims, the first member, by process id, that does."""
+    found: dict[T, str] = {}
+    for member in able:
+        for item in claims[member]:
+            found.setdefault(item, member)
     return found
 
 
@@ -291,8 +290,7 @@ def _place_standbys(
                 ),
             )
             placed[chosen].add(task)
-    while _even_out(members, able, owner, placed, threads):
-        pass
+    _even_out(members, able, owner, placed, threads)
     return placed
 
 
@@ -302,37 +300,77 @@ def _even_out(
     owner: Mapping[TaskId, str],
     placed: Mapping[str, set[TaskId]],
     threads: Mapping[str, int],
-) -> bool:
-    """Move one standby from a member with many to one with few, if that makes it more even.
+) -> None:
+    """Move standbys, one at a time, from members with many to those with few, while that makes it more even.
 
     Ends: each move lowers the sum, over members, of standbys squared by threads.
     """
+    movable = _Movable(members, owner, placed)
 
     def load(member: str) -> float:
         return len(placed[member]) / threads[member]
 
-    for giver in sorted(able, key=load, reverse=True):
-        for taker in sorted(able, key=load):
-            lowers = (2 * len(placed[taker]) + 1) * threads[giver] < (2 * len(placed[giver]) - 1) * threads[
-                taker
-            ]
-            if not lowers:
-                break
-            movable = [task for task in placed[giver] if owner[task] != taker and task not in placed[taker]]
-            if movable:
-                # First what the taker has most of, then what the giver has least of.
-                task = min(
-                    movable,
-                    key=lambda task: (
-                        -_progress(members[taker], task),
-                        _progress(members[giver], task),
-                        task,
-                    ),
-                )
-                placed[giver].remove(task)
-                placed[taker].add(task)
-                return True
-    return False
+    def move_one() -> bool:
+        takers = sorted(able, key=load)
+        for giver in sorted(able, key=load, reverse=True):
+            for taker in takers:
+                lowers = (2 * len(placed[taker]) + 1) * threads[giver] < (
+                    2 * len(placed[giver]) - 1
+                ) * threads[taker]
+                if not lowers:
+                    break
+                task = movable.best(giver, taker)
+                if task is not None:
+                    movable.move(task, giver, taker)
+                    return True
+        return False
+
+    while move_one():
+        pass
+
+
+class _Movable:
+    """Which standby is the next to move from one member to another.
+
+    A queue for each pair of members, made when it is first asked for: looking through everything that a
+    member has, for each single move, would take the square of it.
+    """
+
+    def __init__(
+        self,
+        members: Mapping[str, MemberInfo],
+        owner: Mapping[TaskId, str],
+        placed: Mapping[str, set[TaskId]],
+    ) -> None:
+        self._members = members
+        self._owner = owner
+        self._placed = placed
+        self._queues: dict[tuple[str, str], list[tuple[int, int, TaskId]]] = {}
+
+    def best(self, giver: str, taker: str) -> TaskId | None:
+        """First what the taker has most of, then what the giver has least of."""
+        queue = self._queues.get((giver, taker))
+        if queue is None:
+            queue = [self._ranked(task, giver, taker) for task in self._placed[giver]]
+            heapify(queue)
+            self._queues[giver, taker] = queue
+        while queue:
+            task = queue[0][2]
+            if task in self._placed[giver] and task not in self._placed[taker] and self._owner[task] != taker:
+                return task
+            heappop(queue)  # `move` puts it back should it fit again
+        return None
+
+    def move(self, task: TaskId, giver: str, taker: str) -> None:
+        """Move it, and let the queues know for which it is new."""
+        self._placed[giver].remove(task)
+        self._placed[taker].add(task)
+        for (from_, to), queue in self._queues.items():
+            if from_ == taker or (to == giver and task in self._placed[from_]):
+                heappush(queue, self._ranked(task, from_, to))
+
+    def _ranked(self, task: TaskId, giver: str, taker: str) -> tuple[int, int, TaskId]:
+        return -_progress(self._members[taker], task), _progress(self._members[giver], task), task
 
 
 # --- warming up ------------------------------------------------------------------------------------------
@@ -356,8 +394,7 @@ def warmed_up_first(
     if not most:
         return work, {}
     able = [member for member in by_process(members) if member in work]
-    held = {task for member in able for task in members[member].active_tasks}
-    holder = _first_claimant(able, sorted(held), lambda member, task: task in members[member].active_tasks)
+    holder = _first_claimant(able, {member: members[member].active_tasks for member in able})
     moves = [
         (task, holder[task], taker)
         for taker in able

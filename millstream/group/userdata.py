@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,19 +19,35 @@ from millstream.group.codes import AssignorError
 from millstream.group.layout import (
     LATEST_OFFSET,
     LATEST_SUPPORTED_VERSION,
+    UNKNOWN_OFFSET_SUM,
     AssignmentInfo,
     SubscriptionInfo,
 )
 from millstream.group.wire import Reader, Writer
 from millstream.model import TaskId
 
-__all__ = ["MOST_REASON_CHARS", "MOST_TRAILER_BYTES", "Assignment", "MemberInfo", "Program"]
+__all__ = [
+    "MOST_REASON_CHARS",
+    "MOST_TRAILER_BYTES",
+    "MOST_USER_DATA_BYTES",
+    "Assignment",
+    "MemberInfo",
+    "Program",
+    "fitting",
+]
 
 MOST_REASON_CHARS = 2000
 """What of a reason travels: enough for an exception's text, little for a group of many members."""
 
 MOST_TRAILER_BYTES = 4 * 1024 * 1024
 """No trailer is longer. A broker would refuse one much sooner (`message.max.bytes` is 1 MiB)."""
+
+MOST_USER_DATA_BYTES = 512 * 1024
+"""No client says more of itself, and what says more is not read. The broker keeps what all members say, and
+what each of them is told, in one record of 1 MiB at most."""
+
+MOST_PIPELINES = 1_000
+"""No topology has more; each that a member claims may have to be looked up."""
 
 MOST_THREADS = 10_000
 """No client has more threads; what says so is damaged."""
@@ -70,6 +86,7 @@ class MemberInfo:
         threads: its capacity.
         pipelines: those that it holds: it runs them, starts them, or has not finished stopping them.
         stopping: those among them that it is stopping; it has no claim to keep them.
+        claims: for those whose checkpoint it has claimed, the proof of it (`trust.proof`).
         tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else how far the state is.
         up_to_date: those among them whose state is up to date, or nearly (`acceptable.recovery.lag`).
         endpoint: where it answers queries, `host:port`, or "".
@@ -98,6 +115,7 @@ class MemberInfo:
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     program: Program | None = None
     stopping: frozenset[str] = frozenset()
+    claims: Mapping[str, str] = field(default_factory=dict)
     up_to_date: frozenset[TaskId] = frozenset()
     unique_field: int = 0
     version: int = LATEST_SUPPORTED_VERSION
@@ -121,6 +139,8 @@ class MemberInfo:
         }
         if self.stopping:
             tags["stopping"] = _dump(sorted(self.stopping))
+        if self.claims:
+            tags["claims"] = _dump(dict(self.claims))
         if self.up_to_date:
             tags["up_to_date"] = _dump(_tasks_out(self.up_to_date))
         if self.reason:
@@ -169,7 +189,7 @@ class MemberInfo:
             process_id=info.process_id,
             client_id=tags.get("client", ""),
             threads=_number(where, "threads", tags.get("threads", "0")),
-            pipelines=frozenset(_tag(where, tags, "pipelines", _names)),
+            pipelines=frozenset(_tag(where, tags, "pipelines", _pipelines)),
             tasks=dict(info.task_offset_sums),
             endpoint=info.user_end_point,
             error_code=_known_code(info.error_code),
@@ -179,11 +199,52 @@ class MemberInfo:
             warm=tags.get("warm") == "true",
             serdes=dict(_tag(where, tags, "serdes", _serdes)),
             program=_program(where, "work", _load(where, "work", tags["work"])) if "work" in tags else None,
-            stopping=frozenset(_tag(where, tags, "stopping", _names)),
+            stopping=frozenset(_tag(where, tags, "stopping", _pipelines)),
+            claims=dict(_tag(where, tags, "claims", _texts)),
             up_to_date=frozenset(_tag(where, tags, "up_to_date", _tasks)),
             unique_field=info.unique_field,
             version=info.version,
         )
+
+
+def fitting(info: MemberInfo, most: int = MOST_USER_DATA_BYTES) -> tuple[bytes, tuple[str, ...]]:
+    """A member's user data, and what had to be left out of them to be short enough to travel.
+
+    What the group can do without goes first: tasks of which there is merely something on disk, what the
+    topology has (the leader knows), serdes, standbys. In the end so many active tasks stay as there is room
+    for; the others are then given out as if nobody had them.
+
+    Raises:
+        TaskAssignmentException: it is too long even so.
+    """
+    active = {task: offset for task, offset in info.tasks.items() if offset == LATEST_OFFSET}
+    half = dict(sorted(active.items())[: most // 64])
+    ways: tuple[tuple[str, dict[str, Any]], ...] = (
+        (
+            "state on disk",
+            {"tasks": {task: offset for task, offset in info.tasks.items() if offset != UNKNOWN_OFFSET_SUM}},
+        ),
+        ("the program", {"program": None}),
+        ("serdes", {"serdes": {}}),
+        ("standbys", {"tasks": active, "up_to_date": info.up_to_date & active.keys()}),
+        ("active tasks", {"tasks": half, "up_to_date": info.up_to_date & half.keys()}),
+    )
+    data = info.to_subscription().encode()
+    left_out: list[str] = []
+    for what, changed in ways:
+        if len(data) <= most:
+            break
+        info = replace(info, **changed)
+        shorter = info.to_subscription().encode()
+        if len(shorter) < len(data):
+            left_out.append(what)
+        data = shorter
+    if len(data) > most:
+        raise TaskAssignmentException(
+            f"Failed to encode a subscription: it takes {len(data)} bytes, and {most} is the most; give the "
+            "client and its stores shorter names, or split the topology into two applications"
+        )
+    return data, tuple(left_out)
 
 
 def _known_code(code: int) -> AssignorError:
@@ -227,6 +288,8 @@ class Assignment:
         rebalance_wanted: a pipeline is withheld until its holder has let go of it and says so by joining
             again.
         leader: the leader's client id.
+        threads: how many threads the client had said that it has, when this was made for it; None: the leader
+            does not tell.
     """
 
     error_code: int = AssignorError.NONE
@@ -242,6 +305,7 @@ class Assignment:
     rebalance_wanted: bool = False
     leader: str = ""
     warming: Tasks = ()
+    threads: int | None = None
 
     def encode(self) -> bytes:
         """Its bytes: Kafka's, then the trailer.
@@ -270,6 +334,7 @@ class Assignment:
             "serdes": dict(self.serdes),
             "rebalance_wanted": self.rebalance_wanted,
             "warming": _tasks_out(self.warming),
+            "threads": self.threads,
         }
         trailer = _dump({name: value for name, value in said.items() if value}).encode()
         if len(trailer) > MOST_TRAILER_BYTES:
@@ -339,6 +404,7 @@ class Assignment:
             serdes=dict(_serdes(where, "serdes", said.get("serdes", {}))),
             rebalance_wanted=_flag(where, "rebalance_wanted", said.get("rebalance_wanted", False)),
             warming=_tasks(where, "warming", said.get("warming", {})),
+            threads=_count(where, "threads", told) if (told := said.get("threads")) is not None else None,
         )
 
 
@@ -389,6 +455,19 @@ def _names(where: str, name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(where, name, "a list of names")
     return tuple(_text(where, name, each) for each in value)
+
+
+def _pipelines(where: str, name: str, value: object) -> tuple[str, ...]:
+    names = _names(where, name, value)
+    if len(names) > MOST_PIPELINES:
+        raise _wrong(where, name, f"up to {MOST_PIPELINES} names")
+    return names
+
+
+def _texts(where: str, name: str, value: object) -> list[tuple[str, str]]:
+    if not isinstance(value, dict) or len(value) > MOST_PIPELINES:
+        raise _wrong(where, name, f"an object of up to {MOST_PIPELINES} texts")
+    return [(_text(where, name, key), _text(where, name, each)) for key, each in value.items()]
 
 
 def _pairs(where: str, name: str, value: object) -> list[tuple[str, tuple[object, object]]]:

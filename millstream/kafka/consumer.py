@@ -2,9 +2,12 @@
 
 Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms). The timestamp is the one
 in the header `millstream.ts`, which Spark's sink writes because it cannot set a record's own; without the
-header it is the record's. After the timestamp that header has the epoch of the pipeline's claim (design D5):
-a record of a lower epoch than one before it in its partition was written by a client that had lost the
-pipeline, and is left out. A record without an epoch says nothing of that, and is never left out.
+header it is the record's. The header is read in topics that the application owns alone: a table's own topic
+is its changelog too, and there headers are somebody's data.
+
+After the timestamp the header has the epoch of the pipeline's claim (design D5): a record of a lower epoch
+than one before it in its partition was written by a client that had lost the pipeline, and is left out. A
+record without an epoch says nothing of that, and is never left out.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as NativePartition
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
 from millstream.model import TIMESTAMP_HEADER, TopicPartition
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
+from millstream.topology.names import is_internal_topic
 
 __all__ = ["KafkaChangelogConsumer"]
 
@@ -40,6 +45,7 @@ _AWAY = frozenset(
 )
 """Errors of a broker that may come back: nothing to tell anyone."""
 
+_STAMP_SIZES = (8, 16)
 _LOOK_EVERY_S = 0.5
 _LOOK_TIMEOUT_S = 1.0
 
@@ -53,9 +59,11 @@ class KafkaChangelogConsumer:
         self._config = config
         self._timeout_s = config.request_timeout_s
         self._consumer: Consumer | None = build(Consumer, restore_consumer_config(config))
+        program_end.leave_to_parent(self)
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()
+        self._owned: frozenset[str] = frozenset()
         self._suspects: frozenset[str] = frozenset()
         self._look_at = 0.0
 
@@ -69,6 +77,8 @@ class KafkaChangelogConsumer:
         self._epochs = {partition: epoch for partition, epoch in (epochs or {}).items() if epoch > 0}
         self._next = {partition: offset for partition, offset in positions.items() if offset is not None}
         self._topics, self._suspects = frozenset(topic for topic, _ in positions), frozenset()
+        application_id = self._config.application_id
+        self._owned = frozenset(topic for topic in self._topics if is_internal_topic(application_id, topic))
         self._look_at = time.monotonic() + _LOOK_EVERY_S
         try:
             consumer.assign(
@@ -123,6 +133,7 @@ class KafkaChangelogConsumer:
         current: tuple[str, int] | None = None
         append: Any = None
         offset = 0
+        owned = False
         for message in messages:
             error = message.error()
             if error is not None:
@@ -136,22 +147,22 @@ class KafkaChangelogConsumer:
                 if current is not None:
                     ends[current] = offset + 1
                 current = where
+                owned = where[0] in self._owned
                 append = entries.setdefault(where, []).append
                 highest = self._epochs.get(where, 0).to_bytes(8, "big")
             offset = message.offset()
             key = message.key()
             if key is None:
                 continue  # no table has a null key; a source topic that serves as a changelog may
-            headers = message.headers()
             timestamp = message.timestamp()[1]
-            if headers is not None:
+            headers = message.headers() if owned else None
+            if headers:
+                name, value = headers[-1]
                 epoch = highest
-                for name, value in headers:
-                    if name == TIMESTAMP_HEADER and value is not None:
-                        if len(value) == 16:
-                            timestamp, epoch = int.from_bytes(value[:8], "big"), value[8:]
-                        elif len(value) == 8:
-                            timestamp = int.from_bytes(value, "big")
+                # Eight bytes are a timestamp, whatever is in them; another length is no header of ours.
+                if name == TIMESTAMP_HEADER and value is not None and len(value) in _STAMP_SIZES:
+                    timestamp = int.from_bytes(value[:8], "big", signed=True)
+                    epoch = value[8:] or highest
                 if epoch != highest:
                     number = int.from_bytes(epoch, "big")
                     if epoch < highest:

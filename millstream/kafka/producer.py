@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import client_log, producer_config, unreachable
@@ -33,6 +34,7 @@ class RecordProducer:
             {"message.timeout.ms": round(self._timeout_s * 1000), **producer_config(config)},
             logger=client_log,
         )
+        program_end.leave_to_parent(self)
 
     def send(self, topic: str, value: bytes | None, key: bytes | None = None) -> None:
         """Hand a record over; waits while too many are on their way.

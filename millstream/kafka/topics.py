@@ -17,10 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
     ResourceType,
 )
 
+from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
 from millstream.model import TopicPartition
+from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
 
 __all__ = ["KafkaTopics"]
@@ -39,8 +41,21 @@ _GETTING_READY = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
     )
 )
+_SETTLE_S = 1.0
+"""How long brokers are asked again for a topic that the controller does not tell of."""
+_CANNOT_BE = (
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+)
+"""How the controller refuses to create a topic that does not exist."""
 _LOOK_S = 5.0
-"""How long a `look` may take at most: it is repeated, so a late answer is worth less than the next one."""
+"""How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
+next one."""
+_AT_ONCE = 1_000
+"""How many topics one question is about: more would take a broker longer than a short deadline."""
 
 
 class KafkaTopics:
@@ -55,6 +70,7 @@ class KafkaTopics:
         self._timeout_s = config.request_timeout_s
         self._lock = threading.Lock()
         self._client: AdminClient | None = build(AdminClient, admin_config(config))
+        program_end.leave_to_parent(self)
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""
@@ -88,20 +104,59 @@ class KafkaTopics:
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """As `describe`, without the configs: one quick question, which can be asked several times a second.
 
-        Ends within 5 s, or `request.timeout.ms` if that is shorter.
+        Ends within 5 s, or `request.timeout.ms` if that is shorter; with very many topics, within that for
+        each thousand.
         """
         return {
             name: TopicDescription(name, len(topic.partitions), str(topic.topic_id))
             for name, topic in self._described(names, min(self._timeout_s, _LOOK_S)).items()
         }
 
-    def names(self) -> set[str]:
-        """All topics' names."""
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain: a topic that is left out does not exist.
+
+        A broker learns of a new topic some milliseconds after the controller, or seconds where the cluster is
+        busy. So the controller is asked: it is told to check, and not to carry out, the creation of what was
+        not found, and names what exists. Where it does not say, for want of rights, the brokers are asked
+        again for a while.
+
+        Raises:
+            StreamsException: the cluster did not answer, or brokers do not show what exists.
+        """
+        wanted = set(names)
+        found: dict[str, TopicDescription] = {}
+        began = time.monotonic()
+        pause = threading.Event()
+        while True:
+            found |= self.look(wanted - found.keys())
+            missing = wanted - found.keys()
+            if not missing:
+                return found
+            exist, untold = self._told_by_controller(missing)
+            waited = time.monotonic() - began
+            if not exist and (not untold or waited >= _SETTLE_S):
+                return found
+            if waited >= self._timeout_s:
+                raise StreamsException(
+                    f"topics {', '.join(sorted(exist))} exist, says the controller, and no broker at "
+                    f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
+                    "whether the brokers are well"
+                )
+            pause.wait(_VISIBLE_EVERY_S)
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
+        """All topics' names. While they are not `complete`, brokers are asked again, for a second at most."""
         admin = self._admin()
-        try:
-            return set(admin.list_topics(timeout=self._timeout_s).topics)
-        except KafkaException as error:
-            raise unreachable(self._config, "list topics", error) from error
+        deadline = time.monotonic() + _SETTLE_S
+        pause = threading.Event()
+        while True:
+            try:
+                found = set(admin.list_topics(timeout=self._timeout_s).topics)
+            except KafkaException as error:
+                raise unreachable(self._config, "list topics", error) from error
+            if complete(found) or time.monotonic() >= deadline:
+                return found
+            pause.wait(_VISIBLE_EVERY_S)
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already stays as it is. Returns when the cluster shows them."""
@@ -145,6 +200,11 @@ class KafkaTopics:
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(epoch_ms))
+        return {at: offset for at, offset in found.items() if offset >= 0}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What a group has committed of these partitions; nothing: there is no such group."""
@@ -219,13 +279,39 @@ class KafkaTopics:
         if not wanted:
             return {}
         admin = self._admin()
-        described = self._ask(
-            "describe topics",
-            lambda: admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s),
-            none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
-            timeout_s=timeout_s,
-        )
+        described: dict[str, Any] = {}
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = TopicCollection(wanted[at : at + _AT_ONCE])
+            described |= self._ask(
+                "describe topics",
+                lambda some=some: admin.describe_topics(some, request_timeout=timeout_s),  # type: ignore[misc]
+                none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+                timeout_s=timeout_s,
+            )
         return {name: topic for name, topic in described.items() if topic is not None}
+
+    def _told_by_controller(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+        """Which of these topics exist, and of which the controller does not say."""
+        admin = self._admin()
+        limit_s = min(self._timeout_s, _LOOK_S)
+        asked = admin.create_topics(
+            [NewTopic(name, num_partitions=1, replication_factor=1) for name in names],
+            validate_only=True,
+            request_timeout=limit_s,
+        )
+        exist, untold = set(), set()
+        for name, future in asked.items():
+            try:
+                future.result(limit_s + 1.0)
+            except TimeoutError:
+                untold.add(name)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    exist.add(name)
+                elif code not in _CANNOT_BE:
+                    untold.add(name)
+        return exist, untold
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         wanted = {NativePartition(part.topic, part.partition): spec for part in set(partitions)}
@@ -240,14 +326,13 @@ class KafkaTopics:
     def _wait_until(
         self, shown: Callable[[], bool], deadline: float, names: Iterable[str], what: str
     ) -> None:
-        pause = threading.Event()
-        while not shown():
-            if time.monotonic() >= deadline:
-                raise StreamsException(
-                    f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
-                    f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        for _ in looks(deadline - time.monotonic(), every_s=_VISIBLE_EVERY_S):
+            if shown():
+                return
+        raise StreamsException(
+            f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
+            f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+        )
 
     def _ask(
         self,

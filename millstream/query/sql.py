@@ -1,23 +1,22 @@
 """SQL over live stores, with DuckDB: each store that a query names is a table, as it is at that moment.
 
 The query is parsed first, so that only the stores that it names are read; all of them are opened before any
-is read. DuckDB gets them as datasets that decode a column when it is scanned. Its connection lives for one
-query, in memory: no files, no network, no extensions, no variables of the program, a limit of memory, and a
-deadline.
+is read. A column is decoded when DuckDB scans it. DuckDB runs in a process of its own (sql_process.py), in
+memory: no files, no network, no extensions, nothing of the program, and limits of time, of memory and of the
+answer's size that hold whatever the query is.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from millstream.clock import Clock, SystemClock
 from millstream.errors import (
@@ -29,6 +28,8 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.query.provider import StoreView
+from millstream.query.sql_process import Ended, Late, SqlProcess, SqlProcesses, message_in
+from millstream.query.sql_program import ARROW, encoded
 from millstream.query.tables import Chunk, OpenTable, one_type, open_tables
 from millstream.stores.api import ClosedStoreError
 
@@ -38,7 +39,12 @@ POSITIONS = b"millstream.positions"
 """The key in the result's metadata under which the stores' positions are, as JSON."""
 
 _CHUNK_ROWS = 16_384
-_JOIN_S = 5.0
+_MOST_QUERY = 1 << 20
+_PROCESSES = SqlProcesses()
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]i?)?B?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
 def run_sql(
@@ -53,37 +59,205 @@ def run_sql(
     """What `KafkaStreams.sql` is.
 
     Raises:
-        TypeError: the query is not a text.
-        ValueError: it is not one SELECT, or DuckDB does not understand it.
+        TypeError: the query is not a text, or a parameter has a type that cannot be one.
+        ValueError: it is not one SELECT, is too long or too deep, or DuckDB does not understand it.
         SetupException: DuckDB is not installed.
         UnknownStateStoreException: it names a table that is no store.
         InvalidStateStoreException: another of its leaves: a store cannot be read now.
         SerializationException: a key or value cannot be read.
         TimeoutException: it was not done in time.
-        StreamsException: DuckDB could not do it: not enough memory, a value that cannot be computed.
+        StreamsException: DuckDB could not do it: not enough memory, too large an answer, a value that cannot
+            be computed.
     """
     if not isinstance(query, str):
         raise TypeError(f"sql() takes a query as text, such as 'from counts'; not {query!r}")
+    if len(query.encode("utf-8", "surrogatepass")) > _MOST_QUERY:
+        raise ValueError(f"a query has {_MOST_QUERY} bytes at most; values go in as parameters")
+    most = _bytes_in(memory_limit)
+    try:
+        values = None if parameters is None else encoded(parameters)
+    except RecursionError:
+        raise ValueError("the parameters of the query are nested too deeply") from None
     if find_spec("duckdb") is None:
         raise SetupException("sql() needs DuckDB: pip install 'millstream[sql]'; store.to_arrow() does not")
     clock = clock or SystemClock()
     deadline = clock.now() + timeout_s
-    with _connection(memory_limit) as connection:
-        names = _stores_in(connection, query, sorted(view.snapshot().stores))
-        tables = open_tables(view, sorted(names))
+
+    def remaining() -> float:
+        return deadline - clock.now()
+
+    try:
+        while True:
+            process = _taken(remaining)
+            asked = _Asked(view, query, values, most, remaining, timeout_s)
+            healthy = False
+            try:
+                found = asked.answer(process)
+                healthy = True
+                return found
+            except Ended:
+                # One that was kept may have ended just then: it has had nothing to do for long.
+                if asked.was_heard or process.asked == 1:
+                    raise
+            except _Told as told:
+                healthy = True
+                raise told.error from told.error.__cause__
+            finally:
+                _PROCESSES.give_back(process, keep=healthy)
+    except Late:
+        raise _too_late(timeout_s) from None
+    except Ended as ended:
+        raise StreamsException(
+            f"the process of DuckDB that ran the query is gone: {ended}; if the query needs more memory than "
+            f"{memory_limit}, give it more as memory_limit="
+        ) from None
+
+
+def _taken(remaining: Callable[[], float]) -> SqlProcess:
+    try:
+        return _PROCESSES.take(remaining)
+    except OSError as error:
+        raise StreamsException(
+            f"the process that runs DuckDB cannot be started: {error}; sql() needs '{sys.executable}', a few "
+            "open files and some 200 MB"
+        ) from error
+
+
+def _bytes_in(size: str) -> int:
+    """How many bytes a text such as `1GB` means, as DuckDB reads it."""
+    found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
+    if found is None or float(found[1]) <= 0:
+        raise ValueError(f"a memory limit is a text such as '1GB' or '500MiB', not {size!r}")
+    return int(float(found[1]) * _UNITS[(found[2] or "").lower()])
+
+
+class _Told(Exception):
+    """What the query has come to, and the process is well: an exception for the caller."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _Asked:
+    """One query, from its text to its answer.
+
+    Attributes:
+        was_heard: whether the process has said anything to it.
+    """
+
+    def __init__(
+        self,
+        view: StoreView,
+        query: str,
+        parameters: Any,
+        most: int,
+        remaining: Callable[[], float],
+        timeout_s: float,
+    ) -> None:
+        self._view = view
+        self._query = query
+        self._parameters = parameters
+        self._most = most
+        self._remaining = remaining
+        self._timeout_s = timeout_s
+        self.was_heard = False
+
+    def answer(self, process: SqlProcess) -> pa.Table:
+        """The answer that a process gives.
+
+        Raises:
+            Late: the time is over. Ended: the process has ended.
+            _Told: anything else; the process can be asked again.
+        """
+        process.asked += 1
+        process.tell(
+            self._remaining,
+            query=self._query,
+            parameters=self._parameters,
+            memory=self._most,
+            seconds=self._remaining(),
+        )
+        told = process.hear(self._remaining)
+        self.was_heard = True
+        _raise_told(told)
         try:
-            datasets = {name: _read(table, clock, deadline, timeout_s) for name, table in tables.items()}
+            names = _stores_among(told["tables"], told["defined"], sorted(self._view.snapshot().stores))
+            tables, sources = self._opened(sorted(names))
+        except Exception as error:
+            self._stop(process)
+            raise _Told(error) from error
+        process.tell(self._remaining, schemas=list(sources))
+        for source in sources.values():
+            process.send(ARROW, source.schema.serialize(), self._remaining)
+        found = self._received(process, sources)
+        return found.replace_schema_metadata({POSITIONS: _positions(tables)})
+
+    def _opened(self, names: Sequence[str]) -> tuple[dict[str, OpenTable], dict[str, _Source]]:
+        tables = open_tables(self._view, names)
+        try:
+            return tables, {name: self._read(table) for name, table in tables.items()}
         except ClosedStoreError as error:
-            raise _migrated(view, error) from error
+            raise _migrated(self._view, error) from error
         finally:
             for table in tables.values():
                 table.close()
-        for name, dataset in datasets.items():
-            connection.register(name, dataset)
-        connection.execute("SET lock_configuration = true")
-        with _interrupted_at(connection, deadline - clock.now()) as is_late:
-            found = _run(connection, query, parameters, datasets.values(), is_late, timeout_s)
-    return found.replace_schema_metadata({POSITIONS: _positions(tables)})
+
+    def _read(self, table: OpenTable) -> _Source:
+        chunks = []
+        for chunk in table.chunks(_CHUNK_ROWS):
+            chunks.append(chunk)
+            if self._remaining() < 0:
+                raise _too_late(self._timeout_s)
+        return _Source(table, chunks)
+
+    def _received(self, process: SqlProcess, sources: Mapping[str, _Source]) -> pa.Table:
+        """The answer; whenever DuckDB scans a store, it is given the columns that it wants."""
+        batches: list[pa.RecordBatch] = []
+        schema: pa.Schema | None = None
+        failure: Exception | None = None
+        while True:
+            kind, payload = process.receive(self._remaining)
+            if kind == ARROW:
+                reader = pa.ipc.open_stream(pa.py_buffer(payload))
+                schema = reader.schema
+                batches += reader
+                continue
+            told = message_in(payload)
+            if "need" in told:
+                try:
+                    columns = None if failure else sources[told["need"]].columns(told["columns"])
+                except Exception as error:
+                    failure, columns = error, None
+                self._send(process, columns)
+                continue
+            if failure is not None:
+                raise _Told(failure)  # DuckDB would make a text of it
+            _raise_told(told)
+            return pa.Table.from_batches(batches, schema)
+
+    def _send(self, process: SqlProcess, columns: pa.Table | None) -> None:
+        if columns is None:
+            process.tell(self._remaining, stop=True)
+            return
+        for batch in columns.to_batches():
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            process.send(ARROW, sink.getvalue(), self._remaining)
+        process.tell(self._remaining, end=True)
+
+    def _stop(self, process: SqlProcess) -> None:
+        process.tell(self._remaining, stop=True)
+        process.hear(self._remaining)
+
+
+def _raise_told(told: Mapping[str, Any]) -> None:
+    """Raise what the process says has gone wrong, if it says so."""
+    kind = told.get("failed")
+    if kind is not None:
+        message = str(told.get("message"))
+        raise _Told(ValueError(message) if kind == "invalid" else StreamsException(message))
 
 
 def _positions(tables: Mapping[str, OpenTable]) -> bytes:
@@ -94,105 +268,24 @@ def _positions(tables: Mapping[str, OpenTable]) -> bytes:
     return json.dumps(of_stores).encode()
 
 
-# --- DuckDB ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _connection(memory_limit: str) -> Iterator[Any]:
-    import duckdb
-
-    connection = duckdb.connect(
-        ":memory:",
-        config={
-            "enable_external_access": "false",
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_community_extensions": "false",
-            "allow_persistent_secrets": "false",
-            "python_enable_replacements": "false",  # a variable of the program is no table
-            "temp_directory": "",
-            "memory_limit": memory_limit,
-            "threads": "2",
-        },
-    )
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
-        connection.close()
-
-
-@contextmanager
-def _interrupted_at(connection: Any, after_s: float) -> Iterator[threading.Event]:
-    """Interrupt the connection after so long, unless the block is over before; the event says that it was."""
-    over, late = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        if not over.wait(max(0.0, after_s)):
-            late.set()
-            # Again and again, as one that comes between two steps of the query is forgotten.
-            while not over.wait(0.05):
-                connection.interrupt()
-
-    watcher = threading.Thread(target=watch, name="millstream-sql-deadline", daemon=True)
-    watcher.start()
-    try:
-        yield late
-    finally:
-        over.set()
-        watcher.join(_JOIN_S)
-
-
-def _run(
-    connection: Any,
-    query: str,
-    parameters: Sequence[Any] | Mapping[str, Any] | None,
-    datasets: Any,
-    is_late: threading.Event,
-    timeout_s: float,
-) -> pa.Table:
-    import duckdb
-
-    try:
-        return connection.sql(query, params=parameters).to_arrow_table()
-    except Exception as error:
-        failed = next((each.failure for each in datasets if each.failure is not None), None)
-        if failed is not None:
-            raise failed from None
-        if is_late.is_set():
-            raise _too_late(timeout_s) from error
-        understood = (duckdb.ProgrammingError, duckdb.NotSupportedError, duckdb.PermissionException)
-        if isinstance(error, understood):
-            raise ValueError(f"the query cannot be run: {error}") from error
-        if isinstance(error, duckdb.Error):
-            raise StreamsException(f"the query has failed in DuckDB: {error}") from error
-        raise
-
-
 def _too_late(timeout_s: float) -> TimeoutException:
     return TimeoutException(
-        f"the query was not done in {timeout_s:g} s, and was interrupted; ask for less, or give it more time"
+        f"the query was not done in {timeout_s:g} s, and was ended; ask for less, or give it more time"
     )
 
 
 # --- which stores ----------------------------------------------------------------------------------------
 
 
-def _stores_in(connection: Any, query: str, stores: Sequence[str]) -> set[str]:
-    """The stores that a query names.
+def _stores_among(tables: Sequence[str], defined: Sequence[str], stores: Sequence[str]) -> set[str]:
+    """The stores that a query names, among the tables that it has and the names that it defines itself.
 
     Raises:
-        ValueError: it is not one SELECT, or cannot be parsed.
+        ValueError: SQL cannot tell two of them from each other.
         UnknownStateStoreException: it names a table that is no store.
     """
-    parsed = json.loads(connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0][0])
-    if parsed.get("error"):
-        raise ValueError(f"the query cannot be parsed as a SELECT: {parsed.get('error_message')}")
-    if len(parsed["statements"]) != 1:
-        raise ValueError(f"sql() takes one SELECT, and these are {len(parsed['statements'])} statements")
-    tables, defined = _tables_in(parsed)
     found: set[str] = set()
-    for table in sorted(tables):
+    for table in tables:
         name = _store_called(table, stores)
         if name is not None:
             found.add(name)
@@ -203,23 +296,6 @@ def _stores_in(connection: Any, query: str, stores: Sequence[str]) -> set[str]:
             f"names of tables in SQL have no case: one query cannot have all of {', '.join(sorted(found))}"
         )
     return found
-
-
-def _tables_in(parsed: Any) -> tuple[set[str], set[str]]:
-    """The tables without a schema that a parsed query names, and the names that it defines, in lower case."""
-    tables: set[str] = set()
-    defined: set[str] = set()
-    left = [parsed]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            if node.get("type") == "BASE_TABLE" and not node.get("schema_name"):
-                tables.add(node["table_name"])
-            defined |= {entry["key"].lower() for entry in (node.get("cte_map") or {}).get("map", ())}
-            left += node.values()
-        elif isinstance(node, list):
-            left += node
-    return tables, defined
 
 
 def _store_called(table: str, stores: Sequence[str]) -> str | None:
@@ -252,51 +328,31 @@ def _migrated(view: StoreView, error: ClosedStoreError) -> InvalidStateStoreExce
     )
 
 
-# --- stores as datasets ----------------------------------------------------------------------------------
+# --- stores as tables ------------------------------------------------------------------------------------
 
 
-def _read(table: OpenTable, clock: Clock, deadline: float, timeout_s: float) -> _Dataset:
-    chunks = []
-    for chunk in table.chunks(_CHUNK_ROWS):
-        chunks.append(chunk)
-        if clock.now() > deadline:
-            raise _too_late(timeout_s)
-    return _Dataset(table, chunks)
-
-
-class _Dataset(ds.Dataset):  # type: ignore[misc]
-    """A store's entries, which DuckDB scans: it says which columns it wants, and what to look for."""
+class _Source:
+    """A store's entries; a column is decoded when it is asked for."""
 
     def __init__(self, table: OpenTable, chunks: list[Chunk]) -> None:
-        # Not the base class's: that one is for what C++ made.
         self._chunks = chunks
         self._empty = table.empty()
-        self._types: dict[str, pa.DataType] = {}
-        schema = table.schema
         self._columns: dict[str, pa.ChunkedArray] = {}
-        self.failure: Exception | None = None
-        self._schema = schema if schema is not None else self._schema_of_values()
+        schema = table.schema
+        self.schema = schema if schema is not None else self._schema_of_values()
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Some of its columns.
 
-    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any) -> Any:
-        """What pyarrow's own datasets have; DuckDB calls it on a thread of its own."""
-        try:
-            asked = self._schema.names if columns is None else list(columns)
-            looked_at = "" if filter is None else str(filter)
-            needed = [name for name in self._schema.names if name in asked or name in looked_at]
-            table = pa.table({name: self._column(name) for name in needed or self._schema.names[:1]})
-        except Exception as error:
-            self.failure = error  # DuckDB would make a text of it
-            raise
-        return ds.dataset(table).scanner(columns=asked, filter=filter, **options)
+        Raises:
+            SerializationException: a key or value cannot be read.
+        """
+        return pa.table({name: self._column(name) for name in names})
 
     def _column(self, name: str) -> pa.ChunkedArray:
         found = self._columns.get(name)
         if found is None:
-            kind = self._schema.field(name).type
+            kind = self.schema.field(name).type
             found = pa.chunked_array([chunk.column(name) for chunk in self._chunks], type=kind)
             self._columns[name] = found
         return found

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
-from millstream.errors import ProcessorStateException, StreamsException, TaskMigratedException
+from millstream.errors import (
+    MissingSourceTopicException,
+    ProcessorStateException,
+    StreamsException,
+    TaskMigratedException,
+)
+from millstream.foreign import printable
+from millstream.group.trust import PipelineOwner, proof
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
@@ -48,10 +56,12 @@ from millstream.runtime.preparation import (
     source_descriptions,
 )
 from millstream.runtime.reconcile import Reconciler
+from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Updater
-from millstream.runtime.topic_watch import source_patterns
+from millstream.runtime.topic_news import Written, source_patterns, written_topics
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, serde_of
+from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
@@ -61,7 +71,8 @@ __all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
 
 log = logging.getLogger(__name__)
 
-_ENGINE_CLOSE_S = 30.0
+_ENGINE_CLOSE_S = 2.0
+"""How long closing waits for Spark that is just starting. It ends by itself later: see pipelines.py."""
 
 
 class ClosedMeanwhile(Exception):
@@ -113,11 +124,15 @@ class Plan:
     Attributes:
         sources: the source topics as they were when the plan was made.
         parts: every part of every store, of all clients.
+        written: the topics that pipelines write, and that are no sources.
+        outputs: those of them that are there.
     """
 
     sources: Mapping[str, TopicDescription]
     internal: InternalTopics
     parts: tuple[StorePart, ...]
+    written: tuple[Written, ...] = ()
+    outputs: Mapping[str, TopicDescription] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
@@ -147,6 +162,8 @@ class Assembly:
         directory: StateDirectory,
         view: ClientView,
         client_id: str,
+        *,
+        on_compiled: Callable[[Mapping[str, tuple[str, str]]], object] = lambda serdes: None,
     ) -> None:
         self._topology = topology
         self._config = config
@@ -171,6 +188,8 @@ class Assembly:
             for use in topics_of(pipeline, config.application_id)
             if use.role is Role.CHANGELOG
         }
+        self._global_topics: Mapping[str, TopicDescription] = {}
+        self._sources: Mapping[str, TopicDescription] = {}
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0
@@ -181,7 +200,8 @@ class Assembly:
         )
         """What fills each global store; nothing is known of it before the global thread has looked."""
         self.listener: StateRestoreListener | None = None
-        self.on_compiled: Callable[[], None] = lambda: None
+        self._on_compiled = on_compiled
+        self._interrupted = False
 
     @property
     def config(self) -> StreamsConfig:
@@ -250,6 +270,8 @@ class Assembly:
             InternalTopicException, StreamsException: what else is in the way.
         """
         topics, pipelines = self.topics, self._topology.pipelines
+        if self._checkpoints.is_local:
+            raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
         reconciler = Reconciler(
             self._topology.queries,
@@ -264,9 +286,10 @@ class Assembly:
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
         )
+        dead_letters = self._config.dead_letter_topic if self._drops_records else None
         check_dead_letters(
             topics,
-            self._config.dead_letter_topic if self._drops_records else None,
+            dead_letters,
             sources,
             source_patterns(pipelines),
             servers,
@@ -296,11 +319,19 @@ class Assembly:
             plan.partitions,
             self._compiled,
             lambda compiled, engine: self._claim(compiled, engine, reconciler),
+            f"{self._client_id}-SparkStart",
         )
         self._pipelines = running
-        self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
+        if self._interrupted:
+            running.interrupt()
+        self.hold("pipelines", lambda: running.close(0.0))  # after `close_pipelines`, which has waited
+        written = written_topics(
+            pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
+        )
+        outputs = topics.confirm(each.name for each in written)
+        self._sources = sources
         self._parts_filled = tuple(store_parts(plan))
-        return Plan(sources, plan, self._parts_filled)
+        return Plan(sources, plan, self._parts_filled, written, outputs)
 
     def join(self, member: GroupMember, plan: Plan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -313,6 +344,12 @@ class Assembly:
             str(self._directory.process_id()),
             f"{self._client_id}-GroupThread",
         )
+
+    def interrupt(self) -> None:
+        """The client closes: nobody waits for Spark any more. Returns at once; any thread."""
+        self._interrupted = True
+        if self._pipelines is not None:
+            self._pipelines.interrupt()
 
     def close_pipelines(self) -> None:
         """End Spark, if it is this client's. What does not close is logged."""
@@ -363,7 +400,7 @@ class Assembly:
         figures = self._recorder.metrics() if self._recorder is not None else {}
         return ClientMetrics({**client_metrics(view), **figures})
 
-    # --- what threads need (thread.Supplies) -------------------------------------------------------------
+    # --- what threads need (thread.Resources) ------------------------------------------------------------
 
     def stored_tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have left something in the state directory. Never raises."""
@@ -377,7 +414,8 @@ class Assembly:
         """The parts of the global stores; their topics have to be there."""
         servers = ",".join(self._config.bootstrap_servers)
         parts = find_global_parts(self.topics, self._topology, servers, create_missing=self._embedded)
-        found = self.topics.look(self._topology.global_topics) if parts else {}
+        found = self.topics.confirm(self._topology.global_topics) if parts else {}
+        self._global_topics = found
         self._topic_ids.update({name: topic.topic_id for name, topic in found.items()})
         counts: dict[str, int] = {}
         filling: dict[str, frozenset[TopicPartition]] = {}
@@ -387,6 +425,21 @@ class Assembly:
         self.global_partitions = filling
         self._view.partitions_known(counts)
         return parts
+
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        """Look at the topics of global tables from now on; after `global_parts`. The caller closes it."""
+        watch = TopicWatch(
+            self.topics,
+            client_id=self._client_id,
+            application_id=self._config.application_id,
+            names=self._global_topics,
+            servers=",".join(self._config.bootstrap_servers),
+            on_missing=on_missing,
+            of_global_tables=True,
+        )
+        watch.baseline(self._global_topics)
+        watch.start()
+        return watch
 
     def open_global_store(self, part: StorePart) -> BytesStore:
         path = self._directory.global_store_path(part.store.name, part.task_id.partition)
@@ -439,6 +492,23 @@ class Assembly:
             for name in list(self._claims) if pipelines is None else pipelines:
                 self._claims.pop(name, None)
 
+    def proofs(self, process_id: uuid.UUID) -> dict[str, str]:
+        """For each pipeline whose checkpoint this client has claimed, what proves it to the group."""
+        claims = dict(self._claims)
+        return {name: proof(each.secret, process_id, name) for name, each in claims.items()}
+
+    def owner_of(self, pipeline: str) -> PipelineOwner | None:
+        """Who has claimed a pipeline's checkpoint last; None: the files are not on this machine, or fail."""
+        if not self._checkpoints.is_local:
+            return None
+        root = self._checkpoints.root
+        try:
+            owner = CheckpointClaims(LocalCheckpointFiles(root), root).owner(pipeline)
+        except StreamsException as error:
+            log.warning("who runs pipeline '%s' cannot be looked up: %s", printable(pipeline), error)
+            return None
+        return PipelineOwner(owner.holder, owner.secret) if owner is not None else PipelineOwner()
+
     def _ready(self) -> Pipelines:
         if self._pipelines is None:
             raise StreamsException("the client is not prepared")
@@ -463,6 +533,16 @@ class Assembly:
                 )
             reconciler.settle(
                 compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
+            )
+            begin(
+                compiled.pipeline,
+                compiled.scans,
+                claim.path.rpartition("/")[2],
+                files,
+                root,
+                self.topics,
+                self._sources,
+                offset_reset(self._config),
             )
             return claim
 
@@ -532,4 +612,4 @@ class Assembly:
         self.serdes = {
             store: (key.name, value.name) for store, (key, value) in serdes.items() if key and value
         }
-        self.on_compiled()
+        self._on_compiled(self.serdes)

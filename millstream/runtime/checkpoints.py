@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlparse
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
+from millstream.permissions import make_private
 from millstream.ports import CheckpointFiles
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
 from millstream.runtime.identity import Notes
@@ -94,6 +95,7 @@ class Checkpoints:
         if config.checkpoint_location is not None:
             self._location = f"{self._location}/{config.application_id}"
         self._local = _local_path(self._location)
+        self._group_writes = config.lets_group_write
 
     @property
     def root(self) -> str:
@@ -129,6 +131,8 @@ class Checkpoints:
             old = self._stored(name, files)
             if old is not None and not new.fits(old):
                 raise TopologyException(self._misfit(name, old, new))
+        if self._local is not None:
+            make_private(self._local, group_writes=self._group_writes)
         for name, new in wanted.items():
             files.write(_fingerprint_of(name), json.dumps(asdict(new), indent=1).encode())
 

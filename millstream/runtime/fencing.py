@@ -35,18 +35,19 @@ import json
 import logging
 import os
 import re
+import secrets
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from millstream.clock import Clock, SystemClock
 from millstream.errors import StreamsException, TaskMigratedException
+from millstream.polling import pause
 from millstream.ports import CheckpointClaim, CheckpointFiles
 
 __all__ = [
@@ -164,22 +165,26 @@ class Owner:
 
     Attributes:
         at: when, in ISO 8601, by the owner's clock.
+        secret: random; its knowledge proves to other clients that a claim is a client's own (group/trust.py).
     """
 
     epoch: int
     holder: str
     at: str
+    secret: str = field(default="", compare=False, repr=False)
 
     def to_bytes(self) -> bytes:
         """As it is kept."""
-        return json.dumps({"epoch": self.epoch, "holder": self.holder, "at": self.at}).encode()
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
     def parse(cls, content: bytes | None) -> Owner | None:
         """What was kept; None: nothing yet, or nothing that can be read."""
         try:
             fields = json.loads(content or b"")
-            return cls(int(fields["epoch"]), str(fields["holder"]), str(fields["at"]))
+            return cls(
+                int(fields["epoch"]), str(fields["holder"]), str(fields["at"]), str(fields.get("secret", ""))
+            )
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -218,8 +223,9 @@ class CheckpointClaims:
         before = self._places(pipeline)
         previous = self._newest_owner(pipeline, number - 1, before)
         epoch = max(generation, number, previous.epoch + 1 if previous is not None else 0)
+        secret = secrets.token_hex(16)
         at = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        self._files.write(_owner_of(pipeline, number), Owner(epoch, holder, at).to_bytes())
+        self._files.write(_owner_of(pipeline, number), Owner(epoch, holder, at, secret).to_bytes())
         self._raise_if_passed(pipeline, number)  # also below; here it saves what would be for nothing
         wanted = before.directories | set(range(max(0, number - _KEPT), number))
         for each in sorted(wanted - before.fences, reverse=True):
@@ -235,7 +241,7 @@ class CheckpointClaims:
             epoch,
             f"; before: {previous.holder}, epoch {previous.epoch}, {previous.at}" if previous else "",
         )
-        return CheckpointClaim(pipeline, f"{self._root}/{name_of(pipeline, number)}", epoch)
+        return CheckpointClaim(pipeline, f"{self._root}/{name_of(pipeline, number)}", epoch, secret)
 
     def is_held(self, claim: CheckpointClaim) -> bool:
         """Whether nobody has claimed it since.
@@ -291,7 +297,7 @@ class CheckpointClaims:
             except StreamsException as error:
                 # What is there has changed between the look and the renaming; look again.
                 failure = error
-                threading.Event().wait(_PAUSE_S)
+                pause(_PAUSE_S)
         else:
             raise StreamsException(
                 f"'{self._root}/{old}' could not be fenced in {_FENCE_S:g} s ({failure or 'it comes back'}); "

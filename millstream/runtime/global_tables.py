@@ -73,12 +73,12 @@ def find_global_parts(
     """
     if not topology.global_topics:
         return ()
-    found = topics.describe(topology.global_topics)
+    found = topics.confirm(topology.global_topics)
     absent = [name for name in topology.global_topics if name not in found]
     if create_missing and absent:
         log.info("creating topics %s for global tables on the embedded broker", ", ".join(absent))
         topics.create([InternalTopic(name, -1, {}) for name in absent], -1)
-        found = topics.describe(topology.global_topics)
+        found = topics.confirm(topology.global_topics)
     return global_parts(topology, {name: topic.partitions for name, topic in found.items()}, servers)
 
 

@@ -8,9 +8,11 @@ No task, no group and no pipeline is involved, so the thread owns the same parts
 cannot be replaced.
 
 Source: org.apache.kafka.streams.processor.internals.GlobalStreamThread.
-Differs: a topic that was truncated or made anew is read again from its beginning, during the start and later,
-    and its parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. What the
-    thread holds is bytes; a value that the serde cannot read fails the query that meets it, not the thread.
+Differs: a topic that was truncated is read again from its beginning, during the start and later, and its
+    parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. One that was
+    deleted, or deleted and created again, ends the thread with a MissingSourceTopicException, as one that is
+    missing does at the start. What the thread holds is bytes; a value that the serde cannot read fails the
+    query that meets it, not the thread.
 """
 
 from __future__ import annotations
@@ -21,22 +23,30 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.clock import Clock
-from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.errors import (
+    IllegalStateException,
+    MissingSourceTopicException,
+    StreamsException,
+    TimeoutException,
+)
 from millstream.model import ThreadMetadata, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
-from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState
+from millstream.runtime.events import GlobalMoved
+from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
     Stopped,
-    StoreSupplies,
+    StoresShown,
     StoreThread,
     UpdaterFailed,
+    Updaters,
     told,
 )
+from millstream.runtime.topic_watch import TopicWatch
 
-__all__ = ["GlobalStreamThread", "GlobalSupplies", "global_thread_name"]
+__all__ = ["GlobalResources", "GlobalStreamThread", "global_thread_name"]
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +59,17 @@ def global_thread_name(client_id: str) -> str:
     return f"{client_id}-GlobalStreamThread"
 
 
-class GlobalSupplies(StoreSupplies, Protocol):
-    """What the global thread gets from its client, and tells it."""
+class GlobalResources(Updaters, Protocol):
+    """What the global thread gets from its client's assembly."""
 
     def global_parts(self) -> Sequence[StorePart]:
         """Every partition of every global table. What it raises is raised by `start()`."""
 
     def open_global_store(self, part: StorePart) -> BytesStore:
         """Open one partition's part of a store."""
+
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        """Look at the topics of these parts from now on. The thread closes it."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +79,14 @@ class Restoring:
     partition: TopicPartition
 
 
-Event = Stop | UpdaterFailed | Restored | Restoring
+@dataclass(frozen=True)
+class Missing:
+    """A topic is gone, or is another one."""
+
+    error: MissingSourceTopicException
+
+
+Event = Stop | UpdaterFailed | Restored | Restoring | Missing
 
 
 class GlobalStreamThread(StoreThread[GlobalThreadState]):
@@ -74,34 +94,37 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     Args:
         on_failure: decides about a failure after the start; called on this thread, which then ends.
-        on_state: told of every transition, after it; at_change: told inside it (machine.py).
+        tell: told of every transition, after it; at_change: told inside it (machine.py).
     """
 
     def __init__(
         self,
         name: str,
-        supplies: GlobalSupplies,
+        resources: GlobalResources,
+        view: StoresShown,
         *,
         clock: Clock,
         on_failure: Callable[[GlobalStreamThread, StreamsException], None],
-        on_state: Callable[[GlobalStreamThread, GlobalThreadState], None] = lambda thread, new: None,
+        tell: Callable[[GlobalMoved], object] = lambda event: None,
         at_change: Callable[[GlobalThreadState, GlobalThreadState], None] = lambda new, old: None,
     ) -> None:
         super().__init__(
             name,
-            supplies,
+            resources,
+            view,
             GlobalThreadState,
             GLOBAL_THREAD,
             owner="global-stream-thread",
             log=log,
             clock=clock,
-            on_state=lambda new: on_state(self, new),
+            on_state=lambda new: tell(GlobalMoved(name, new)),
             at_change=at_change,
         )
-        self._supplies = supplies
+        self._resources = resources
         self._on_failure = on_failure
         self._has_run = False
         self._start_failure: StreamsException | None = None
+        self._watch: TopicWatch | None = None
 
     # --- for its client, from any thread -----------------------------------------------------------------
 
@@ -168,13 +191,15 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     def _work(self) -> None:
         self._raise_if_stopping()
-        self._open_stores(self._supplies.global_parts())
+        parts = self._resources.global_parts()
+        self._watch = self._resources.watch_global_topics(lambda error: self._inbox.put(Missing(error)))
+        self._open_stores(parts)
         self._run_if_restored()
         while True:
             self._react(self._inbox.get())
 
     def _open_store(self, part: StorePart) -> BytesStore:
-        return self._supplies.open_global_store(part)
+        return self._resources.open_global_store(part)
 
     def _called(self, part: StorePart) -> str:
         return f"partition {part.task_id.partition} of store {part.store.name}"
@@ -188,17 +213,31 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
                 self._run_if_restored()
             case Restoring(partition):
                 self._unrestored |= {partition}
+            case Missing(missing):
+                raise missing
             case UpdaterFailed(error):
-                raise error
+                # The updater may be the first to meet what the watch can tell more of.
+                found = self._watch.look_now() if self._watch is not None else None
+                raise error if found is None else found from error
 
     def _run_if_restored(self) -> None:
-        if not self._unrestored and self._machine.state is GlobalThreadState.CREATED:
+        if not (self._unrestored or self._has_run or self._stopping.is_set()):
             self._has_run = True
-            self._machine.to(GlobalThreadState.RUNNING)
+            self._machine.because(ThreadCause.READY)
 
     def _restoring(self, partition: TopicPartition) -> None:
         super()._restoring(partition)
         self._inbox.put(Restoring(partition))
+
+    def _let_go(self) -> None:
+        watch = self._watch
+        if watch is not None:
+            self._closing("the watch of its topics", lambda: self._end(watch))
+        super()._let_go()
+
+    def _end(self, watch: TopicWatch) -> None:
+        if not watch.close():
+            self._log.warning("%s its look at topics goes on until Kafka answers", self._machine.owner)
 
     def _failed(self, error: BaseException) -> None:
         if self._has_run:

@@ -28,7 +28,7 @@ class Health:
         live: whether it is worth keeping. False: it will not work again by itself, so start a new one.
             Rebalancing, restoring and waiting for another try are no reason to end a client.
         ready: whether it does its work and its stores answer: it may be sent queries.
-        status: one word: created, running, degraded, restoring, rebalancing, waiting, missing,
+        status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
             lost, empty, closing, closed or failed.
         reason: why, in a sentence.
         next_try: when something is tried again, in UTC; None: nothing waits.
@@ -85,6 +85,7 @@ class HealthView:
         lost: why it is not.
         missing_topics: source topics that do not exist.
         query_server_failure: why the query server does not answer any more.
+        paused: whether the user has called `pause()`.
         failure: what the client ended, or is ending, with.
     """
 
@@ -102,6 +103,7 @@ class HealthView:
     lost: str | None = None
     missing_topics: tuple[str, ...] = ()
     query_server_failure: BaseException | None = None
+    paused: bool = False
     failure: BaseException | None = None
 
     @property
@@ -224,6 +226,13 @@ def _not_all_run(view: HealthView) -> str:
     )
 
 
+def _paused(view: HealthView) -> str:
+    return (
+        "the client is paused, so nothing is processed here; stores answer queries as they are: resume() "
+        "has it go on"
+    )
+
+
 def _unowned(view: HealthView) -> str:
     names = ", ".join(sorted(view.unowned))
     return f"nobody runs pipeline{_s(len(view.unowned))} {names}" + _after(view.last_failure)
@@ -271,6 +280,7 @@ _ROWS: tuple[_Row, ...] = (
     _Row("lost", True, False, lambda view: not view.member, _lost),
     _Row("restoring", True, False, lambda view: bool(view.restoring), _restoring),
     _Row("rebalancing", True, False, _in(State.REBALANCING), _starting),
+    _Row("paused", True, False, lambda view: view.paused, _paused),
     _Row("degraded", True, False, lambda view: view.pipelines_running < view.pipelines_owned, _not_all_run),
     _Row("degraded", True, False, lambda view: bool(view.unowned), _unowned),
     _Row("degraded", True, False, lambda view: view.query_server_failure is not None, _serves_nobody),
@@ -295,6 +305,7 @@ def _details(view: HealthView) -> dict[str, Any]:
             "unowned": sorted(view.unowned),
         },
         "restoring": dict(view.restoring),
+        "paused": view.paused,
         "member": view.member,
         "lost": view.lost,
         "missing_topics": sorted(view.missing_topics),

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.errors import ConfigException, InternalTopicException, MissingSourceTopicException
+from millstream.foreign import printable
 from millstream.ports import InternalTopic, TopicDescription, Topics
-from millstream.runtime.topic_watch import matching_topics, source_patterns
+from millstream.runtime.topic_news import matching_topics, source_patterns
 from millstream.topology.internal_topics import InternalTopics
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Repartition, Sink, Source, TableSource
@@ -64,11 +65,13 @@ def missing_sources(
     missing: Sequence[str], existing: Iterable[str], servers: str
 ) -> MissingSourceTopicException:
     """The error for source topics that do not exist."""
-    candidates = [name for name in existing if not name.startswith("__")]
+    # Nobody means an internal topic, of this application or of another one.
+    internal = ("-changelog", "-repartition")
+    candidates = [name for name in existing if not name.startswith("__") and not name.endswith(internal)]
     hints = []
     for name in missing:
         near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
-        hints.append(f"'{name}' (did you mean '{near[0]}'?)" if near else f"'{name}'")
+        hints.append(f"'{name}' (did you mean '{printable(near[0])}'?)" if near else f"'{name}'")
     plural = "s" if len(missing) > 1 else ""
     verb = "do" if len(missing) > 1 else "does"
     pronoun = "them" if len(missing) > 1 else "it"
@@ -136,20 +139,30 @@ def source_descriptions(
     """
     named = source_topics(pipelines)
     outputs = sink_topics(pipelines)
-    existing = topics.names()
+    patterns = source_patterns(pipelines)
+
+    def each_matches(existing: Iterable[str]) -> bool:
+        found = matching_topics(patterns, existing, application_id)
+        return all(any(pattern.fullmatch(name) for name in found) for pattern in patterns)
+
+    existing = topics.names(each_matches)
     absent = [name for name in dict.fromkeys((*named, *outputs)) if name not in existing]
     if create_missing and absent:
         log.info("creating topics %s on the embedded broker", ", ".join(absent))
         topics.create([InternalTopic(name, -1, {}) for name in absent], -1)
-    found = topics.look([*named, *matching_topics(source_patterns(pipelines), existing, application_id)])
+    found = topics.confirm([*named, *matching_topics(patterns, existing, application_id)])
     missing = [name for name in named if name not in found]
     if missing:
         raise missing_sources(missing, existing, servers)
-    for name in outputs:
-        if name in absent and not create_missing:
-            log.warning(
-                "output topic '%s' does not exist on '%s'; create it before records reach it", name, servers
-            )
+    if absent and not create_missing:
+        there = topics.confirm(absent)
+        for name in outputs:
+            if name in absent and name not in there:
+                log.warning(
+                    "output topic '%s' does not exist on '%s'; create it before records reach it",
+                    name,
+                    servers,
+                )
     return found
 
 
@@ -177,7 +190,7 @@ def check_dead_letters(
             f"'{key}' is '{dead_letters}', which a source of the topology reads: dead letters would come "
             "back as records. Give them a topic of their own, which no pattern of a source matches"
         )
-    if dead_letters in topics.look([dead_letters]):
+    if dead_letters in topics.confirm([dead_letters]):
         return
     if not create_missing:
         raise ConfigException(

@@ -1,11 +1,15 @@
-"""Whether the source topics are still the ones that are being read (KIP-662).
+"""Whether the topics that are read and written are still the ones they were (KIP-662, KIP-671).
 
-Kafka Streams learns of a deleted topic when the group's leader next refreshes its metadata. Here each client
-looks for itself, several times a second: describing topics takes about a millisecond, and never creates one.
+Kafka Streams learns of a deleted source topic when the group's leader next refreshes its metadata, and of a
+deleted output when its producer times out. Here each client looks for itself, several times a second:
+describing topics takes about a millisecond, and never creates one.
 
-What has happened is decided by two pure functions: `compare` (two sets of descriptions in, news out) and
-`missing_error` (news in, the exception out). The thread asks, asks again before it tells bad news (a broker
-that has only just learnt of a topic may say that there is none), and tells each incident once.
+What has happened, and how it is told, is decided by pure functions (topic_news.py). The thread asks, has bad
+news confirmed by the controller (a broker may be late to learn of a topic), and tells each incident once.
+
+An application with very many topics is looked at in slices, one in each look, with pauses that grow with what
+a look takes: so the watch costs a few hundredths of a core at most, and a deletion is noticed some seconds
+later.
 """
 
 from __future__ import annotations
@@ -15,228 +19,64 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from millstream.errors import MissingSourceTopicException, StreamsException
+from millstream.errors import LostTopicException, MissingSourceTopicException, StreamsException
 from millstream.ports import TopicDescription, Topics
-from millstream.topology.nodes import Source
-from millstream.topology.pipeline import Pipeline
+from millstream.runtime.topic_news import (
+    TopicNews,
+    Written,
+    compare,
+    lost_errors,
+    matching_topics,
+    missing_error,
+)
 
-__all__ = [
-    "TopicNews",
-    "TopicWatch",
-    "compare",
-    "confirmed",
-    "matching_topics",
-    "missing_error",
-    "source_patterns",
-]
+__all__ = ["TopicWatch", "pause_after"]
 
 log = logging.getLogger(__name__)
 
-_KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""No pattern matches these, whatever it says (Kafka's `exclude.internal.topics`)."""
 _LONGEST_PAUSE_S = 2.0
 """How long the watch waits at most between two tries to reach a cluster that does not answer."""
+_SLICE = 500
+"""How many topics one look asks for; that takes about 15 ms of a core."""
+_IDLE_SHARE = 4
+"""How much longer than a look the pause after it is, at least."""
+_LIST_SHARE = 20
+"""The same for the list of all names of a cluster."""
 
 
-def source_patterns(pipelines: Iterable[Pipeline]) -> tuple[re.Pattern[str], ...]:
-    """The patterns that sources name, each once, in the program's order."""
-    return tuple(
-        dict.fromkeys(
-            node.pattern
-            for pipeline in pipelines
-            for node in pipeline.inputs
-            if isinstance(node, Source) and node.pattern is not None
-        )
-    )
-
-
-def matching_topics(
-    patterns: Sequence[re.Pattern[str]], existing: Iterable[str], application_id: str
-) -> tuple[str, ...]:
-    """The topics that a pattern matches, sorted; without Kafka's own, and the application's internal ones."""
-    own = re.compile(rf"{re.escape(application_id)}-.+-(?:changelog|repartition)")
-    return tuple(
-        sorted(
-            name
-            for name in existing
-            if name not in _KAFKAS_OWN
-            and not own.fullmatch(name)
-            and any(pattern.fullmatch(name) for pattern in patterns)
-        )
-    )
-
-
-@dataclass(frozen=True)
-class TopicNews:
-    """What has changed since the client started.
-
-    Attributes:
-        missing: topics that a source names and that were never there, sorted.
-        deleted: topics that were there and are not, sorted.
-        recreated: topics that were deleted and created again: name to (id then, id now).
-        unmatched: patterns that matched topics and match none any more.
-        grown: topics that have more partitions: name to (then, now).
-        appeared: new topics that a pattern matches, with their partitions.
-        arrived: topics that were missing when the client started and are there now.
-    """
-
-    missing: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
-    recreated: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    unmatched: tuple[str, ...] = ()
-    grown: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    appeared: Mapping[str, int] = field(default_factory=dict)
-    arrived: tuple[str, ...] = ()
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """All topics that something bad has happened to, sorted."""
-        return tuple(sorted({*self.missing, *self.deleted, *self.recreated}))
-
-    @property
-    def incident(self) -> frozenset[tuple[str, str, str]]:
-        """What is bad about them, as something to compare: (what, topic or pattern, id now)."""
-        return frozenset(
-            [("missing", name, "") for name in self.missing]
-            + [("deleted", name, "") for name in self.deleted]
-            + [("recreated", name, now) for name, (_, now) in self.recreated.items()]
-            + [("unmatched", pattern, "") for pattern in self.unmatched]
-        )
-
-
-def compare(
-    known: Mapping[str, TopicDescription],
-    now: Mapping[str, TopicDescription],
-    *,
-    names: Iterable[str],
-    patterns: Sequence[re.Pattern[str]] = (),
-) -> TopicNews:
-    """What has happened between `known` and `now`.
-
-    Args:
-        known: the topics that were there when the client started, by name.
-        now: those of them, of `names`, and of the patterns' topics that are there now.
-        names: the topics that sources name.
-        patterns: the sources' patterns.
-
-    Differs: upstream drops a deleted topic of a pattern silently while the pattern matches others. Here it is
-    an incident as any other: records of it may be gone that Spark was to read, and Spark's query ends with
-    that error anyway. Upstream does not compare ids, so that a topic that was deleted and created again goes
-    unseen.
-    """
-    named = set(names)
-    deleted = sorted(name for name in known if name not in now)
-    recreated = {
-        name: (old.topic_id, now[name].topic_id)
-        for name, old in sorted(known.items())
-        if name in now and old.topic_id and now[name].topic_id and old.topic_id != now[name].topic_id
-    }
-    return TopicNews(
-        missing=tuple(sorted(name for name in named if name not in known and name not in now)),
-        deleted=tuple(deleted),
-        recreated=recreated,
-        unmatched=tuple(
-            pattern.pattern
-            for pattern in patterns
-            if any(pattern.fullmatch(name) for name in known)
-            and not any(pattern.fullmatch(name) for name in now)
-        ),
-        grown={
-            name: (old.partitions, now[name].partitions)
-            for name, old in sorted(known.items())
-            if name in now and name not in recreated and now[name].partitions > old.partitions
-        },
-        appeared={
-            name: found.partitions
-            for name, found in sorted(now.items())
-            if name not in known and name not in named
-        },
-        arrived=tuple(sorted(name for name in named if name not in known and name in now)),
-    )
-
-
-def confirmed(first: TopicNews, second: TopicNews) -> TopicNews:
-    """The second look's news; of the bad ones only those that the first look had too."""
-    return TopicNews(
-        missing=tuple(name for name in second.missing if name in first.missing),
-        deleted=tuple(name for name in second.deleted if name in first.deleted),
-        recreated={name: ids for name, ids in second.recreated.items() if first.recreated.get(name) == ids},
-        unmatched=tuple(pattern for pattern in second.unmatched if pattern in first.unmatched),
-        grown=second.grown,
-        appeared=second.appeared,
-        arrived=second.arrived,
-    )
-
-
-def missing_error(news: TopicNews, servers: str) -> MissingSourceTopicException | None:
-    """The exception for bad news; None: there are none.
-
-    Source: KIP-662. Differs: names each topic and what happened to it.
-    """
-    told = []
-    if news.missing:
-        told.append(f"{_list(news.missing)} {_do(news.missing)} not exist")
-    if news.deleted:
-        told.append(f"{_list(news.deleted)} {_was(news.deleted)} deleted while the client was running")
-    for name, (then, now) in news.recreated.items():
-        told.append(f"'{name}' was deleted and created again (topic id {then} then, {now} now)")
-    for pattern in news.unmatched:
-        told.append(f"no topic matches the pattern '{pattern}' any more")
-    if not told:
-        return None
-    ways = []
-    if news.missing:
-        ways.append(
-            "create the missing ones, or correct the topology; the client goes on once they are there"
-        )
-    if news.deleted or news.recreated or news.unmatched:
-        ways.append(
-            "what was read of a deleted topic is not in a new one of its name, so this client does not go on "
-            "with it: close it and, if the application may start afresh, call "
-            "KafkaStreams.clean_up(checkpoints=True) and start a new client"
-        )
-    return MissingSourceTopicException(
-        f"source topics on '{servers}': {'; '.join(told)}. Next: {'; '.join(ways)}",
-        news.topics,
-        deleted=news.deleted,
-        recreated=tuple(news.recreated),
-    )
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
-
-
-def _do(names: Sequence[str]) -> str:
-    return "does" if len(names) == 1 else "do"
-
-
-def _was(names: Sequence[str]) -> str:
-    return "was" if len(names) == 1 else "were"
+def pause_after(took_s: float, interval_s: float) -> float:
+    """How long to wait after a look that took so long."""
+    return max(interval_s, _IDLE_SHARE * took_s)
 
 
 class TopicWatch:
-    """Looks at the source topics every `interval_s`, on a thread called `<client id>-TopicWatch`.
+    """Looks at topics every `interval_s`, on a thread called `<client id>-TopicWatch`.
 
-    A topic that was missing and is created is fine from then on, and `on_cleared` tells so. One that was
+    A topic that was missing and is created is fine from then on, and `on_cleared` tells so. A source that was
     deleted stays an incident even when a topic of its name comes back, because that is another topic, with
-    other offsets: until the client starts afresh (`clean_up(checkpoints=True)`, then a new client).
+    other offsets; so does a changelog or a repartition topic: until the application is reset, and a new
+    client is started. An output that was deleted is fine again once it is there, whichever topic it is.
 
     Callbacks run on the watch's thread, one at a time. What they raise is logged; the watch goes on.
 
     Args:
         topics: must outlive the watch.
         names, patterns: what the sources read.
+        written: what pipelines write, and is no source.
         servers: `bootstrap.servers`, for messages.
-        on_missing: told of an incident once, confirmed; again only when something bad has come to it.
-        on_grown: told of partitions that were added, name to (then, now), once; a new topic that a pattern
-            matches grows from 0.
-        on_cleared: told of topics that were missing and are there now.
-        interval_s: from the end of a look to the next.
-        confirm_s: from a look with bad news to the second one.
-        list_every_s: how often patterns are compared with the names of all topics.
+        on_missing: told of an incident of sources once, confirmed; again only when something bad has come
+            to it.
+        on_lost: told in the same way of what a pipeline writes: the pipeline's name, and the exception.
+        on_grown: told of partitions that were added to sources, name to (then, now), once; a new topic that a
+            pattern matches grows from 0.
+        on_cleared: told of sources that were missing and are there now.
+        of_global_tables: `names` are topics of global tables; messages say so.
+        name: the thread's.
+        interval_s: from the end of a look to the next, at least.
+        list_every_s: how often patterns are compared with the names of all topics, at most.
+        slice_size: how many topics one look asks for.
     """
 
     def __init__(
@@ -247,50 +87,70 @@ class TopicWatch:
         application_id: str,
         names: Iterable[str],
         patterns: Sequence[re.Pattern[str]] = (),
+        written: Iterable[Written] = (),
         servers: str,
         on_missing: Callable[[MissingSourceTopicException], None],
+        on_lost: Callable[[str, LostTopicException], None] = lambda pipeline, error: None,
         on_grown: Callable[[Mapping[str, tuple[int, int]]], None] = lambda grown: None,
         on_cleared: Callable[[tuple[str, ...]], None] = lambda topics: None,
+        of_global_tables: bool = False,
         interval_s: float = 0.1,
-        confirm_s: float = 0.05,
         list_every_s: float = 1.0,
+        slice_size: int = _SLICE,
     ) -> None:
         self._topics = topics
         self._application_id = application_id
         self._names = tuple(sorted(set(names)))
         self._patterns = tuple(patterns)
+        self._written = {each.name: each for each in written}
         self._servers = servers
         self._on_missing = on_missing
+        self._on_lost = on_lost
         self._on_grown = on_grown
         self._on_cleared = on_cleared
+        self._of_global_tables = of_global_tables
         self._interval_s = interval_s
-        self._confirm_s = confirm_s
         self._list_every_s = list_every_s
+        self._slice_size = slice_size
         self._changed = threading.Condition()
         self._known: dict[str, TopicDescription] = {}
+        self._known_written: dict[str, TopicDescription] = {}
         self._era = 0
+        self._fresh = True
         self._error: MissingSourceTopicException | None = None
         self._incident: frozenset[tuple[str, str, str]] = frozenset()
         self._told: frozenset[tuple[str, str, str]] = frozenset()
+        self._lost: dict[str, LostTopicException] = {}
+        self._lost_told: frozenset[tuple[str, str, str]] = frozenset()
         self._asked = 0
         self._answered = 0
         self._failed_looks = 0
+        self._seen: dict[str, TopicDescription] = {}
+        self._all: tuple[str, ...] = ()
+        self._next = 0
         self._listed: tuple[str, ...] = ()
-        self._listed_at: float | None = None
+        self._list_at = float("-inf")
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"{client_id}-TopicWatch", daemon=True)
+        thread = f"{client_id}-GlobalTopicWatch" if of_global_tables else f"{client_id}-TopicWatch"
+        self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
 
     def baseline(self, descriptions: Mapping[str, TopicDescription]) -> None:
-        """What the client starts with: named topics, and patterns' topics. What was told is forgotten."""
+        """What the client starts with: named topics, patterns' topics, and those that are written. What was
+        told is forgotten.
+        """
         with self._changed:
-            self._known = dict(descriptions)
+            self._known_written = {
+                name: found for name, found in descriptions.items() if name in self._written
+            }
+            self._known = {name: found for name, found in descriptions.items() if name not in self._written}
             self._era += 1
-            self._publish(TopicNews())
-            self._told = frozenset()
+            self._fresh = True
+            self._publish(TopicNews(), {})
+            self._told = self._lost_told = frozenset()
 
     def start(self) -> None:
         """Begin to look; after `baseline`. Nothing to look at: nothing happens."""
-        if self._names or self._patterns:
+        if self._names or self._patterns or self._written:
             self._thread.start()
 
     def close(self, timeout_s: float = 5.0) -> bool:
@@ -308,25 +168,44 @@ class TopicWatch:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def look_now(self, timeout_s: float = 2.0) -> MissingSourceTopicException | None:
-        """What a fresh, confirmed look finds wrong; None: nothing.
+    def look_now(self, timeout_s: float = 2.0) -> MissingSourceTopicException | LostTopicException | None:
+        """What a fresh, confirmed look finds wrong that holds the whole client up; None: nothing.
 
-        For a failure that may have the same cause. If the answer does not come in time, or the watch does not
-        run, it is the last one that was confirmed. While an incident lasts, this and `on_missing` give the
-        very same exception.
+        That is what is wrong with sources, else with internal topics. For a failure that may have the same
+        cause. If the answer does not come in time, or the watch does not run, it is the last one that was
+        confirmed. While an incident lasts, this and `on_missing` give the very same exception.
         """
+        self._ask(timeout_s)
+        with self._changed:
+            if self._error is not None:
+                return self._error
+            return next((error for error in self._lost.values() if self._is_state(error.topics)), None)
+
+    def lost(self, pipeline: str, timeout_s: float = 2.0) -> LostTopicException | None:
+        """What a fresh, confirmed look finds wrong with what the pipeline writes; None: nothing."""
+        self._ask(timeout_s)
+        with self._changed:
+            return self._lost.get(pipeline)
+
+    def lost_of(self, topics: Iterable[str]) -> LostTopicException | None:
+        """What was last confirmed to be wrong with any of these, which are written; None: nothing."""
+        names = set(topics)
+        with self._changed:
+            return next((error for error in self._lost.values() if names.intersection(error.topics)), None)
+
+    def missing_topics(self) -> tuple[str, ...]:
+        """The sources that are missing, deleted or re-created now, confirmed, sorted."""
+        with self._changed:
+            return () if self._error is None else self._error.topics
+
+    def _ask(self, timeout_s: float) -> None:
+        """Have everything looked at, and wait for it."""
         with self._changed:
             if self._thread.is_alive() and self._thread is not threading.current_thread():
                 self._asked += 1
                 ticket = self._asked
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout_s)
-            return self._error
-
-    def missing_topics(self) -> tuple[str, ...]:
-        """The topics that are missing, deleted or re-created now, confirmed, sorted."""
-        with self._changed:
-            return () if self._error is None else self._error.topics
 
     # --- on the thread itself ----------------------------------------------------------------------------
 
@@ -335,26 +214,28 @@ class TopicWatch:
         while self._wait(pause_s):
             with self._changed:
                 ticket = self._asked
+                everything = ticket > self._answered
+            began = time.monotonic()
             try:
-                tell = self._look()
+                tell = self._look(everything)
             except StreamsException as error:
                 # Nothing is known, so nothing is told.
                 self._failed_looks += 1
                 if self._failed_looks == 1:
-                    log.warning("the source topics cannot be looked at for now: %s", error)
+                    log.warning("the application's topics cannot be looked at for now: %s", error)
                 pause_s = min(_LONGEST_PAUSE_S, self._interval_s * 2 ** min(self._failed_looks, 10))
                 tell = []
             except Exception:
                 # A watch that ended here would leave a client that never notices a deleted topic.
                 self._failed_looks += 1
-                log.exception("looking at the source topics failed; the watch goes on")
+                log.exception("looking at the application's topics failed; the watch goes on")
                 pause_s = _LONGEST_PAUSE_S
                 tell = []
             else:
                 if self._failed_looks:
-                    log.info("the source topics can be looked at again")
+                    log.info("the application's topics can be looked at again")
                 self._failed_looks = 0
-                pause_s = self._interval_s
+                pause_s = pause_after(time.monotonic() - began, self._interval_s)
             with self._changed:
                 self._answered = ticket
                 self._changed.notify_all()
@@ -367,63 +248,95 @@ class TopicWatch:
             self._changed.wait_for(lambda: self._closed or self._asked > self._answered, pause_s)
             return not self._closed
 
-    def _look(self) -> list[Callable[[], None]]:
-        """One look, or two; what there is to tell.
+    def _look(self, everything: bool) -> list[Callable[[], None]]:
+        """Look at the next slice, or at all of them; what there is to tell.
 
         Raises:
             StreamsException: the cluster did not answer.
         """
         with self._changed:
-            era, known = self._era, dict(self._known)
-        news, now = self._compared(known)
-        # What is confirmed already needs no second look each time.
-        if not news.incident <= self._incident:
-            first = news
-            with self._changed:
-                if self._changed.wait_for(lambda: self._closed, self._confirm_s):
-                    return []
-            second, now = self._compared(known)
-            news = confirmed(first, second)
+            era, fresh = self._era, self._fresh
+            if fresh:
+                self._seen = {**self._known, **self._known_written}
+            expected = self._seen.keys() | set(self._names)
+        self._list(anew=False)
+        news = fresh
+        for names in self._slices(everything or fresh, expected):
+            news = self._see(names, expected if fresh else frozenset()) or news
+        if news and self._patterns and not self._known.keys() <= self._seen.keys():
+            # Whether a pattern matches nothing any more depends on topics that may be new.
+            self._list(anew=True)
+            self._see(self._listed, frozenset())
         with self._changed:
             if self._closed or era != self._era:
                 return []  # a new baseline has come meanwhile
-            return self._take_in(news, now)
+            self._fresh = False
+            return self._take_in() if news else []
 
-    def _compared(
-        self, known: Mapping[str, TopicDescription]
-    ) -> tuple[TopicNews, Mapping[str, TopicDescription]]:
-        now = self._topics.look({*self._names, *known, *self._matching(anew=False)})
-        if self._patterns and not known.keys() <= now.keys():
-            # Whether a pattern matches nothing any more depends on topics that may be new.
-            now = self._topics.look({*self._names, *known, *self._matching(anew=True)})
-        return compare(known, now, names=self._names, patterns=self._patterns), now
+    def _slices(self, everything: bool, expected: Iterable[str]) -> list[tuple[str, ...]]:
+        names = sorted({*expected, *self._known, *self._listed, *self._written})
+        if everything or len(names) <= self._slice_size:
+            self._next = 0
+            return [tuple(names[at : at + self._slice_size]) for at in range(0, len(names), self._slice_size)]
+        begin = self._next if self._next < len(names) else 0
+        self._next = begin + self._slice_size
+        return [tuple(names[begin : self._next])]
 
-    def _matching(self, *, anew: bool) -> tuple[str, ...]:
-        """The topics that patterns match. All names of a cluster are a long list, so not at each look."""
-        if not self._patterns:
-            return ()
-        if anew or self._listed_at is None or time.monotonic() - self._listed_at >= self._list_every_s:
+    def _see(self, names: Sequence[str], unsure: Iterable[str]) -> bool:
+        """Look at these; whether anything is other than before. What is bad is confirmed, and so is what of
+        `unsure` is not there.
+        """
+        found = self._topics.look(names)
+        suspects = [
+            name
+            for name in names
+            if (name not in found and (name in self._seen or name in unsure))
+            or (name in found and name in self._seen and found[name].topic_id != self._seen[name].topic_id)
+        ]
+        if suspects:
+            sure = self._topics.confirm(suspects)
+            found = {name: each for name, each in found.items() if name not in suspects} | sure
+        news = False
+        for name in names:
+            old, new = self._seen.get(name), found.get(name)
+            if _identity(old) != _identity(new):
+                news = True
+            if new is None:
+                self._seen.pop(name, None)
+            else:
+                self._seen[name] = new
+        return news
+
+    def _list(self, *, anew: bool) -> None:
+        """Which topics patterns match. All names of a cluster are a long list, so not at each look."""
+        began = time.monotonic()
+        if self._patterns and (anew or began >= self._list_at):
             self._listed = matching_topics(self._patterns, self._topics.names(), self._application_id)
-            self._listed_at = time.monotonic()
-        return self._listed
+            now = time.monotonic()
+            self._list_at = now + max(self._list_every_s, _LIST_SHARE * (now - began))
 
-    def _publish(self, news: TopicNews) -> None:
-        """What `look_now` and `missing_topics` say from now on. The lock is held."""
+    def _publish(self, news: TopicNews, lost: dict[str, LostTopicException]) -> None:
+        """What is said from now on to who asks. The lock is held."""
         if news.incident != self._incident:
             self._incident = news.incident
-            self._error = missing_error(news, self._servers)
+            self._error = missing_error(news, self._servers, of_global_tables=self._of_global_tables)
+        self._lost = lost
 
-    def _take_in(self, news: TopicNews, now: Mapping[str, TopicDescription]) -> list[Callable[[], None]]:
-        """Remember the news; what there is to tell. The lock is held."""
+    def _take_in(self) -> list[Callable[[], None]]:
+        """Compare what is seen with what was there; what there is to tell. The lock is held."""
+        sources = {name: each for name, each in self._seen.items() if name not in self._written}
+        news = compare(self._known, sources, names=self._names, patterns=self._patterns)
+        told, lost = self._take_in_written()
+        self._publish(news, lost)
         tell: list[Callable[[], None]] = []
-        self._publish(news)
         error = self._error
         if error is not None and not self._incident <= self._told:
             tell.append(lambda: self._on_missing(error))
         self._told = self._incident
+        tell += told
         grown = {**{name: (0, count) for name, count in news.appeared.items()}, **news.grown}
         for name in (*news.arrived, *grown):
-            self._known[name] = now[name]
+            self._known[name] = sources[name]
         if news.arrived:
             log.info("source topics %s are there now", _list(news.arrived))
             tell.append(lambda: self._on_cleared(news.arrived))
@@ -435,9 +348,52 @@ class TopicWatch:
             tell.append(lambda: self._on_grown(grown))
         return tell
 
+    def _take_in_written(self) -> tuple[list[Callable[[], None]], dict[str, LostTopicException]]:
+        """The same for what is written: what there is to tell, and what is wrong from now on."""
+        written = {name: self._seen[name] for name in self._written if name in self._seen}
+        news = compare(self._known_written, written, names=())
+        gone = {name for what, name, _ in self._lost_told if what == "deleted"}
+        back = {name for name in news.recreated if name in gone and not self._written[name].role.is_internal}
+        if back:
+            log.info("topics that are written are there again: %s", _list(sorted(back)))
+        news = replace(
+            news, recreated={name: ids for name, ids in news.recreated.items() if name not in back}
+        )
+        lost = lost_errors(news, self._written.values(), self._servers)
+        fresh = {name for _, name, _ in news.incident - self._lost_told}
+        tell: list[Callable[[], None]] = [
+            self._telling(pipeline, error)
+            for pipeline, error in lost.items()
+            if any(name in fresh for name in error.topics)
+        ]
+        self._lost_told = news.incident
+        # Whoever writes an output goes on with the new one, once it was told; nothing is read from it.
+        again = {name for name in news.recreated if not self._written[name].role.is_internal}
+        for name in (*back, *again, *news.appeared, *news.grown):
+            self._known_written[name] = written[name]
+        remaining = replace(
+            news, recreated={name: ids for name, ids in news.recreated.items() if name not in again}
+        )
+        return tell, lost_errors(remaining, self._written.values(), self._servers)
+
+    def _is_state(self, topics: Iterable[str]) -> bool:
+        """Whether what the application keeps of itself is among these."""
+        return any(self._written[name].role.is_internal for name in topics)
+
+    def _telling(self, pipeline: str, error: LostTopicException) -> Callable[[], None]:
+        return lambda: self._on_lost(pipeline, error)
+
     def _call(self, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception:
             # The watch must outlive whoever it tells, or the next incident would go unseen.
-            log.exception("what was told of the source topics was not taken in; the watch goes on")
+            log.exception("what was told of the topics was not taken in; the watch goes on")
+
+
+def _identity(found: TopicDescription | None) -> tuple[str, int] | None:
+    return None if found is None else (found.topic_id, found.partitions)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

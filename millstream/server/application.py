@@ -7,44 +7,38 @@ answer, from the table in answers.py. Neither paths nor bodies nor tokens reach 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from millstream.errors import ConfigException, IllegalStateException, StreamsException, TimeoutException
+from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
+from millstream.server.allowed import Allowed
 from millstream.server.answers import Answer, Refused
+from millstream.server.entrance import FORWARDED, Entrance, Headers, headers_of
 from millstream.server.limits import Limits
+from millstream.server.peers import Peers
+from millstream.server.proof import Seal
 from millstream.server.reads import QueriedStreams
 from millstream.server.routes import Request, parse_request
 from millstream.server.service import QueryService
-from millstream.server.wire import FORWARDED
 from millstream.server.workers import Deadline, server_closed
 
-__all__ = ["QueryApplication", "checked_token"]
+__all__ = ["ADMITTED", "QueryApplication"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-
-def checked_token(token: str | None) -> str | None:
-    """A token that can stand in a header; None: there is none.
-
-    Raises:
-        ConfigException: it is empty, or has other characters than printable ASCII, or spaces.
-    """
-    if token is None:
-        return None
-    if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
-        raise ConfigException("a token is a text of printable ASCII characters without spaces")
-    return token
+ADMITTED = "millstream.admitted"
+"""In the state that a server hands over with a request: what is called once the request has been let in."""
 
 
 class QueryApplication:
@@ -56,15 +50,19 @@ class QueryApplication:
 
     Args:
         streams: the client. It may be in any state; what it cannot answer now is told.
-        token: what requests have to show, as `Authorization: Bearer <token>`; None: anybody may ask.
-        host: this client's `application.server`, if it has one, so that it does not ask itself.
+        token: what requests have to show, as `Authorization: Bearer <token>`; None: anybody may ask. Between
+            clients it is proved, and never sent.
+        host: this client's `application.server`, if it has one: it does not ask itself, and proves to others
+            that it is the client of this name.
         limits: how much a request may take.
         allowed_hosts: the names by which clients may call this server, in the header Host; None: any.
             Without a token it keeps out web pages that have a name of their own point here.
         peer_prefix: where the other clients have mounted their application; usually the root.
+        peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
+            prove that they know the token, or, without a token, those on this machine.
 
     Raises:
-        ConfigException: the token is none.
+        ConfigException: the token is none, or one of `peers`.
 
     Differs: Kafka Streams leaves this to its users (its documentation shows how to begin).
     """
@@ -78,14 +76,19 @@ class QueryApplication:
         limits: Limits | None = None,
         allowed_hosts: Iterable[str] | None = None,
         peer_prefix: str = "",
+        peers: Iterable[str] = (),
     ) -> None:
         self._client_id = streams.client_id
-        self._token = checked_token(token)
         self._limits = limits or Limits()
-        self._hosts = None if allowed_hosts is None else frozenset(name.lower() for name in allowed_hosts)
-        self._service = QueryService(
-            streams, host=host, token=self._token, limits=self._limits, peer_prefix=peer_prefix
+        self._entrance = Entrance(token, host, allowed_hosts, self._limits)
+        asking = Peers(
+            f"{streams.client_id}-QueryForwarder",
+            self._limits.forwarders,
+            token,
+            Allowed(peers, has_token=token is not None),
+            peer_prefix,
         )
+        self._service = QueryService(streams, host=host, limits=self._limits, peers=asking)
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,19 +124,29 @@ class QueryApplication:
     # --- one request -------------------------------------------------------------------------------------
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._answered(scope, receive)
+        headers = headers_of(scope)
+        path, query = _place(scope)
+        target = (path + (b"?" + query if query else b"")).decode("latin-1")
+        seal = self._entrance.seal(headers, scope["method"], target)
+        answer = await self._answered(scope, headers, seal, receive)
+        if seal is not None:
+            answer = self._entrance.signed(
+                answer, seal
+            )  # refusals, too: one that is not signed is not believed
         await self._send(answer, scope.get("method") == "HEAD", send)
 
-    async def _answered(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answered(self, scope: Scope, headers: Headers, seal: Seal | None, receive: Receive) -> Answer:
         try:
-            headers = _headers(scope)
-            self._check_host(headers)
+            self._entrance.check_head(scope, headers)
             request = self._request(scope)
+            if request.route.name == "proof":
+                return self._entrance.proof(request.given.get("nonce", ""))
             if request.route.open:
-                return await self._in_time(request, headers, receive)
-            self._check_token(headers)
+                return await self._in_time(request, headers, None, receive)
+            self._entrance.admit(headers, seal)
+            scope.get("state", {}).get(ADMITTED, _nothing)()
             with self._counted():
-                return await self._in_time(request, headers, receive)
+                return await self._in_time(request, headers, seal, receive)
         except TimeoutError:
             seconds = self._limits.deadline_s + self._limits.transfer_s
             return self._service.error(TimeoutException(f"no answer within {seconds:g} s; try again"))
@@ -150,10 +163,12 @@ class QueryApplication:
             return self._service.error(error)
 
     async def _in_time(
-        self, request: Request, headers: Mapping[bytes, list[bytes]], receive: Receive
+        self, request: Request, headers: Headers, seal: Seal | None, receive: Receive
     ) -> Answer:
         async with asyncio.timeout(self._limits.deadline_s + self._limits.transfer_s):
             body = await self._body(request, headers, receive)
+            if seal is not None and not seal.is_of(body):
+                raise Refused(401, "Unauthorized", "this is not the body that was proved", close=True)
             deadline = Deadline(self._limits.deadline_s)
             forwarded = FORWARDED.encode() in headers
             answer = await self._service.answer(request, body, deadline, forwarded=forwarded)
@@ -171,42 +186,14 @@ class QueryApplication:
         finally:
             self._active -= 1
 
-    def _check_host(self, headers: Mapping[bytes, list[bytes]]) -> None:
-        if self._hosts is None:
-            return
-        named = headers.get(b"host", [])
-        text = named[0].decode("latin-1").lower() if len(named) == 1 else ""
-        name = text.partition("]")[0].removeprefix("[") if text.startswith("[") else text.partition(":")[0]
-        if name not in self._hosts:
-            raise Refused(403, "Forbidden", "this server does not go by the name in the header Host")
-
-    def _check_token(self, headers: Mapping[bytes, list[bytes]]) -> None:
-        if self._token is None:
-            return
-        given = headers.get(b"authorization", [])
-        scheme, _, shown = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # In constant time, whatever was given: how long it takes tells nothing of the token.
-        if not hmac.compare_digest(shown.strip(), self._token.encode()) or scheme.lower() != b"bearer":
-            raise Refused(
-                401,
-                "Unauthorized",
-                "this server wants its token: Authorization: Bearer <token>",
-                headers={"www-authenticate": "Bearer"},
-            )
-
     def _request(self, scope: Scope) -> Request:
-        path: bytes = scope.get("raw_path") or quote(scope["path"], safe="/").encode()
-        path = path.partition(b"?")[0]  # some servers leave the query in it
-        root = quote(scope.get("root_path", ""), safe="/%").encode().rstrip(b"/")
-        if root and path.startswith(root + b"/"):
-            path = path[len(root) :]
-        query: bytes = scope.get("query_string", b"")
+        path, query = _place(scope)
         if len(path) + len(query) > self._limits.target_bytes:
             most = self._limits.target_bytes
             raise Refused(414, "TooLong", f"path and query have {most} bytes at most", close=True)
         return parse_request(scope["method"], path, query)
 
-    async def _body(self, request: Request, headers: Mapping[bytes, list[bytes]], receive: Receive) -> bytes:
+    async def _body(self, request: Request, headers: Headers, receive: Receive) -> bytes:
         """All of the body, which is complete within the time and the size that are allowed."""
         most = self._limits.body_bytes if request.route.method == "POST" else 0
         too_large = Refused(413, "TooLarge", f"a body has {most} bytes at most here", close=True)
@@ -256,8 +243,16 @@ class QueryApplication:
             log.debug("%s a client went away before its answer came", self._client_id)
 
 
-def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
-    headers: dict[bytes, list[bytes]] = {}
-    for name, value in scope.get("headers", []):
-        headers.setdefault(bytes(name).lower(), []).append(bytes(value))
-    return headers
+def _place(scope: Scope) -> tuple[bytes, bytes]:
+    """The path below the one where this is mounted, percent-encoded, and the query."""
+    path: bytes = scope.get("raw_path") or quote(scope["path"], safe="/").encode()
+    path = path.partition(b"?")[0]  # some servers leave the query in it
+    root = quote(scope.get("root_path", ""), safe="/%").encode().rstrip(b"/")
+    if root and path.startswith(root + b"/"):
+        path = path[len(root) :]
+    query: bytes = scope.get("query_string", b"")
+    return path, query
+
+
+def _nothing() -> None:
+    """What is done where nobody minds."""

@@ -7,8 +7,9 @@ import logging
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
 from millstream.query.metadata import HostInfo
+from millstream.server.allowed import is_loopback
 from millstream.server.reads import QueriedStreams
-from millstream.server.serving import QueryServer, is_loopback
+from millstream.server.serving import QueryServer
 
 __all__ = ["listening_address", "query_server"]
 
@@ -21,7 +22,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
     """A server that answers already: `query.server.*`.
 
     Raises:
-        ConfigException: an address is none; or others could reach it, and there is no token.
+        ConfigException: an address is none, or a peer; or others could reach it, and there is no token.
         SetupException: uvicorn is not installed.
         StreamsException: the address cannot be listened at.
     """
@@ -41,6 +42,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
         token=config.get("query.server.token"),
         host=host,
         allow_anonymous=bool(config["query.server.allow.anonymous"]),
+        peers=config["query.server.peers"],
     )
     return server.start()
 

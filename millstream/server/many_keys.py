@@ -59,6 +59,7 @@ class ManyKeys:
         covered: set[int] = set()
         before = self._reach.stores.parts(store.name, stale=request.stale)
         missing: Sequence[int] = range(len(keys))
+        refusal: Refused | None = None
         for attempt in range(_ROUNDS):
             wanted = list(missing)
             here = partial(self._from_here, request, store, keys, wanted, found, attempt)
@@ -69,7 +70,8 @@ class ManyKeys:
             )
             gone: set[int] = set()
             for host, reply in zip(hosts, replies, strict=True):
-                if reply is None:
+                if reply is None or isinstance(reply, Refused):
+                    refusal = refusal or reply
                     gone.update(elsewhere[host])
                     continue
                 rows, partitions = reply
@@ -81,7 +83,7 @@ class ManyKeys:
             if not missing:
                 break
         else:
-            raise out_of_reach(request.store)
+            raise refusal or out_of_reach(request.store)
         if store.partition_of is None and None in found:
             # That nobody has it is known only when all partitions were looked at, and none of them moved.
             if self._reach.stores.parts(store.name, stale=request.stale) != before:
@@ -178,16 +180,19 @@ class ManyKeys:
 
     async def _ask(
         self, host: HostInfo, request: Request, keys: Sequence[bytes], deadline: Deadline
-    ) -> tuple[list[Row | None], set[int]] | None:
-        """What another client has for these keys, and the partitions that it looked at; None: it has not
-        them, or cannot be asked.
+    ) -> tuple[list[Row | None], set[int]] | Refused | None:
+        """What another client has for these keys, and the partitions that it looked at; None: it does not
+        have them, or cannot be asked; a refusal: it must not be asked.
         """
         given = {"format": "bytes", "stale": "true" if request.stale else "false"}
         if "as_of" in request.given:
             given["as_of"] = request.given["as_of"]
         target = target_of(request.store, "keys", given)
         body = json.dumps({"keys": [to_base64(key) for key in keys]}).encode()
-        reply = await self._reach.peers.ask(host, "POST", target, deadline, body)
+        try:
+            reply = await self._reach.peers.ask(host, "POST", target, deadline, body)
+        except Refused as refusal:
+            return refusal
         if reply is not None and reply.status in (400, 413):
             # Of the request, and not of where the keys are: too large an answer, a time before the history.
             error, message = str(reply.body.get("error")), str(reply.body.get("message"))

@@ -12,7 +12,7 @@ from functools import partial
 from millstream.errors import InvalidStateStorePartitionException, StateStoreMigratedException
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
-from millstream.server.answers import Answer, is_misdirected
+from millstream.server.answers import Answer, Refused, is_misdirected
 from millstream.server.asked import key_of, scan_of
 from millstream.server.many_keys import ManyKeys
 from millstream.server.places import out_of_reach
@@ -62,10 +62,17 @@ class OneKey:
                     request, outcome.store, [outcome.key], deadline, only_here=False
                 )
                 return answer_of(request, outcome.store, outcome.key, row)
+            refusal: Refused | None = None
             for host in outcome.hosts:
-                reply = await self._reach.peers.ask(host, "GET", request.target, deadline)
+                try:
+                    reply = await self._reach.peers.ask(host, "GET", request.target, deadline)
+                except Refused as refused:
+                    refusal = refusal or refused  # a standby may have it, too
+                    continue
                 if reply is not None and not is_misdirected(reply.status, reply.body):
                     return passed_on(reply)
+            if refusal is not None:
+                raise refusal
         raise out_of_reach(request.store)
 
     def _here(

@@ -1,40 +1,68 @@
 """The query servers of the other clients: asking them, and reading what they say.
 
-What comes over the network is taken for what it is worth: an answer of another shape is told as such.
+The group tells their endpoints, and whoever can join the group can tell any. So an endpoint is asked only if
+it proves that it knows the token (wire.py), and its answers are believed only if they are proved. What comes
+over the network is taken for what it is worth: an answer of another shape is told as such.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from millstream.foreign import printable
 from millstream.query.metadata import HostInfo
+from millstream.server.allowed import Allowed
 from millstream.server.answers import Refused
 from millstream.server.codec import from_base64
 from millstream.server.pages import Page, Place, Row
-from millstream.server.wire import FORWARDED, NOT_OURS, Base, Reply, Wire, WireError
+from millstream.server.proof import secret_of
+from millstream.server.wire import NOT_OURS, Base, Reply, Unproven, Wire, WireError
 from millstream.server.workers import Deadline, Workers
 
 __all__ = ["Peers", "count_from", "garbled", "page_from", "partitions_of", "rows_of", "target_of"]
 
 log = logging.getLogger(__name__)
 
+_MOST_WIRES = 256
+_DOUBT_S = 2.0
+_UNPROVEN = (
+    "does not prove that it knows this client's token, so it is neither asked nor believed; all clients of "
+    "an application have the same 'query.server.token', and the same version"
+)
+
 
 class Peers:
     """Asks other clients. Used on one event loop; the waiting is done on threads, `<name>-<n>`.
 
     Args:
+        token: what every client of the application knows; it is proved, and never sent.
+        allowed: which endpoints may be asked at all.
         prefix: where the application is mounted at all clients, such as `/streams`.
     """
 
-    def __init__(self, name: str, threads: int, token: str | None, prefix: str = "") -> None:
+    def __init__(
+        self, name: str, threads: int, token: str | None, allowed: Allowed, prefix: str = ""
+    ) -> None:
+        self._name = name
         self._workers = Workers(name, threads)
-        self._token = token
+        self._secret = None if token is None else secret_of(token)
+        self._allowed = allowed
         self._prefix = prefix
-        self._wires: dict[HostInfo, Wire] = {}
+        self._wires: OrderedDict[HostInfo, Wire] = OrderedDict()
+        self._doubted: dict[HostInfo, tuple[Deadline, bool]] = {}
+        """Endpoints that have just failed to prove themselves, if only for being slow: they are not asked
+        again at once, so that one that never answers does not keep all the threads waiting."""
+        self._told: set[HostInfo] = set()
+        """Those that the log has been told of."""
+
+    def refusal(self, host: HostInfo) -> str | None:
+        """Why an endpoint is not asked; None: it may be."""
+        return self._allowed.refusal(host)
 
     async def ask(
         self, host: HostInfo, method: str, target: str, deadline: Deadline, body: bytes | None = None
@@ -42,33 +70,78 @@ class Peers:
         """Another client's answer; None: there is none.
 
         Raises:
-            Refused: it does not let this client in.
+            Refused: the endpoint may not be asked, or does not prove that it is a client's.
         """
-        wire = self._wires.get(host)
-        if wire is None:
-            wire = self._wires[host] = Wire(Base("http", host.host, host.port, self._prefix), self._token)
-        asked = wire
+        why = self.refusal(host)
+        if why is not None:
+            raise _refused(host, f"is not asked: {why}")
+        until, slow = self._doubted.get(host, (None, False))
+        if until is not None and until.remaining_s > 0:
+            if slow:
+                return None
+            raise _refused(host, _UNPROVEN)
+        wire = self._wire(host)
 
         def job() -> Reply:
-            return asked.ask(method, target, deadline=deadline, body=body, headers={FORWARDED: "1"})
+            return wire.ask(method, target, deadline=deadline, body=body, forwarded=True)
 
         try:
             reply = await self._workers.run(job)
+        except Unproven as error:
+            self._doubt(host, error)
+            if error.timed_out:
+                return None  # it may be busy, and will be asked again
+            raise _refused(host, _UNPROVEN) from error
         except WireError as error:
-            log.info("%s", error)
+            log.info("the client at %s: %s", printable(host), type(error).__name__)
             return None
         if reply.status in (401, 403):
-            message = f"the client at {host} does not let this client in; all clients have the same token"
-            raise Refused(502, "BadGateway", message)
+            why = "does not let this client in; all clients have the same token"
+            raise _refused(host, why)
         return None if reply.body.get("error") == NOT_OURS else reply
 
-    async def ask_all(self, hosts: Sequence[HostInfo], target: str, deadline: Deadline) -> list[Reply | None]:
-        """The answers of several clients to the same question, in their order; they are asked at once.
+    async def ask_all(
+        self, hosts: Sequence[HostInfo], target: str, deadline: Deadline
+    ) -> list[Reply | Refused | None]:
+        """What several clients say to the same question, in their order; they are asked at once.
 
-        Raises:
-            Refused: one of them does not let this client in.
+        A refusal stands in the place of an answer: whether it matters depends on what the others have.
         """
-        return await asyncio.gather(*(self.ask(host, "GET", target, deadline) for host in hosts))
+
+        async def one(host: HostInfo) -> Reply | Refused | None:
+            try:
+                return await self.ask(host, "GET", target, deadline)
+            except Refused as refusal:
+                return refusal
+
+        return await asyncio.gather(*map(one, hosts))
+
+    def _wire(self, host: HostInfo) -> Wire:
+        """The one to an endpoint, out of a bounded number: the group may tell of ever new ones."""
+        wire = self._wires.get(host)
+        if wire is None:
+            base = Base("http", host.host, host.port, self._prefix)
+            wire = self._wires[host] = Wire(base, secret=self._secret, name=str(host))
+            while len(self._wires) > _MOST_WIRES:
+                _, oldest = self._wires.popitem(last=False)
+                oldest.close()
+        self._wires.move_to_end(host)
+        return wire
+
+    def _doubt(self, host: HostInfo, error: Unproven) -> None:
+        for known in [known for known, (until, _) in self._doubted.items() if until.remaining_s <= 0]:
+            del self._doubted[known]
+        if len(self._doubted) < _MOST_WIRES:
+            self._doubted[host] = Deadline(_DOUBT_S), error.timed_out
+        if not error.timed_out and len(self._told) < _MOST_WIRES and host not in self._told:
+            self._told.add(host)
+            log.warning(
+                "%s the endpoint %s was announced in the group and does not prove that it is a client that "
+                "knows 'query.server.token' (%s): it hears no question, and is not believed",
+                self._name,
+                printable(host),
+                error,
+            )
 
     def close(self) -> None:
         """End the threads and the connections. Idempotent."""
@@ -83,12 +156,18 @@ def target_of(store: str, last: str, given: Mapping[str, str]) -> str:
     return f"/v1/stores/{quote(store, safe='')}/{last}{query}"
 
 
+def _refused(host: HostInfo, why: str) -> Refused:
+    return Refused(502, "BadGateway", f"the client at {printable(host)} {why}")
+
+
 # --- what they say ---------------------------------------------------------------------------------------
 
 
 def garbled(host: HostInfo) -> Refused:
     return Refused(
-        502, "BadGateway", f"the client at {host} answers in another way than this one; is it older?"
+        502,
+        "BadGateway",
+        f"the client at {printable(host)} answers in another way than this one; is it older?",
     )
 
 

@@ -5,8 +5,10 @@ The answer is whole or none: each partition is in it once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from millstream.errors import StreamsRebalancingException
 from millstream.query.provider import StoreDeclaration
 from millstream.server.answers import Answer, Refused
 from millstream.server.asked import bounds_of, place_in, scan_of
@@ -18,6 +20,7 @@ from millstream.server.reach import Reach
 from millstream.server.reads import Scan
 from millstream.server.routes import Request
 from millstream.server.shapes import shown_page
+from millstream.server.wire import Reply
 from millstream.server.workers import Deadline
 
 __all__ = ["Ranges", "page_here"]
@@ -78,16 +81,16 @@ class Ranges:
         replies = await self._reach.peers.ask_all(hosts, target, deadline)
         pages, covered = [page], set(here)
         for host, reply in zip(hosts, replies, strict=True):
-            if reply is not None and reply.status == 400:
+            if isinstance(reply, Reply) and reply.status == 400:
                 raise Refused(400, str(reply.body.get("error")), str(reply.body.get("message")))
-            if reply is None or reply.status != 200:
+            if not isinstance(reply, Reply) or reply.status != 200:
                 continue  # whether that matters shows below
             theirs, partitions = page_from(reply, host)
             if covered & partitions and not request.stale:
                 raise moved(store.name)
             pages.append(theirs)
             covered |= partitions
-        self._reach.places.check_whole(store, covered)
+        self._check_whole(store, covered, replies)
 
         def merge() -> Answer:
             whole = merged(
@@ -122,15 +125,27 @@ class Ranges:
             replies = await self._reach.peers.ask_all(hosts, target, deadline)
             covered = set(here)
             for host, reply in zip(hosts, replies, strict=True):
-                if reply is not None and reply.status == 200:
+                if isinstance(reply, Reply) and reply.status == 200:
                     theirs, partitions = count_from(reply, host)
                     if covered & partitions:
                         raise moved(store.name)
                     count += theirs
                     covered |= partitions
-            self._reach.places.check_whole(store, covered)
+            self._check_whole(store, covered, replies)
             here = frozenset(covered)
         return Answer(200, {"store": store.name, "partitions": sorted(here), "count": count})
+
+    def _check_whole(
+        self, store: StoreDeclaration, covered: set[int], replies: Sequence[Reply | Refused | None]
+    ) -> None:
+        """Hold that an answer is of all of a store; what is missing may be so because of a refusal."""
+        try:
+            self._reach.places.check_whole(store, covered)
+        except StreamsRebalancingException as missing:
+            refusal = next((reply for reply in replies if isinstance(reply, Refused)), None)
+            if refusal is not None:
+                raise refusal from missing
+            raise
 
     def _count_here(
         self, request: Request, *, only_here: bool

@@ -30,16 +30,14 @@ class Reach:
         streams: QueriedStreams,
         *,
         host: HostInfo | None,
-        token: str | None,
         limits: Limits,
-        peer_prefix: str,
+        peers: Peers,
     ) -> None:
-        name = f"{streams.client_id}-Query"
         self.limits = limits
         self.stores = LocalStores(streams.store_view)
         self.places = Places(streams, self.stores, host)
-        self.peers = Peers(f"{name}Forwarder", limits.forwarders, token, peer_prefix)
-        self._readers = Workers(f"{name}Reader", limits.readers)
+        self.peers = peers
+        self._readers = Workers(f"{streams.client_id}-QueryReader", limits.readers)
 
     async def read(self, deadline: Deadline, job: Callable[[], T]) -> T:
         """What `job` gives, from a thread that may block.
@@ -56,8 +54,10 @@ class Reach:
         return await self._readers.run(checked)
 
     def error(self, error: Exception, host: HostInfo | None = None) -> Answer:
-        """The answer to what went wrong. `host`: the client to ask instead."""
+        """The answer to what went wrong. `host`: the client to ask instead, if that may be asked."""
         snapshot = self.stores.snapshot()
+        if host is not None and self.peers.refusal(host) is not None:
+            host = None
         return answer_to(
             error,
             client_id=snapshot.client_id,

@@ -34,9 +34,10 @@ from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
 from millstream.query.times import Time, to_ms
 from millstream.server.answers import Refused, exception_from, is_misdirected
-from millstream.server.application import checked_token
 from millstream.server.codec import from_base64, to_base64
-from millstream.server.wire import Reply, Wire, WireError, base_of
+from millstream.server.entrance import checked_token
+from millstream.server.proof import secret_of
+from millstream.server.wire import Reply, Unproven, Wire, WireError, base_of
 from millstream.server.workers import Deadline
 from millstream.stores.api import ClosedStoreError, pack_timestamp, timestamp_of
 
@@ -74,7 +75,8 @@ class RemoteStore(EntryViews[Any, Any]):
     Args:
         url: any query server of the application, such as `http://localhost:8080`; https too.
         store: the store's name.
-        token: what that server wants to be shown (`query.server.token`).
+        token: what that server wants to be shown (`query.server.token`). Another client that it names is
+            asked only if it proves that it knows the token, which it is not shown.
         timeout: how long one question may take; a range asks one for each page.
         stale: whether standbys, and what is still being restored, will do (`enable_stale_stores()`).
         timestamped: whether values come as `ValueAndTimestamp`, as from a store of a timestamped type; those
@@ -586,6 +588,11 @@ class RemoteStore(EntryViews[Any, Any]):
     def _asked(self, wire: Wire, method: str, target: str, body: bytes | None, deadline: Deadline) -> Reply:
         try:
             return wire.ask(method, target, deadline=deadline, body=body)
+        except Unproven as error:
+            raise StreamsException(
+                f"store '{self._name}': the query server at {self._base} names a client that has it; but "
+                f"{error}, so it was asked nothing"
+            ) from error
         except WireError as error:
             if error.timed_out:
                 raise TimeoutException(f"store '{self._name}': {error}; retry, or give it longer") from error
@@ -594,7 +601,7 @@ class RemoteStore(EntryViews[Any, Any]):
             ) from error
 
     def _other(self, host: Any) -> Wire | None:
-        """The client that an answer names; it has the same token."""
+        """The client that an answer names. It is not shown the token: both sides prove that they know it."""
         try:
             named = HostInfo.parse(host) if isinstance(host, str) else None
         except ValueError:
@@ -602,7 +609,8 @@ class RemoteStore(EntryViews[Any, Any]):
         if named is None:
             return None
         base = self._base._replace(host=named.host, port=named.port)
-        return self._others.setdefault(named, Wire(base, self._token))
+        secret = None if self._token is None else secret_of(self._token)
+        return self._others.setdefault(named, Wire(base, secret=secret, name=str(named)))
 
     def _garbled(self) -> StreamsException:
         return StreamsException(

@@ -41,7 +41,7 @@ class Route:
     kind: StoreKind | None = None
     paged: bool = False
     open: bool = False
-    """Whether it is answered without a token: what orchestrators ask."""
+    """Whether it is answered without a token: what orchestrators ask, and a client before it asks more."""
 
 
 _V1_STORE = ("v1", "stores", _STORE)
@@ -49,6 +49,7 @@ _V1_STORE = ("v1", "stores", _STORE)
 ROUTES = (
     Route("live", ("healthz",), open=True),
     Route("ready", ("readyz",), open=True),
+    Route("proof", ("v1", "proof"), frozenset({"nonce"}), open=True),
     Route("health", ("v1", "health")),
     Route("clients", ("v1", "clients")),
     Route("stores", ("v1", "stores")),

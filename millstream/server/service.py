@@ -16,6 +16,7 @@ from millstream.server.answers import Answer
 from millstream.server.limits import Limits
 from millstream.server.many_keys import ManyKeys
 from millstream.server.one_key import OneKey
+from millstream.server.peers import Peers
 from millstream.server.ranges import Ranges
 from millstream.server.reach import Reach
 from millstream.server.reads import QueriedStreams
@@ -33,11 +34,10 @@ class QueryService:
         streams: QueriedStreams,
         *,
         host: HostInfo | None,
-        token: str | None,
         limits: Limits,
-        peer_prefix: str = "",
+        peers: Peers,
     ) -> None:
-        self._reach = Reach(streams, host=host, token=token, limits=limits, peer_prefix=peer_prefix)
+        self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
         self._ranges = Ranges(self._reach)
         self._many_keys = ManyKeys(self._reach)

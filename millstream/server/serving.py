@@ -1,31 +1,36 @@
 """QueryServer: the query application on a port, with uvicorn, on a thread of its own.
 
-What uvicorn leaves open is closed here (`_Guarded`): a client that connects and does not finish its request's
-head, and one that does not take its answer, each lose their connection after a while. Neither ever holds a
-store: an answer is complete before the first byte of it is sent.
+What uvicorn leaves open is closed here (`_guarded`): a client that connects and does not finish its request,
+and one that does not take its answer, each lose their connection after a while. Neither ever holds a store:
+an answer is complete before the first byte of it is sent. Who may connect, and who has to make room, is
+decided in connections.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from millstream import program_end
 from millstream.errors import ConfigException, IllegalStateException, SetupException, StreamsException
 from millstream.query.metadata import HostInfo
-from millstream.server.application import QueryApplication, checked_token
+from millstream.server.allowed import Allowed, is_loopback
+from millstream.server.application import ADMITTED, QueryApplication
+from millstream.server.connections import Doorway, Seat, most_connections
+from millstream.server.entrance import checked_token
 from millstream.server.limits import Limits
 from millstream.server.reads import QueriedStreams
 from millstream.server.workers import Deadline
 
-__all__ = ["QueryServer", "is_loopback"]
+__all__ = ["QueryServer"]
 
 log = logging.getLogger(__name__)
 
@@ -36,25 +41,13 @@ _connections_log.setLevel(logging.ERROR)
 
 _HEAD_BYTES = 1 << 14
 """The largest head of a request, path and query included."""
-_CONNECTIONS = 256
 _START_S = 10.0
 _GRACE_S = 2
 """How long closing waits for the answers that are on their way."""
-_BACKLOG = 128
-_HAND_OVER = 5
-"""How often the event loop goes round until a connection that it has accepted is one of uvicorn's; 3 do."""
+_BACKLOG = 512
+_SEAT = "seat"
 _TICK_S = 1.0
 """How often the header Date is set anew."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class QueryServer:
@@ -69,9 +62,10 @@ class QueryServer:
         host: this client's `application.server`, by which other clients know it; by default `listen`.
         allow_anonymous: serve without a token on an address that others can reach.
         limits: how much a request may take.
+        peers: which endpoints of other clients may be asked (`query.server.peers`).
 
     Raises:
-        ConfigException: others could reach it, and there is no token.
+        ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint.
         SetupException: uvicorn is not installed.
 
     Differs: Kafka Streams has no such server; `application.server` there only names one of the user's.
@@ -86,6 +80,7 @@ class QueryServer:
         host: HostInfo | None = None,
         allow_anonymous: bool = False,
         limits: Limits | None = None,
+        peers: Iterable[str] = (),
     ) -> None:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
@@ -99,8 +94,12 @@ class QueryServer:
         self._client_id = streams.client_id
         self._listen = self._address = listen
         names = None if token is not None or allow_anonymous else _names_of(listen, host)
-        self._limits = limits or Limits()
-        self._make = partial(QueryApplication, streams, token, limits=self._limits, allowed_hosts=names)
+        self._limits = _fitting(limits or Limits())
+        peers = tuple(peers)
+        Allowed(peers, has_token=token is not None)  # told now, and not when it starts
+        self._make = partial(
+            QueryApplication, streams, token, limits=self._limits, allowed_hosts=names, peers=peers
+        )
         self._host = host
         self._application: QueryApplication | None = None
         self._lock = threading.Lock()
@@ -123,6 +122,7 @@ class QueryServer:
             if self._thread is not None or self._closed:
                 raise IllegalStateException("a QueryServer starts once; make a new one")
             self._socket = self._bound()
+            program_end.close_in_child(self, self._socket)
             # Which port it is, and so who this client is to the others, is known only now.
             self._address = HostInfo(self._listen.host, self._socket.getsockname()[1])
             self._application = self._make(host=self._host or self._address)
@@ -155,6 +155,7 @@ class QueryServer:
             made.close()
         if bound is not None:
             bound.close()
+        program_end.forget(self)
         ended = thread is None or not thread.is_alive()
         if not ended:
             log.warning(
@@ -228,6 +229,13 @@ def _names_of(listen: HostInfo, host: HostInfo | None) -> Iterable[str]:
     return {"localhost", "127.0.0.1", "::1", listen.host, *(() if host is None else (host.host,))}
 
 
+def _fitting(limits: Limits) -> Limits:
+    """No more connections than the process has files for, and fewer requests at a time than connections."""
+    connections = most_connections(limits.connections)
+    concurrent = max(1, min(limits.concurrent, connections // 2))
+    return replace(limits, connections=connections, concurrent=concurrent)
+
+
 def _uvicorn_server(application: QueryApplication, limits: Limits, ready: threading.Event) -> Any:
     """uvicorn, set up to do no more than it is asked for: no logs of paths, no headers that tell of it."""
     import uvicorn
@@ -238,8 +246,17 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
         _loop: asyncio.AbstractEventLoop | None = None
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
+            await super().startup([])  # uvicorn would accept whatever comes
+            assert sockets is not None  # QueryServer._serve hands over one
+            self._doorway = Doorway(sockets[0], self._connection, limits.connections)
+            self._doorway.open()
             ready.set()
+
+        def _connection(self, seat: Seat) -> asyncio.Protocol:
+            kind: Any = self.config.http_protocol_class
+            state = {_SEAT: seat, ADMITTED: seat.admit}
+            made: asyncio.Protocol = kind(self.config, self.server_state, state)
+            return made
 
         async def main_loop(self) -> None:
             self._told = asyncio.Event()
@@ -249,14 +266,8 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
                     await asyncio.wait_for(self._told.wait(), _TICK_S)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # What asyncio has accepted, and not handed over yet, when its server is closed would stay open
-            # and silent (CPython's issue 109564), and whoever has connected would wait for nothing. So first
-            # accept no more, and hand over what there is.
-            for listening in sockets or ():
-                with suppress(NotImplementedError):  # Windows has another kind of event loop
-                    asyncio.get_running_loop().remove_reader(listening)
-            for _ in range(_HAND_OVER):
-                await asyncio.sleep(0)
+            # Whoever has connected, and is not one of uvicorn's yet, would wait for nothing.
+            await self._doorway.close()
             await super().shutdown(sockets)
 
         def stop(self) -> None:
@@ -276,7 +287,6 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=limits.idle_s,  # type: ignore[arg-type]  # it is only handed to call_later
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=max(_HEAD_BYTES, limits.target_bytes * 2),
@@ -285,7 +295,7 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
 
 
 def _guarded(limits: Limits) -> Any:
-    """uvicorn's protocol with the two deadlines that it has not."""
+    """uvicorn's protocol, with the deadlines that it lacks, and with its seat in the doorway."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -295,35 +305,46 @@ def _guarded(limits: Limits) -> Any:
         _head: asyncio.TimerHandle | None = None
         _taking: asyncio.TimerHandle | None = None
 
-        def __init__(self, *arguments: Any, **named: Any) -> None:
-            super().__init__(*arguments, **named)
+        def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any]) -> None:
+            self._seat: Seat = app_state.pop(_SEAT)
+            super().__init__(config, server_state, app_state)
             self.logger = _connections_log
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._seat.taken(transport)
             self._await_head()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
-                self._stop_head()  # the head is complete; the application minds the body
-            elif self._head is None:
-                self._await_head()
+            self._look(expects=True)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
-                self._await_head()  # of a request that has begun while this one was answered
+            # Of a body that nobody wants, or of a request that has begun while this one was answered.
+            self._look(expects=self.conn.their_state is not h11.IDLE or bool(self.conn.trailing_data[0]))
+
+        def _look(self, *, expects: bool) -> None:
+            """Whether a request is being answered now; if not, what one `expects` of it has a deadline."""
+            answering = self.cycle is not None and not self.cycle.response_complete
+            self._seat.is_idle(not answering)
+            if answering:
+                self._stop_head()  # the head is complete; the application minds the body
+            elif expects and self._head is None:
+                self._await_head()
 
         def pause_writing(self) -> None:
             super().pause_writing()
+            self._seat.is_stuck(True)
             self._taking = self._taking or self.loop.call_later(limits.transfer_s, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
+            self._seat.is_stuck(False)
             self._stop_taking()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            self._seat.leave()
             self._stop_head()
             self._stop_taking()
             super().connection_lost(exc)

@@ -2,6 +2,9 @@
 
 Standard library only. Each question has one deadline for all of it; an answer has a largest size; a
 connection that the server has closed meanwhile is replaced once.
+
+The server that a user has named is shown the token. One that was only heard of is not: each connection to it
+begins with its proof that it knows the token, and each answer is proved (proof.py).
 """
 
 from __future__ import annotations
@@ -15,14 +18,13 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from millstream.errors import ConfigException
+from millstream.server.entrance import FORWARDED, STALE
+from millstream.server.proof import PROOF_PATH, SIGNATURE, Proven, fresh_nonce, proven
 from millstream.server.workers import Deadline
 
-__all__ = ["FORWARDED", "NOT_OURS", "Reply", "Wire", "WireError", "base_of"]
+__all__ = ["NOT_OURS", "Base", "Reply", "Unproven", "Wire", "WireError", "base_of"]
 
 log = logging.getLogger(__name__)
-
-FORWARDED = "millstream-forwarded"
-"""The header of a question that a query server passes on: answer it yourself, or not at all."""
 
 NOT_OURS = "NotOurs"
 """Instead of the name of an error: the answer was none of a query server's."""
@@ -31,6 +33,9 @@ _MOST_IDLE = 8
 _CHUNK = 1 << 16
 _LARGEST = 64 << 20
 """The largest answer that is read."""
+_LARGEST_PROOF = 4096
+_PROOF_S = 3.0
+"""How long an endpoint may take to prove itself: whoever announces one could keep all that ask it waiting."""
 
 _NO_ANSWER = (http.client.HTTPException, OSError, UnicodeError)
 """What asking may raise; a UnicodeError: there cannot be a host of that name."""
@@ -42,6 +47,10 @@ class WireError(Exception):
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
+
+
+class Unproven(WireError):
+    """The endpoint, or its answer, has not proved that it knows the token; `timed_out`: not yet, perhaps."""
 
 
 class Reply(NamedTuple):
@@ -87,14 +96,33 @@ def base_of(url: str) -> Base:
     return Base(parts.scheme, parts.hostname, usual if port is None else port, parts.path.rstrip("/"))
 
 
-class Wire:
-    """Questions to one server. Any number of threads may ask."""
+class _Line:
+    """One connection; `proven` once the other end has proved itself on it."""
 
-    def __init__(self, base: Base, token: str | None = None) -> None:
+    def __init__(self, base: Base) -> None:
+        kind = http.client.HTTPSConnection if base.scheme == "https" else http.client.HTTPConnection
+        self.http = kind(base.host, base.port)
+        self.proven: Proven | None = None
+
+
+class Wire:
+    """Questions to one server. Any number of threads may ask.
+
+    Args:
+        token: shown to the server with each question: only for one that the user has named.
+        secret: proved instead, by the server first (`secret_of` a token): for one that others have named.
+        name: the endpoint that it has to prove to be, as the others have named it.
+    """
+
+    def __init__(
+        self, base: Base, token: str | None = None, *, secret: bytes | None = None, name: str = ""
+    ) -> None:
         self.base = base
         self._token = token
+        self._secret = secret
+        self._name = name
         self._lock = threading.Lock()
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[_Line] = []
         self._closed = False
 
     def ask(
@@ -104,61 +132,111 @@ class Wire:
         *,
         deadline: Deadline,
         body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
+        forwarded: bool = False,
     ) -> Reply:
         """The answer to one question; whatever its status.
 
         Raises:
-            WireError: there was none.
+            Unproven: the server is not one that knows the token, so it was not asked, or is not believed.
+            WireError: there was no answer.
         """
-        connection = self._idle_one()
-        if connection is not None:
+        line = self._idle_one()
+        if line is not None:
             try:
-                return self._once(connection, method, target, body, headers, deadline)
+                reply = self._once(line, method, target, body, forwarded, deadline)
+                if reply.body.get("error") != STALE:
+                    return reply
             except _NO_ANSWER as error:
                 # It was closed while it was idle, most likely; every question may be asked twice.
                 log.debug("a kept connection to %s failed: %s", self.base, type(error).__name__)
         try:
-            return self._once(self._new_one(), method, target, body, headers, deadline)
+            return self._once(_Line(self.base), method, target, body, forwarded, deadline)
         except _NO_ANSWER as error:
             raise self._unreachable(error, deadline) from error
 
     def _once(
         self,
-        connection: http.client.HTTPConnection,
+        line: _Line,
         method: str,
         target: str,
         body: bytes | None,
-        headers: Mapping[str, str] | None,
+        forwarded: bool,
         deadline: Deadline,
     ) -> Reply:
         kept = False
         try:
-            self._limit(connection, deadline)
-            sent = {"accept": "application/json", **(headers or {})}
-            if self._token is not None:
-                sent["authorization"] = f"Bearer {self._token}"
+            self._limit(line, deadline)
+            sent = {"accept": "application/json"}
+            if forwarded:
+                sent[FORWARDED] = "1"
             if body is not None:
                 sent["content-type"] = "application/json"
-            connection.request(method, f"{self.base.prefix}{target}", body=body, headers=sent)
-            response = connection.getresponse()
-            raw = self._read(connection, response, deadline)
+            question = ""
+            if self._secret is not None:
+                line.proven = line.proven or self._proved(line, self._secret, deadline)
+                shown, question = line.proven.question(method, target, body or b"", forwarded=forwarded)
+                sent["authorization"] = shown
+            elif self._token is not None:
+                sent["authorization"] = f"Bearer {self._token}"
+            line.http.request(method, f"{self.base.prefix}{target}", body=body, headers=sent)
+            response = line.http.getresponse()
+            raw = self._read(line, response, deadline, _LARGEST)
             kept = not response.will_close
+            retry_after = response.getheader("retry-after")
+            if line.proven is not None:
+                signature = response.getheader(SIGNATURE)
+                if not line.proven.believes(question, response.status, retry_after, raw, signature):
+                    kept = False
+                    raise Unproven(f"an answer of {self.base} is not proved to be of who knows the token")
             told = self._object(raw, response.status)
-            return Reply(response.status, told, raw, response.getheader("retry-after"))
+            kept = kept and told.get("error") != STALE
+            return Reply(response.status, told, raw, retry_after)
         except TimeoutError as error:
             raise self._unreachable(error, deadline) from error
         finally:
-            if not (kept and self._keep(connection)):
-                connection.close()
+            if not (kept and self._keep(line)):
+                line.http.close()
+
+    def _proved(self, line: _Line, secret: bytes, deadline: Deadline) -> Proven:
+        """What the other end of a new connection has proved, before it hears anything else.
+
+        Raises:
+            Unproven: nothing.
+        """
+        nonce = fresh_nonce()
+        soon = Deadline(min(_PROOF_S, deadline.remaining_s))
+        self._limit(line, soon)
+        line.http.connect()
+        try:
+            line.http.request("GET", f"{self.base.prefix}{PROOF_PATH}?nonce={nonce}")
+            response = line.http.getresponse()
+            raw = self._read(line, response, soon, _LARGEST_PROOF)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except WireError as error:
+            if not error.timed_out:
+                raise
+            raise self._silent() from error
+        found = proven(secret, self._name, nonce, raw) if response.status == 200 else None
+        if found is None:
+            raise Unproven(f"what answers at {self.base} does not prove that it knows the token")
+        if response.will_close:
+            raise Unproven(f"what answers at {self.base} closes the connection on which it has proved itself")
+        line.http.auto_open = 0  # the next question goes over this connection or none
+        self._limit(line, deadline)
+        return found
+
+    def _silent(self) -> Unproven:
+        message = f"what answers at {self.base} has not proved in {_PROOF_S:g} s that it knows the token"
+        return Unproven(message, timed_out=True)
 
     def _read(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: Deadline
+        self, line: _Line, response: http.client.HTTPResponse, deadline: Deadline, largest: int
     ) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
-            self._limit(connection, deadline)
+            self._limit(line, deadline)
             chunk = response.read1(_CHUNK)
             if not chunk:
                 if response.length:
@@ -167,17 +245,17 @@ class Wire:
                 return b"".join(chunks)
             chunks.append(chunk)
             size += len(chunk)
-            if size > _LARGEST:
-                raise WireError(f"the query server at {self.base} answered with more than {_LARGEST} bytes")
+            if size > largest:
+                raise WireError(f"the query server at {self.base} answered with more than {largest} bytes")
 
-    def _limit(self, connection: http.client.HTTPConnection, deadline: Deadline) -> None:
+    def _limit(self, line: _Line, deadline: Deadline) -> None:
         """No single wait is longer than what is left of the deadline."""
         left = deadline.remaining_s
         if left <= 0:
             raise self._unreachable(TimeoutError(), deadline)
-        connection.timeout = left
-        if connection.sock is not None:
-            connection.sock.settimeout(left)
+        line.http.timeout = left
+        if line.http.sock is not None:
+            line.http.sock.settimeout(left)
 
     def _object(self, raw: bytes, status: int) -> Mapping[str, Any]:
         try:
@@ -205,19 +283,15 @@ class Wire:
 
     # --- connections -------------------------------------------------------------------------------------
 
-    def _idle_one(self) -> http.client.HTTPConnection | None:
+    def _idle_one(self) -> _Line | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
-    def _new_one(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self.base.scheme == "https" else http.client.HTTPConnection
-        return kind(self.base.host, self.base.port)
-
-    def _keep(self, connection: http.client.HTTPConnection) -> bool:
+    def _keep(self, line: _Line) -> bool:
         with self._lock:
-            if self._closed or len(self._idle) >= _MOST_IDLE or connection.sock is None:
+            if self._closed or len(self._idle) >= _MOST_IDLE or line.http.sock is None:
                 return False
-            self._idle.append(connection)
+            self._idle.append(line)
             return True
 
     def close(self) -> None:
@@ -225,5 +299,5 @@ class Wire:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        for line in idle:
+            line.http.close()

@@ -49,8 +49,8 @@ def raise_failure(query: StreamingQuery) -> None:
         return
     java = found.get()
     utils: Any = getattr(SparkContext._jvm, "org.apache.spark.util.Utils")
-    # Without the plan, which would fill the log with a hundred lines for each try.
-    message = str(java.getMessage()).partition("\n\nLogical Plan:")[0]
+    # Without the state of the query and its plan, which would fill the log with a hundred lines for each try.
+    message = str(java.getMessage()).partition("\n=== Streaming Query ===")[0]
     error = StreamingQueryException(desc=message, stackTrace=utils.exceptionString(java))
     error._origin = java  # for its condition and its parameters
     raise error

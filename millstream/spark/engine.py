@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from py4j.protocol import Py4JError
@@ -15,8 +15,9 @@ from millstream.dsl.serdes import Serde
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
+from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
-from millstream.spark.failures import is_jvm_lost, translate
+from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
@@ -154,7 +155,10 @@ class SparkEngine:
         try:
             query = writer.start()
         except (PySparkException, Py4JError, OSError) as error:
-            raise translate(name, topics, error, claim=claim)  # noqa: B904 - translate has set the cause
+            report = Report.of_text(str(error))
+            if may_be_damage(report):
+                report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
+            raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
         drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if handlers.any else None
 

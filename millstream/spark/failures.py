@@ -4,9 +4,7 @@ Two halves. `report_of` asks the JVM for everything it knows of a query's end: t
 their classes, the offsets, the micro-batch. `translate` is pure: a report in, an exception out, the same for
 a text alone, where the JVM cannot be asked any more.
 
-What a Python function raised comes as text. The exception is built anew from it: of the same class where this
-process has that class already (it is looked up, nothing is imported, unpickled or evaluated), else a
-RemoteException. The worker's traceback, with the user's own file and line, is added as a note.
+What a Python function raised comes as text, and is built anew from it (remote.py).
 
 A record's content can be part of Spark's messages, so a mark is looked for only where Spark, Hadoop or Kafka
 wrote it: in an error class, the name of a Java class, or the beginning of a message.
@@ -14,12 +12,9 @@ wrote it: in an error class, the name of a Java class, or the beginning of a mes
 
 from __future__ import annotations
 
-import builtins
 import json
 import logging
 import re
-import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,15 +23,22 @@ from urllib.parse import unquote, urlparse
 from py4j.protocol import Py4JNetworkError
 
 from millstream.errors import (
+    CheckpointException,
+    ExecutorLostException,
+    LostTopicException,
     MissingSourceTopicException,
     PipelineException,
+    PythonWorkerException,
+    SerializationException,
     StreamsException,
     TaskMigratedException,
 )
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointClaim
+from millstream.spark.damage import Damage
+from millstream.spark.remote import rebuilt
 
-__all__ = ["RemoteException", "Report", "first_line", "is_jvm_lost", "report_of", "translate"]
+__all__ = ["Report", "first_line", "is_jvm_lost", "may_be_damage", "report_of", "translate"]
 
 log = logging.getLogger(__name__)
 
@@ -44,37 +46,72 @@ _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _GENERIC = {"STREAM_FAILED"}
 _PYTHON = "PYTHON_EXCEPTION"
 _MAX_CAUSES = 12
-_MAX_TRACEBACK = 20_000
 
-_CHECKPOINT_BROKEN = (
+_Kind = tuple[type[PipelineException], str]
+_CHECKPOINT: _Kind = (
+    CheckpointException,
     "files of its checkpoint are missing or damaged; restore them, or start afresh with "
-    "KafkaStreams.clean_up(checkpoints=True)"
+    "KafkaStreams.clean_up(checkpoints=True)",
+)
+_NO_METADATA: _Kind = (
+    CheckpointException,
+    "its checkpoint was deleted, or lost its files, while it was in use: what is there is what was written "
+    "since then. Restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)",
+)
+_LOSS: _Kind = (PipelineException, "records were deleted from a source topic before they were read")
+_WORKER: _Kind = (
+    PythonWorkerException,
+    "a Python worker was killed or crashed: out of memory, or native code of a function's library failed",
+)
+_EXECUTORS: _Kind = (
+    ExecutorLostException,
+    "executors of the Spark cluster were lost, and a task with them, more often than Spark tries it again; "
+    "see the cluster's log, and give them more memory (spark.executor.memory)",
 )
 
-_BY_CLASS: tuple[tuple[str, str], ...] = (
-    ("KAFKA_DATA_LOSS", "records were deleted from a source topic before they were read"),
-    ("CANNOT_LOAD_STATE_STORE", _CHECKPOINT_BROKEN),
-    ("MALFORMED_LOG_FILE", _CHECKPOINT_BROKEN),
-    ("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", _CHECKPOINT_BROKEN),
+_BY_CLASS: tuple[tuple[str, _Kind], ...] = (
+    ("KAFKA_DATA_LOSS", _LOSS),
+    ("STREAMING_CHECKPOINT_MISSING_METADATA_FILE", _NO_METADATA),
+    ("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", _CHECKPOINT),
+    ("CANNOT_LOAD_STATE_STORE", _CHECKPOINT),
+    ("MALFORMED_LOG_FILE", _CHECKPOINT),
+    ("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", _CHECKPOINT),
 )
-"""The beginning of an error class of Spark's, and what it means."""
+"""The beginning of an error class of Spark's, what a failure of it is, and what it means."""
 
-_BY_MARK: tuple[tuple[str, str], ...] = (
-    ("Some data may have been lost", "records were deleted from a source topic before they were read"),
-    ("RecordTooLargeException", "a record is larger than the topic or the producer takes (max.request.size)"),
-    ("No space left on device", "a disk is full"),
-    ("OutOfMemoryError", "Spark ran out of memory; give it more: spark.driver.memory"),
+_BY_MARK: tuple[tuple[str, _Kind], ...] = (
+    ("Some data may have been lost", _LOSS),
+    ("ExecutorLostFailure", _EXECUTORS),
     (
-        "Python worker exited unexpectedly",
-        "a Python worker was killed or crashed: out of memory, or native code of a function's library failed",
+        "RecordTooLargeException",
+        (PipelineException, "a record is larger than the topic or the producer takes (max.request.size)"),
     ),
-    ("Failed to read log file", _CHECKPOINT_BROKEN),
-    ("AuthorizationException", "Kafka refuses: this client's user has not the rights that it needs"),
-    ("Timed out waiting for a node assignment", "the Kafka cluster has not answered"),
+    ("No space left on device", (PipelineException, "a disk is full")),
+    (
+        "OutOfMemoryError",
+        (PipelineException, "Spark ran out of memory; give it more: spark.driver.memory"),
+    ),
+    ("Python worker exited unexpectedly", _WORKER),
+    ("Failed to read log file", _CHECKPOINT),
+    (
+        "AuthorizationException",
+        (PipelineException, "Kafka refuses: this client's user has not the rights that it needs"),
+    ),
+    (
+        "Timed out waiting for a node assignment",
+        (PipelineException, "the Kafka cluster has not answered"),
+    ),
 )
-"""What is in the name of a Java class or in a message, where no error class says more."""
+"""The same for what is in the name of a Java class or in a message, where no error class says more."""
 
+_DAMAGING = re.compile(r"log file|com\.fasterxml\.jackson|java\.lang\.AssertionError|\[MALFORMED_LOG_FILE")
+_UNREADABLE = re.compile(
+    r"(?P<topic>[\w.-]+)-(?P<partition>\d+) offset (?P<offset>\d+) (?:key|value): "
+    r"serde '[^']+' cannot read these \d+ bytes[^\n\[]*?(?= SQLSTATE|\n|\Z)"
+)
+_UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLSTATE|\n|\Z)")
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
+_EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _FENCED = (
     "Parent path is not a directory",
@@ -83,18 +120,6 @@ _FENCED = (
     "FileAlreadyExistsException",
     "already exists",
 )
-
-
-class RemoteException(Exception):
-    """What a Python function raised in a worker, where this process does not know the class.
-
-    Attributes:
-        class_name: the class, as the worker wrote it.
-    """
-
-    def __init__(self, class_name: str, message: str) -> None:
-        super().__init__(f"{class_name}: {message}" if message else class_name)
-        self.class_name = class_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +131,7 @@ class Report:
         causes: class and message of the exceptions behind it, the outermost first.
         start, end: the offsets before and after the failing micro-batch, as Spark writes them.
         batch_id: the micro-batch that was running or next; None: not known.
+        damage: the file of the checkpoint that was found to be wrong.
     """
 
     text: str
@@ -113,6 +139,7 @@ class Report:
     start: str = ""
     end: str = ""
     batch_id: int | None = None
+    damage: Damage | None = None
 
     @classmethod
     def of_text(cls, text: str) -> Report:
@@ -125,10 +152,16 @@ class Report:
         )
 
 
-def report_of(query: Any, error: BaseException, initial: Callable[[], str] = str) -> Report:
+def report_of(
+    query: Any,
+    error: BaseException,
+    initial: Callable[[], str] = str,
+    damage: Callable[[], Damage | None] = lambda: None,
+) -> Report:
     """Everything that the JVM knows of the end of a StreamingQuery. Never raises.
 
     Args:
+        damage: looks for a damaged file of the checkpoint; asked only where one may be the reason.
         initial: the offsets that the query first started from; asked for only where no micro-batch was
             finished yet.
     """
@@ -143,6 +176,8 @@ def report_of(query: Any, error: BaseException, initial: Callable[[], str] = str
             report = replace(report, causes=tuple(_causes(java.getCause())), start=start, end=end)
         if not any(_objects(report.start)):
             report = replace(report, start=initial())
+        if may_be_damage(report):
+            report = replace(report, damage=damage())
         batch = int(query._jsq.streamingQuery().getLatestExecutionContext().batchId())
         return replace(report, batch_id=batch if batch >= 0 else None)
     except Exception:  # what Spark's classes look like differs by version; the text is there in any case
@@ -187,25 +222,34 @@ def translate(
         )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
+    elif lost := _lost(pipeline, report, classes):
+        translated = lost
     else:
-        if error_class == _PYTHON:
-            remote = _python_failure(report)
-            if remote is not None:
-                cause = remote.error
-                message = f"{head}: a Python function raised {remote.line}"
-                message += f"\n{remote.place}" if remote.place else ""
-            else:
-                message = f"{head}: a Python function failed\n{report.text}"
-        else:
-            meaning = _meaning(report, classes)
-            message = head + (f": {meaning}" if meaning else "") + f"\n{report.text}"
-        translated = PipelineException(
+        kind, message = PipelineException, f"{head}\n{report.text}"
+        remote = rebuilt(_python_text(report)) if error_class == _PYTHON else None
+        if remote is not None:
+            cause = remote.error
+            message = f"{head}: a Python function raised {remote.line}"
+            message += f"\n{remote.place}" if remote.place else ""
+        elif error_class == _PYTHON:
+            message = f"{head}: a Python function failed\n{report.text}"
+        elif unfit := _unfit(report, classes):
+            cause = unfit
+            cause.__cause__ = error
+            message = f"{head}: a record does not fit its serde\n{unfit}"
+        elif (said := _said_by_damage(report, claim)) is not None:
+            kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
+        elif (found := _meaning(report, classes)) is not None:
+            kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
+        translated = kind(
             message,
             pipeline=pipeline,
             error_class=error_class,
             offsets=offsets,
             batch_id=report.batch_id if offsets else None,
         )
+        if isinstance(translated, CheckpointException):
+            translated.path = _damaged_path(report, claim)
     translated.__cause__ = cause
     return translated
 
@@ -267,23 +311,70 @@ def _missing(
     )
 
 
-def _meaning(report: Report, classes: list[str]) -> str | None:
-    """What the failure means, in our words; None: Spark says it best."""
-    for name in classes[:1]:
-        if name == "USER_RAISED_EXCEPTION":
-            return "a record does not fit its serde" if ": serde '" in report.text else None
-        for beginning, meaning in _BY_CLASS:
-            if name.startswith(beginning):
-                return meaning
-        return None  # Spark has a name for it, and the rest may be a record's content
+def _lost(pipeline: str, report: Report, classes: list[str]) -> LostTopicException | None:
+    """Whether a topic that is written is gone."""
+    if classes:
+        return None
     missing = _NO_SINK_TOPIC.search(report.text)
-    if missing is not None or "UnknownTopicOrPartitionException" in report.text:
-        which = f" '{missing[1]}'" if missing else ""
+    if missing is None and "UnknownTopicOrPartitionException" not in report.text:
+        return None
+    which = f"topic '{missing[1]}', which it writes to, does" if missing else "a topic that it writes to does"
+    return LostTopicException(
+        f"pipeline {pipeline}: {which} not exist; create it, then start a new client",
+        (missing[1],) if missing else (),
+    )
+
+
+def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
+    """What a serde refused: bytes of a record, which it names, or a value."""
+    if classes[:1] != ["USER_RAISED_EXCEPTION"]:
+        return None
+    said = "\n".join(message for _, message in report.causes) or report.text
+    if read := _UNREADABLE.search(said):
+        return SerializationException(
+            read[0], topic=read["topic"], partition=int(read["partition"]), offset=int(read["offset"])
+        )
+    written = _UNWRITABLE.search(said)
+    return SerializationException(written[0]) if written else None
+
+
+def may_be_damage(report: Report) -> bool:
+    """Whether it is worth a look at the checkpoint's files."""
+    said = [f"{name}: {message[:400]}" for name, message in report.causes] or [report.text]
+    return any(_DAMAGING.search(text) for text in said)
+
+
+def _said_by_damage(report: Report, claim: CheckpointClaim | None) -> str | None:
+    damage = report.damage
+    if damage is None or claim is None:
+        return None
+    said = f"'{claim.path}/{damage.file}' of its checkpoint {damage.what}"
+    if damage.heals:
+        files = " and ".join(f"'{file}'" for file in damage.heals)
+        return f"{said}, as a power cut leaves it; delete {files} there, and start again: {damage.then}"
+    return f"{said}; restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
+
+
+def _damaged_path(report: Report, claim: CheckpointClaim | None) -> str:
+    path = "" if claim is None else claim.path
+    return f"{path}/{report.damage.file}" if report.damage is not None else path
+
+
+def _meaning(report: Report, classes: list[str]) -> _Kind | None:
+    """What the failure is, and means in our words; None: Spark says it best."""
+    for name in classes[:1]:
+        # Where Spark has a name for it, the rest may be a record's content.
+        return next((kind for beginning, kind in _BY_CLASS if name.startswith(beginning)), None)
+    expired = _EXPIRED.search(report.text)
+    if expired is not None:
         return (
-            f"topic{which}, which the pipeline writes to, does not exist; create it, then start a new client"
+            PipelineException,
+            f"topic '{expired[1]}', which the pipeline writes to, has not taken records within "
+            "delivery.timeout.ms; see whether it is there, with as many partitions as before, and whether "
+            "its brokers are well",
         )
     said = "\n".join((report.text, *(f"{name}: {message}" for name, message in report.causes)))
-    return next((meaning for mark, meaning in _BY_MARK if mark in said), None)
+    return next((kind for mark, kind in _BY_MARK if mark in said), None)
 
 
 def _classes(report: Report) -> list[str]:
@@ -292,96 +383,8 @@ def _classes(report: Report) -> list[str]:
     return [name for text in said for name in _ERROR_CLASS.findall(text) if name not in _GENERIC]
 
 
-# --- what a Python function raised -------------------------------------------------------------------------
-
-_TRACEBACK = "Traceback (most recent call last):\n"
-_CHAINED = re.compile(
-    r"\n\n(?:During handling of the above exception, another exception occurred|"
-    r"The above exception was the direct cause of the following exception):\n\n(?=Traceback \()"
-)
-_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
-_RAISED = re.compile(r"(?:^|\n)([A-Za-z_](?:[\w.]|<locals>)*)(?:: ((?s:.*)))?\Z")
-_LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
-
-
-@dataclass(frozen=True, slots=True)
-class _Remote:
-    """`line`: class and message as Python prints them; `place`: where in the user's program."""
-
-    error: Exception
-    line: str
-    place: str
-
-
-def _python_failure(report: Report) -> _Remote | None:
-    said = next((message for _, message in report.causes if _TRACEBACK in message), report.text)
-    begin = said.find(_TRACEBACK)
-    if begin < 0:
-        return None
-    whole = re.sub(r"\n? SQLSTATE: \w+(?: SQLSTATE: \w+)?\s*\Z", "", said[begin:]).rstrip("\n")
-    last = _CHAINED.split(whole)[-1]
-    # Frames are indented; what was raised begins at the first line that is not.
-    lines = last.split("\n")[1:]
-    count = next((index for index, line in enumerate(lines) if line[:1] not in ("", " ")), len(lines))
-    raised = _RAISED.match("\n".join(lines[count:]))
-    if raised is None:
-        return None
-    name, message = raised[1], raised[2] or ""
-    error = _rebuilt(name, message)
-    error.add_note(f"In the Python worker:\n{whole[-_MAX_TRACEBACK:]}")
-    return _Remote(error, f"{name}: {message}" if message else name, _place(lines[:count]))
-
-
-def _place(lines: list[str]) -> str:
-    """The innermost frame of the user's program."""
-    frames = [(line.strip(), match[1]) for line in lines if (match := _FRAME.match(line))]
-    own = [text for text, path in frames if not path.startswith(_LIBRARIES) and not path.startswith("<")]
-    return own[-1] if own else frames[-1][0] if frames else ""
-
-
-def _rebuilt(name: str, message: str) -> Exception:
-    """An exception of that class and with that message; no code of its constructor runs."""
-    kind = _known_class(name)
-    if kind is None:
-        return RemoteException(name, message)
-    if issubclass(kind, KeyError) and re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", message):
-        message = message[1:-1]  # a KeyError prints the representation of its key
-    try:
-        # As Python itself restores one: made by the class of Python's that it builds on.
-        maker: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-        error: Exception = maker.__new__(kind, *((message,) if message else ()))
-        error.args = (message,) if message else ()
-        if message in str(error):
-            return error
-    except Exception:  # a class with a __str__ of its own that needs what its constructor sets
-        log.debug("an exception of class %s cannot be built anew", name, exc_info=True)
-    return RemoteException(name, message)
-
-
-def _known_class(name: str) -> type[Exception] | None:
-    """An exception class that this process has already: looked up in dictionaries, which runs nothing."""
-    parts = name.split(".")
-    places: list[tuple[dict[str, Any], list[str]]]
-    if len(parts) == 1:
-        main = sys.modules.get("__main__")
-        places = [(vars(builtins), parts), (vars(main) if main is not None else {}, parts)]
-    else:
-        places = [
-            (vars(module), parts[end:])
-            for end in range(len(parts) - 1, 0, -1)
-            if (module := sys.modules.get(".".join(parts[:end]))) is not None
-        ]
-    for names, path in places:
-        found: Any = None
-        for part in path:
-            found = names.get(part)
-            if not isinstance(found, type):
-                break
-            names = dict(vars(found))
-        if isinstance(found, type) and issubclass(found, Exception):
-            # One of ours without what its constructor sets would mislead whoever reads its attributes.
-            return None if issubclass(found, StreamsException) else found
-    return None
+def _python_text(report: Report) -> str:
+    return next((message for _, message in report.causes if _PYTHON in message[:200]), report.text)
 
 
 # --- reading Spark's texts ---------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from millstream.spark.failures import report_of, translate
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
+from millstream.spark.source import stamped
 from millstream.topology.nodes import Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -180,6 +181,7 @@ class _MemoryStream:
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
+        timestamp, headers = stamped(node, record["s"], headers.cast(HEADERS_TYPE))
         rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("record", _RECORD).alias("r"))
         return rows.where(record["i"] == number).select(
             F.unhex(record["k"]).alias("key"),
@@ -187,8 +189,8 @@ class _MemoryStream:
             record["t"].alias(TOPIC),
             record["p"].alias(PARTITION),
             record["o"].alias(OFFSET),
-            F.timestamp_millis(record["s"]).alias(TIMESTAMP),
-            headers.cast(HEADERS_TYPE).alias(HEADERS),
+            timestamp.alias(TIMESTAMP),
+            headers.alias(HEADERS),
         )
 
     def add(self, records: Mapping[Input, list[Record]]) -> None:

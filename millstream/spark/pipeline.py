@@ -11,8 +11,10 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.errors import PipelineException
+from millstream.foreign import ESCAPED
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
+from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
 from millstream.spark.ending import raise_failure, wait_for_end
 from millstream.spark.failures import report_of, translate
@@ -21,6 +23,7 @@ from millstream.spark.source import positions
 __all__ = ["IdlePipeline", "QueryPipeline"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _STOP_SECONDS = 5.0
 """How long stopping waits for the query to have ended; it takes 10 to 30 ms."""
@@ -74,7 +77,7 @@ class QueryPipeline:
 
     def _translated(self, raised: BaseException) -> BaseException:
         try:
-            report = report_of(self._query, raised, self._initial)
+            report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
             return translate(self._name, self._topics, raised, claim=self._claim, report=report)
         except Exception as error:  # a mistake of ours must not hide that the query has ended
             log.exception("pipeline %s: its failure could not be translated", self._name)

@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.model import TIMESTAMP_HEADER
+from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, TIMESTAMP_HEADER
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 
-__all__ = ["kafka_options", "read_kafka"]
+__all__ = ["kafka_options", "read_kafka", "stamped"]
 
 _OPTIONS: Mapping[str, str] = {
     # Spark's reader long-polls at the end of a partition: with Kafka's default of 500 ms every small
@@ -61,13 +61,7 @@ def read_kafka(
     if max_records_per_batch is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
     df = reader.load()
-    timestamp, headers = F.col("timestamp"), F.col("headers")
-    if isinstance(node, Repartition):
-        stamps = F.filter(headers, lambda header: header["key"] == TIMESTAMP_HEADER)
-        # 8 bytes; 8 more are the writer's epoch, where the topic is another pipeline's changelog.
-        stamp = F.conv(F.hex(F.substring(F.get(stamps, F.lit(0))["value"], 1, 8)), 16, -10).cast("bigint")
-        timestamp = F.coalesce(F.timestamp_millis(stamp), timestamp)
-        headers = F.filter(headers, lambda header: header["key"] != TIMESTAMP_HEADER)
+    timestamp, headers = stamped(node, F.unix_millis("timestamp"), F.col("headers"))
     return df.select(
         "key",
         "value",
@@ -77,6 +71,26 @@ def read_kafka(
         timestamp.alias(TIMESTAMP),
         headers.alias(HEADERS),
     )
+
+
+def stamped(
+    node: Source | TableSource | Repartition, time_ms: Column, headers: Column
+) -> tuple[Column, Column]:
+    """A record's timestamp, and its headers, of its own time and headers.
+
+    A record of a topic that the application owns has its timestamp in its last header, which is ours; what
+    that holds cannot be wrong, but in length, and then it is a header like others. In all other topics
+    headers are data. No timestamp is out of the range that everything after can compute with.
+    """
+    if isinstance(node, Repartition):
+        last = F.get(headers, F.array_size(headers) - 1)
+        # 8 bytes; 8 more are the writer's epoch, where the topic is another pipeline's changelog.
+        ours = (last["key"] == TIMESTAMP_HEADER) & F.octet_length(last["value"]).isin(8, 16)
+        stamp = F.conv(F.hex(F.substring(last["value"], 1, 8)), 16, -10).cast("bigint")
+        time_ms = F.when(ours, stamp).otherwise(time_ms)
+        headers = F.when(ours, F.slice(headers, 1, F.array_size(headers) - 1)).otherwise(headers)
+    lowest, highest = (F.lit(limit).cast("bigint") for limit in (MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS))
+    return F.timestamp_millis(F.least(F.greatest(time_ms, lowest), highest)), headers
 
 
 def _without_internal(pattern: str, application_id: str) -> str:

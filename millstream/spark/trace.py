@@ -17,7 +17,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream.errors import TopologyException
+from millstream.errors import StreamsException, TopologyException
+from millstream.spark.session import has_jvm_ended
+from millstream.spark.stale import is_java_unreachable
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.nodes import Function, Node
 
@@ -97,6 +99,8 @@ def translated(node: Node, function: Function | None, step: Callable[[], Any]) -
             raise TopologyException(_BOOL.format(where=where)) from error
         raise TopologyException(f"{where}: {_first_lines(error)}") from error
     except Exception as error:
+        if is_java_unreachable(error):
+            raise _unreachable(where) from error
         if function is None:
             raise
         # The user's own function: whatever it raises is shown with its place.
@@ -104,6 +108,16 @@ def translated(node: Node, function: Function | None, step: Callable[[], Any]) -
             f"{where}: {type(error).__name__}: {error}\n"
             "The function runs once, on Spark Columns, when the topology is compiled; not once per record."
         ) from error
+
+
+def _unreachable(where: str) -> StreamsException:
+    """Why Java was not reached: it is gone, or the function holds something of an earlier one."""
+    if has_jvm_ended():
+        return StreamsException(f"{where}: Spark's Java process ended while the topology was compiled")
+    return TopologyException(
+        f"{where}: it uses a Column, or another object of Spark's, that was made before Spark's Java process "
+        "ended and another one was started; make it inside the function, which is called anew each time"
+    )
 
 
 def _first_lines(error: BaseException) -> str:

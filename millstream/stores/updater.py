@@ -19,12 +19,14 @@ from typing import Protocol
 
 from millstream.clock import Clock, SystemClock
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.foreign import ESCAPED
 from millstream.model import LagInfo, TopicPartition
 from millstream.ports import BytesStore, ChangelogBatch, ChangelogConsumer, OffsetOutOfRange
 
 __all__ = ["MAX_RECORDS", "Start", "StateRestoreListener", "StoreUpdater", "progress_line", "where_to_start"]
 
 _log = logging.getLogger(__name__)
+_log.addFilter(ESCAPED)
 
 MAX_RECORDS = 500
 """Records per write. RocksDB's binding holds Python's lock while it writes: half a millisecond for 500, ten

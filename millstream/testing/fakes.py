@@ -24,6 +24,7 @@ __all__ = [
     "FakeChangelogConsumer",
     "FakeCheckpointFiles",
     "FakeEngine",
+    "FakeGroups",
     "FakeLog",
     "FakePipeline",
     "FakeTopics",
@@ -257,16 +258,20 @@ class ManualClock:
 
 
 class FakeTopics:
-    """`ports.Topics` over a dict. `go_away()` makes the cluster unreachable.
+    """`ports.Topics` over a dict. `away = True` makes the cluster unreachable.
 
     Args:
         log: what is in the topics; without one they are empty.
+
+    Attributes:
+        late: how many more questions are answered by a broker that has not heard of any topic yet.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, log: FakeLog | None = None) -> None:
         self._log = log or FakeLog()
         self.closed = False
         self.away = False
+        self.late = 0
         self.created: list[InternalTopic] = []
         self.commits: dict[str, dict[TopicPartition, int]] = {}
         self.alive: set[str] = set()
@@ -301,16 +306,23 @@ class FakeTopics:
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out."""
         self._check()
-        return {name: self._topics[name] for name in names if name in self._topics}
+        return {} if self._is_late() else self._there(names)
 
     def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """As `describe`, without the configs."""
         return {name: replace(found, configs={}) for name, found in self.describe(names).items()}
 
-    def names(self) -> set[str]:
+    def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """As `look`, and certain."""
+        self._check()
+        self.late = 0  # that takes until the brokers know
+        return {name: replace(found, configs={}) for name, found in self._there(names).items()}
+
+    def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names."""
         self._check()
-        return set(self._topics)
+        known: set[str] = set() if self._is_late() else set(self._topics)
+        return known if complete(known) else set(self._topics)
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already is left as it is. -1 partitions: one."""
@@ -329,6 +341,18 @@ class FakeTopics:
         """The offset of the first record."""
         self._check()
         return {partition: self._log.first(partition) for partition in partitions}
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+        self._check()
+        found: dict[TopicPartition, int] = {}
+        for at in partitions:
+            first = self._log.first(at)
+            records = self._log.read(at, first, self._log.end(at) - first)
+            later = [number for number, each in enumerate(records, first) if each and each[2] >= epoch_ms]
+            if later:
+                found[at] = later[0]
+        return found
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What a group has committed of these partitions, by `commits[group]`."""
@@ -355,11 +379,48 @@ class FakeTopics:
         """Idempotent."""
         self.closed = True
 
+    def _there(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        return {name: self._topics[name] for name in names if name in self._topics}
+
+    def _is_late(self) -> bool:
+        self.late -= 1
+        return self.late >= 0
+
     def _check(self) -> None:
         if self.closed:
             raise AssertionError("the topics port is closed")
         if self.away:
             raise StreamsException("could not reach the cluster; bootstrap.servers is 'fake:9092'")
+
+
+class FakeGroups:
+    """`ports.Groups`: the groups of a FakeTopics, those that have committed or are in `alive`."""
+
+    def __init__(self, cluster: FakeTopics) -> None:
+        self._cluster = cluster
+        self.closed = False
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+        return frozenset(self._cluster.commits.keys() | self._cluster.alive)
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """One member, if the group is alive."""
+        return {f"{group}-1": f"'{group}-1' at /fake"} if group in self._cluster.alive else {}
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group."""
+        if set(members) >= self.members(group).keys():
+            self._cluster.alive.discard(group)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
+        assert group not in self._cluster.alive, "the group has members"
+        self._cluster.commits.setdefault(group, {}).update(offsets)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.closed = True
 
 
 class FakeEngine:

@@ -22,7 +22,14 @@ from millstream.ports import (
 )
 from millstream.runtime.wiring import Parts
 from millstream.stores.opening import open_store
-from millstream.testing.fakes import FakeChangelogConsumer, FakeEngine, FakeLog, FakePipeline, FakeTopics
+from millstream.testing.fakes import (
+    FakeChangelogConsumer,
+    FakeEngine,
+    FakeGroups,
+    FakeLog,
+    FakePipeline,
+    FakeTopics,
+)
 from millstream.testing.group import FakeGroup, FakeMembership
 from millstream.topology.nodes import Store
 
@@ -116,8 +123,9 @@ class FakeWorld:
         log: the changelogs, in memory.
         engine: what Spark is here, of the client that asked for one last; engines counts how often that was.
         gate, stop_gate: of all engines, see FakeEngine. A connection waits for stop_gate too when it
-        closes, so
-            that a client in which nothing runs any more can be held up while it closes.
+            closes, so that a client in which nothing runs any more can be held up while it closes.
+        spark_gate: whoever asks for an engine waits for it; clear it to have Spark start slowly, whatever
+            else happens meanwhile. spark_asked: set when somebody has asked.
         engine_made: set when a client has got an engine.
         overlaps: what ran in two engines at once.
         engine_error, broker_error: raised instead of making one.
@@ -133,6 +141,9 @@ class FakeWorld:
         self.gate, self.stop_gate = threading.Event(), threading.Event()
         self.gate.set()
         self.stop_gate.set()
+        self.spark_gate = threading.Event()
+        self.spark_gate.set()
+        self.spark_asked = threading.Event()
         self.engine_made = threading.Event()
         self.engine = _WorldsEngine(self)
         self.engines = 0
@@ -193,6 +204,7 @@ class FakeWorld:
             store=self._make_store,
             broker=self._make_broker,
             membership=self._make_membership,
+            groups=lambda config: FakeGroups(self.topics),
             clock=self._clock,
         )
 
@@ -215,6 +227,8 @@ class FakeWorld:
 
     def _make_engine(self, config: StreamsConfig, closing: threading.Event, spark: Any) -> FakeEngine:
         self.engines += 1
+        self.spark_asked.set()
+        assert self.spark_gate.wait(30), "nobody opened Spark's gate"
         if self.engine_error is not None:
             raise self.engine_error
         with self._making:

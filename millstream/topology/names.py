@@ -19,6 +19,7 @@ __all__ = [
     "RepartitionNames",
     "changelog_topic",
     "internal_topic",
+    "is_internal_topic",
     "repartition_names",
     "validate_name",
     "validate_topic",
@@ -114,6 +115,11 @@ def validate_topic(topic: str) -> str:
 def internal_topic(application_id: str, name: str) -> str:
     """The whole name of an internal topic: `<application.id>-counts-repartition`."""
     return validate_name(f"{application_id}-{name}", "internal topic name")
+
+
+def is_internal_topic(application_id: str, topic: str) -> bool:
+    """Whether this application owns a topic of this name: one of its changelogs or repartition topics."""
+    return topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition"))
 
 
 def changelog_topic(application_id: str, store: str) -> str:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from millstream import (
     Consumed,
     FailureContext,
     KafkaStreams,
+    LostTopicException,
     Materialized,
     MissingSourceTopicException,
     Produced,
@@ -41,6 +45,9 @@ from millstream import (
     Topology,
     UncaughtExceptionPolicy,
 )
+from millstream.clock import SystemClock
+from millstream.polling import looks
+from millstream.runtime.wiring import real_parts
 
 Response = StreamThreadExceptionResponse
 _TEXTS = Consumed.with_(Serdes.string(), Serdes.string())
@@ -106,7 +113,11 @@ def handler(answer: str) -> Callable[[StreamsException, FailureContext], Any]:
     )
 
     def handle(error: StreamsException, context: FailureContext) -> Any:
-        topics = sorted(error.topics) if isinstance(error, MissingSourceTopicException) else []
+        topics = (
+            sorted(error.topics)
+            if isinstance(error, MissingSourceTopicException | LostTopicException)
+            else []
+        )
         say(
             event="handler",
             thread=context.thread,
@@ -157,20 +168,26 @@ def windowed_counts_of(client: KafkaStreams, store: str) -> dict[str, int]:
 
 def watch(client: KafkaStreams, store: str, keys: list[str], timeout_s: float = 120.0) -> None:
     """Say when all of the keys can be read here, and not stale: `event` is "readable"."""
-    deadline, pause = time.monotonic() + timeout_s, threading.Event()
 
     def look() -> None:
-        while time.monotonic() < deadline:
+        for _ in looks(timeout_s, every_s=0.002):
             try:
                 view = client.store(parameters_of(store))
                 if None not in view.multi_get(keys):
                     say(event="readable", keys=len(keys))
                     return
             except StreamsException:
-                pass  # not yet
-            pause.wait(0.002)
+                continue  # not yet
 
     threading.Thread(target=look, name="watch", daemon=True).start()
+
+
+def status_of_a_child() -> int:
+    """How a forked child ends that does nothing but end, as Python does it."""
+    child = os.fork()
+    if not child:
+        sys.exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -> Any:
@@ -201,6 +218,10 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
             return client.state.name
         case ["start"]:
             client.start()
+        case ["wait"]:
+            return client.wait().name
+        case ["fork"]:
+            return status_of_a_child()
         case ["close"]:
             return client.close(timedelta(seconds=60))
         case ["add"]:
@@ -235,28 +256,70 @@ def answer_to(client: KafkaStreams, spec: dict[str, Any], question: list[Any]) -
     return None
 
 
-def main(text: str) -> None:
-    spec = json.loads(text)
+class ShiftedClock(SystemClock):
+    """The machine's clock, as it is where the time of day is wrong."""
+
+    def __init__(self, off_s: float) -> None:
+        self._off_ms = int(off_s * 1000)
+
+    def epoch_ms(self) -> int:
+        return super().epoch_ms() + self._off_ms
+
+
+def answer_questions(client: KafkaStreams, spec: dict[str, Any]) -> None:
+    """Until the input ends, or the client is to end; then it is closed."""
+    for line in sys.stdin:
+        if (question := json.loads(line)) == ["end"]:
+            break
+        try:
+            found = answer_to(client, spec, question)
+        except Exception as error:
+            say(answer=None, raised=type(error).__name__, text=str(error))
+        else:
+            say(answer=found)
+    client.close(timedelta(seconds=60))
+
+
+def main(arguments: list[str]) -> None:
+    """Run the client that the argument describes; or one after the other as they come from the input."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
     )
-    client = KafkaStreams(build(spec), spec["config"])
+    if arguments:
+        run(json.loads(arguments[0]))
+        return
+    for line in sys.stdin:
+        spec = json.loads(line)
+        with Path(spec["log"]).open("ab") as log:
+            os.dup2(log.fileno(), sys.stderr.fileno())
+        run(spec)
+        while _readers:
+            _readers.pop().stop()
+        say(event="free")
+
+
+def run(spec: dict[str, Any]) -> None:
+    """One client, from its start to its end."""
+    parts = replace(real_parts(), clock=ShiftedClock(spec.get("clock_off_s", 0.0)))
+    client = KafkaStreams(build(spec), spec["config"], parts=parts)
     client.set_state_listener(lambda new, old: say(event="state", new=new.name, old=old.name))
     if "handler" in spec:
         client.set_uncaught_exception_handler(handler(spec["handler"]))
     say(event="created", client=client.client_id)
     if spec.get("start", True):
         client.start()
-    for line in sys.stdin:
-        try:
-            found = answer_to(client, spec, json.loads(line))
-        except Exception as error:
-            say(answer=None, raised=type(error).__name__, text=str(error))
-        else:
-            say(answer=found)
-    client.close(timedelta(seconds=60))
+    if spec.get("wait"):
+        # As programs do: the main thread waits, so that signals end it as they end a program.
+        asked = threading.Thread(target=answer_questions, args=(client, spec), name="questions", daemon=True)
+        asked.start()
+        with suppress(StreamsException):
+            client.wait()
+        if client.state is KafkaStreams.State.ERROR:
+            asked.join()  # it can still be asked what happened
+    else:
+        answer_questions(client, spec)
     say(event="ended", state=client.state.name)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

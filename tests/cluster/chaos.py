@@ -1,12 +1,17 @@
 """A soak: random faults, for minutes, over a running count of known input; at the end every count is exact.
 
     make chaos ARGS="--seed 7 --minutes 10 --faults 20"
+    make chaos ARGS="--seed 7 --minutes 3 --faults 8 --finally changelog"
 
-Three client processes of one application count what a producer writes all the time. Faults come at random
-moments: a record that fails once to three times, kill -9 of a client, SIGSTOP and SIGCONT of one (of its
-Python alone, or with its Spark), a restart of the broker (asked, or killed). A client that was killed is
+Three client processes of one application count what a producer writes all the time, through a Python UDF.
+Faults come at random moments: a record that fails once to three times, kill -9 of a client or of its Spark
+alone, SIGTERM, SIGSTOP and SIGCONT (of its Python alone, or with its Spark), a restart of the broker (asked,
+or killed), and a client that is started again with a clock that is an hour off. A client that is gone is
 started again. When the time is over and all is quiet, the stores of all clients together, and the last
 values of the output topic, have to equal what was written; and no client may have ended in ERROR.
+
+`--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
+output (with `--again`, and creates it anew). Every client's handler must hear of it, with the topic's name.
 
 The same seed gives the same faults at the same moments, as far as moments can be the same.
 """
@@ -32,12 +37,18 @@ from confluent_kafka import Producer
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
+from millstream.polling import pause
 
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
-FAULTS = ("poison", "kill", "freeze", "broker")
+FAULTS = ("poison", "kill", "freeze", "broker", "jvm", "term", "clock")
+LAST = ("source", "changelog", "output")
+"""The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
 SETTLE_S = 120.0
+LOUD_S = 30.0
+"""How long the clients have to fail after a topic is gone. It takes them milliseconds; machines are busy."""
+CLOCK_OFF_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -142,8 +153,12 @@ class Chaos:
         *,
         standbys: int = 0,
         windows: bool = False,
+        last: str | None = None,
+        again: bool = False,
     ) -> None:
         self._report = Report(seed)
+        self._last = last
+        self._again = again
         self._standbys = standbys
         self._windows = windows
         self._directory = directory
@@ -185,6 +200,7 @@ class Chaos:
                 output=output,
                 poison=str(self._flag),
                 handler="patient",
+                wait=True,
                 windows=self._windows,
             )
         cluster.wait_until_running()
@@ -200,7 +216,7 @@ class Chaos:
                     done = self._do(fault, feed, began)
                     self._report.done.append(f"{fault}: {done}")
                     print(f"{now:6.1f} s  {fault.kind}: {done}", flush=True)
-                self._pause()
+                pause(0.05)
         finally:
             for client in cluster.clients:
                 client.wake()
@@ -208,10 +224,12 @@ class Chaos:
         feed.stop()
         self._report.records = sum(feed.written.values())
         cluster.expected = feed.written
-        self._judge(output)
-
-    def _pause(self) -> None:
-        threading.Event().wait(0.05)
+        self._settle(output)
+        if self._last is not None and not self._report.wrong:
+            changelog = f"{cluster.application_id}-counts-changelog"
+            gone = {"source": source, "output": output, "changelog": changelog}[self._last]
+            self._take_away(gone)
+        self._end()
 
     # --- faults ------------------------------------------------------------------------------------------
 
@@ -235,6 +253,26 @@ class Chaos:
                 self._later.append((time.monotonic() + wait_s, client, "wake"))
                 self._down.add(client.name)
                 return f"SIGSTOP of {client.name}{' and its Spark' if jvm else ''} for {wait_s:.1f} s"
+            case "jvm":
+                working = [c for c in self._up() if c.has_jvm()]
+                for client in working:
+                    client.kill_jvm()
+                return f"kill -9 of the Spark of {', '.join(each.name for each in working) or 'nobody'}"
+            case "term":
+                client, wait_s = self._one(fault), fault.value * 5
+                took_s = client.terminate()
+                self._later.append((time.monotonic() + wait_s, client, "start"))
+                self._down.add(client.name)
+                return (
+                    f"SIGTERM of {client.name}, closed in {took_s:.1f} s, started again {wait_s:.1f} s later"
+                )
+            case "clock":
+                client, off_s = self._one(fault), CLOCK_OFF_S if fault.value > 0.5 else -CLOCK_OFF_S
+                client.kill()
+                client.spec = {**client.spec, "clock_off_s": off_s}
+                self._later.append((time.monotonic(), client, "start"))
+                self._down.add(client.name)
+                return f"kill -9 of {client.name}, started again with its clock {off_s:+.0f} s off"
             case _:
                 killed = fault.value > 0.5
                 if killed:
@@ -245,11 +283,14 @@ class Chaos:
 
     def _one(self, fault: Fault) -> ClientProcess:
         """One that is neither killed nor frozen at the moment; the one with the pipeline half of the time."""
-        up = [client for client in self._cluster.clients if client.name not in self._down]
+        up = self._up()
         working = [client for client in up if client.has_jvm()]
         if working and fault.value * 7 % 1 < 0.5:
             return working[0]
         return up[int(fault.value * len(up))] if up else self._force_one_up()
+
+    def _up(self) -> list[ClientProcess]:
+        return [client for client in self._cluster.clients if client.name not in self._down]
 
     def _force_one_up(self) -> ClientProcess:
         self._do_what_is_due(0.0, all_of_it=True)
@@ -272,7 +313,7 @@ class Chaos:
 
     # --- the end -----------------------------------------------------------------------------------------
 
-    def _judge(self, output: str) -> None:
+    def _settle(self, output: str) -> None:
         cluster, report = self._cluster, self._report
         began = time.monotonic()
         try:
@@ -294,10 +335,33 @@ class Chaos:
                 report.wrong.append(f"last values of the output (there, expected): {differing}")
         for client in cluster.clients:
             self._count_failures(client)
+
+    def _take_away(self, topic: str) -> None:
+        """Delete a topic that the application needs; each client's handler has to hear of it, by name."""
+        cluster, report = self._cluster, self._report
+        partitions = cluster.delete_topic(topic)
+        if self._again:
+            self._broker.create_topic(topic, partitions)
+        what = f"{topic} was deleted{' and created again' if self._again else ''}"
+        report.done.append(what)
+        for client in cluster.clients:
+            try:
+                wait_until(
+                    lambda client=client: any(topic in call["text"] for call in client.handled()),
+                    client.told(f"the handler of {client.name} hears of {topic}"),
+                    LOUD_S,
+                )
+            except AssertionError as error:
+                report.wrong.append(str(error))
+
+    def _end(self) -> None:
+        cluster, report = self._cluster, self._report
+        good = ["NOT_RUNNING"] if self._last is None else ["NOT_RUNNING", "ERROR"]
+        for client in cluster.clients:
             if client.process.poll() is None:
                 with suppress(AssertionError):
                     client.end()
-                if client.states()[-1:] != ["NOT_RUNNING"]:
+                if client.states()[-1] not in good:
                     report.wrong.append(f"{client.name} ended so: {client.states()}; {client.end_of_log()}")
             else:
                 report.wrong.append(f"{client.name} died by itself; {client.end_of_log()}")
@@ -334,6 +398,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--clients", type=int, default=3, choices=(2, 3))
     parser.add_argument("--standbys", type=int, default=0, help="num.standby.replicas")
+    parser.add_argument("--finally", dest="last", choices=LAST, help="a topic that is deleted at the end")
+    parser.add_argument("--again", action="store_true", help="with --finally: it is created again at once")
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
@@ -346,6 +412,8 @@ def main(arguments: Sequence[str]) -> int:
                 asked.clients,
                 standbys=asked.standbys,
                 windows=asked.windows,
+                last=asked.last,
+                again=asked.again,
             )
             report = chaos.run(asked.minutes * 60, asked.faults)
         finally:

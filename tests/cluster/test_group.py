@@ -34,7 +34,7 @@ def test_joining_and_leaving_move_the_work_and_lose_nothing(cluster: Cluster) ->
     cluster.wait_until_counted()
     assert _tasks(first) == ["1_0", "1_1", "1_2", "1_3"]
 
-    second = cluster.start("b", **spec)
+    second = cluster.start("b", fresh=True, **spec)
     cluster.wait_until_running()
     wait_until(  # a task moves when it has warmed up where it goes
         lambda: len(_tasks(first)) == len(_tasks(second)) == 2, second.told("the tasks are shared")

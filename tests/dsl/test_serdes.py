@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import ConfigException, SerializationException, TopologyException
@@ -31,7 +32,7 @@ SERDES = [Serdes.bytes(), JSON, *(Serdes.of(name) for name in GOLDEN)]
 
 
 # The machine decides how fast an example is; a test must not.
-quick = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 
 
 def upper(value):

@@ -12,10 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.group.assignor import Facts, assign
+from millstream.group.assignor import Facts, Memory, assign
+from millstream.group.balance import balance, warmed_up_first
 from millstream.group.codes import AssignorError
 from millstream.group.layout import LATEST_OFFSET, SubscriptionInfo
-from millstream.group.userdata import MOST_TRAILER_BYTES, Assignment, MemberInfo, Program
+from millstream.group.trust import PipelineOwner, proof
+from millstream.group.userdata import (
+    MOST_TRAILER_BYTES,
+    MOST_USER_DATA_BYTES,
+    Assignment,
+    MemberInfo,
+    Program,
+)
 from millstream.model import TaskId
 
 TASKS = (TaskId(1, 0), TaskId(1, 1))
@@ -32,9 +40,11 @@ def bytes_of(info: MemberInfo | bytes) -> bytes:
     return info if isinstance(info, bytes) else info.to_subscription().encode()
 
 
-def answers(facts: Facts = FACTS, leader: str = "A", **members: MemberInfo | bytes) -> dict[str, Assignment]:
+def answers(
+    facts: Facts = FACTS, leader: str = "A", memory: Memory | None = None, **members: MemberInfo | bytes
+) -> dict[str, Assignment]:
     """One for each member, decoded."""
-    told = assign(facts, {name: bytes_of(info) for name, info in members.items()}, leader)
+    told = assign(facts, {name: bytes_of(info) for name, info in members.items()}, leader, memory)
     assert told.keys() == members.keys()
     return {name: Assignment.decode(data) for name, data in told.items()}
 
@@ -159,13 +169,164 @@ def test_a_leader_that_does_not_know_a_topology_takes_nothing_away() -> None:
     assert (told["b"].pipelines, told["b"].active) == (("q0",), (TaskId(5, 0),))
 
 
-def test_a_copied_state_directory_is_told_to_the_copy() -> None:
-    """The one that holds something is the original."""
-    copy = replace(A, client_id="copy")
-    told = answers(a=copy, b=replace(A, pipelines=frozenset({"p0"})))
+# --- words and deeds -------------------------------------------------------------------------------------
+
+
+def proven(info: MemberInfo, *pipelines: str) -> MemberInfo:
+    """A member that holds pipelines and has claimed their checkpoints, as `OWNED` has it."""
+    claims = {name: proof(f"secret of {name}", info.process_id, name) for name in pipelines}
+    return replace(info, pipelines=frozenset(pipelines), claims=claims)
+
+
+def owned(*pipelines: str, by: str = "B") -> Facts:
+    """A leader that can look at the checkpoints: these pipelines were claimed, others never."""
+    owners = {name: PipelineOwner(by, f"secret of {name}") for name in pipelines}
+    return replace(FACTS, owner_of=lambda name: owners.get(name, PipelineOwner()))
+
+
+BIGGER = replace(
+    A,
+    client_id="bigger",
+    topology="t2",
+    pipelines=frozenset(f"q{number}" for number in range(500)),
+    tasks={TaskId(9, number): LATEST_OFFSET for number in range(500)},
+)
+
+
+def test_who_claimed_the_checkpoints_keeps_the_work_whatever_others_say_they_hold() -> None:
+    """The first round of a leader that knows nobody: only the files tell."""
+    for claims in ({}, {f"q{number}": "f" * 32 for number in range(500)}):
+        told = answers(owned("p0"), leader="B", a=replace(BIGGER, claims=claims), b=proven(B, "p0"))
+        assert codes(told) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
+        assert told["b"].pipelines == ("p0", "p1")
+        assert told["b"].active == TASKS
+
+
+def test_a_proof_counts_for_the_process_that_made_it_alone() -> None:
+    """Everybody in a group can read what the others say."""
+    parrot = replace(proven(B, "p0"), process_id=UUID(int=9), topology="t2", client_id="B")
+    assert codes(answers(owned("p0"), a=parrot, b=proven(B, "p0")))["b"] == "NONE"
+
+
+def test_who_took_part_before_keeps_the_work_where_no_checkpoint_tells() -> None:
+    """Tables alone have no pipelines, and some file systems cannot be looked at."""
+    memory = Memory()
+    facts = replace(FACTS, pipelines=())
+    assert codes(answers(facts, memory=memory, b=B)) == {"b": "NONE"}
+    crowd = {f"a{number}": replace(BIGGER, process_id=UUID(int=50 + number)) for number in range(9)}
+    told = answers(facts, memory=memory, **crowd, b=B)
+    assert codes(told) == {**dict.fromkeys(crowd, "ASSIGNMENT_ERROR"), "b": "NONE"}
+    assert told["b"].active == TASKS
+
+
+def test_who_took_part_before_with_another_program_is_no_better_known_for_it() -> None:
+    """It says that it is one of them first, and changes its mind when it is believed."""
+    memory = Memory()
+    facts = replace(FACTS, pipelines=())
+    turncoat = replace(A, tasks={})
+    assert set(codes(answers(facts, memory=memory, a=turncoat, b=B)).values()) == {"NONE"}
+    turned = replace(BIGGER, process_id=turncoat.process_id)
+    assert codes(answers(facts, memory=memory, a=turned, b=B)) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
+
+
+def test_a_leader_that_took_part_before_knows_itself() -> None:
+    """The leader that knew everybody has gone."""
+    memory = Memory()
+    memory.own = bytes_of(B)
+    told = answers(replace(FACTS, pipelines=()), memory=memory, a=BIGGER, b=B)
     assert codes(told) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
-    assert all(part in told["a"].reason for part in ("'copy'", "'A'", str(A.process_id), "state.dir"))
-    assert told["b"].pipelines == ("p0", "p1")
+
+
+def test_a_copied_state_directory_is_told_to_the_copy() -> None:
+    """The original is the one that has claimed something, or that took part before."""
+    copy = replace(A, client_id="copy")
+    memory = Memory()
+    answers(memory=memory, b=A)
+    for told in (
+        answers(owned("p0", by="A"), a=copy, b=proven(A, "p0")),
+        answers(memory=memory, a=replace(copy, pipelines=frozenset({"p0", "p1"})), b=A),
+    ):
+        assert codes(told) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
+        assert all(part in told["a"].reason for part in ("'copy'", "'A'", str(A.process_id), "state.dir"))
+        assert told["b"].pipelines == ("p0", "p1")
+
+
+def test_of_two_with_one_process_id_neither_is_believed_and_both_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One repeats all that the other says, proofs and all; the real one must not fail for it."""
+    real, memory = proven(A, "p0"), Memory()
+    for _ in range(3):
+        told = answers(owned("p0"), memory=memory, a=real, copy=real, b=B)
+        assert set(codes(told).values()) == {"NONE"}
+    assert [record.message for record in caplog.records if "have one process id" in record.message] == [
+        "Group members 'a', 'copy' have one process id, 00000000-0000-0000-0000-000000000001, and nothing "
+        "tells whose it is: a state directory was copied, or one of them pretends. Neither is believed to "
+        "hold anything"
+    ]
+
+
+def test_a_member_of_the_same_program_cannot_take_a_pipeline_by_saying_it_has_it() -> None:
+    """Without the files the smaller process id would be believed."""
+    liar = replace(A, pipelines=frozenset({"p0", "p1"}))
+    told = answers(owned("p0", "p1"), a=liar, b=proven(B, "p0", "p1"), c=C)
+    assert "p0" in told["b"].pipelines
+    # What it does not hold, it cannot hold back either.
+    known = Memory()
+    answers(memory=known, b=B)
+    gone = answers(owned("p0", "p1"), memory=known, odd=replace(liar, topology="t2"), b=B)
+    assert (gone["b"].pipelines, gone["b"].rebalance_wanted) == (("p0", "p1"), False)
+
+
+def test_what_the_program_does_not_have_nobody_holds(caplog: pytest.LogCaptureFixture) -> None:
+    """It is left out, and said once; the rest of what the member holds counts."""
+    boasts = replace(
+        A,
+        pipelines=frozenset({"p0", "nope"}),
+        tasks=dict.fromkeys([TASKS[0], *(TaskId(7, number) for number in range(16_000))], LATEST_OFFSET),
+    )
+    memory = Memory()
+    for _ in range(2):
+        told = answers(memory=memory, a=boasts, b=B)
+        assert told["a"].pipelines + told["b"].pipelines == ("p0", "p1")
+        assert (told["a"].active, told["b"].active) == (TASKS[:1], TASKS[1:])
+    (said,) = [record.message for record in caplog.records if "does not have" in record.message]
+    assert "'a' says that it holds what this application does not have" in said
+    assert "1 pipeline(s): 'nope' and 16,000 task(s): '7_0', '7_1', '7_2' and 15,997 more" in said
+
+
+def test_user_data_too_long_are_not_read() -> None:
+    """The others go on; the broker could not keep more of them."""
+    told = answers(a=A, b=b"\0" * (MOST_USER_DATA_BYTES + 1))
+    assert codes(told) == {"a": "NONE", "b": "ASSIGNMENT_ERROR"}
+    assert "they take 524,289 bytes, and 524,288 is the most" in told["b"].reason
+
+
+@pytest.mark.parametrize("tasks", [1_000, 16_000])
+def test_the_leaders_work_grows_with_the_tasks_and_not_with_their_square(tasks: int) -> None:
+    """Counted, not timed: how often the tasks of members are looked at."""
+    ids = tuple(CountedTask(0, number) for number in range(tasks))
+    first, second = (replace(each, threads=2) for each in (A, B))
+    having = dict.fromkeys(ids, LATEST_OFFSET)
+    members = {
+        "a": replace(first, tasks=having, up_to_date=frozenset(ids)),
+        "b": second,
+        "c": replace(C, tasks=dict.fromkeys(ids[: tasks // 2], 5)),
+    }
+    CountedTask.compared = 0
+    work, _ = warmed_up_first(members, balance(members, ("p0",), ids, 1), 2)
+    assert sum(len(each.active) for each in work.values()) == tasks
+    assert CountedTask.compared < 400 * tasks
+
+
+class CountedTask(TaskId):
+    """A task that counts how often it is hashed: each look into a set or a dict is one."""
+
+    compared = 0
+
+    def __hash__(self) -> int:
+        CountedTask.compared += 1
+        return super().__hash__()
 
 
 # --- handing over ----------------------------------------------------------------------------------------
@@ -284,9 +445,13 @@ def test_no_pipeline_ever_runs_twice_and_all_run_in_the_end(seed: int) -> None:
 
 def test_a_fault_of_ours_is_an_answer_too(caplog: pytest.LogCaptureFixture) -> None:
     """What cannot be encoded, here: everyone is told, and the leader's log has the traceback."""
-    longs = {str(number): ("x" * (MOST_TRAILER_BYTES // 4), "") for number in range(4)}
+    long = "x" * (MOST_USER_DATA_BYTES - 1000)
+    many = {
+        f"m{number}": replace(A, process_id=UUID(int=number), serdes={str(number): (long, "")})
+        for number in range(MOST_TRAILER_BYTES // MOST_USER_DATA_BYTES + 1)
+    }
     with caplog.at_level(logging.ERROR):
-        told = answers(a=replace(A, serdes=longs), b=B)
+        told = answers(**many, b=B)
     assert set(codes(told).values()) == {"ASSIGNMENT_ERROR"}
     assert "'A', which leads the group, failed: TaskAssignmentException" in told["b"].reason
     assert "Caught an error in the task assignment" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -13,8 +14,13 @@ from hypothesis import strategies as st
 
 from millstream.errors import TaskAssignmentException
 from millstream.group.codes import AssignorError
-from millstream.group.layout import LATEST_OFFSET, AssignmentInfo, SubscriptionInfo
-from millstream.group.userdata import MOST_TRAILER_BYTES, Assignment, MemberInfo, Program
+from millstream.group.layout import (
+    LATEST_OFFSET,
+    UNKNOWN_OFFSET_SUM,
+    AssignmentInfo,
+    SubscriptionInfo,
+)
+from millstream.group.userdata import MOST_TRAILER_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId
 
 FULL = MemberInfo(
@@ -23,6 +29,7 @@ FULL = MemberInfo(
     threads=2,
     pipelines=frozenset({"p0", "p1"}),
     stopping=frozenset({"p1"}),
+    claims={"p0": "0123"},
     tasks={TaskId(1, 0): LATEST_OFFSET, TaskId(1, 1): 55},
     up_to_date=frozenset({TaskId(1, 0)}),
     endpoint="host:8080",
@@ -75,8 +82,7 @@ def test_what_kafka_has_a_field_for_is_in_that_field() -> None:
     """KIP-671: the error code is in the subscription itself, so that any version of a leader sees it."""
     info = FULL.to_subscription()
     assert (info.version, info.error_code, info.user_end_point) == (11, 4, "host:8080")
-    assert info.prev_tasks == {TaskId(1, 0)}
-    assert info.standby_tasks == {TaskId(1, 1)}
+    assert info.task_offset_sums == {TaskId(1, 0): LATEST_OFFSET, TaskId(1, 1): 55}
     assert all(key.startswith("millstream.") for key in info.client_tags)
 
 
@@ -84,6 +90,34 @@ def test_the_unique_field_wraps() -> None:
     """StreamsPartitionAssignorTest.testUniqueFieldOverflow: it is a signed byte."""
     sent = [replace(FULL, unique_field=number).to_subscription().unique_field for number in (127, 128, 256)]
     assert sent == [127, -128, 0]
+
+
+def test_what_is_too_long_to_travel_is_left_out_by_what_it_is_worth() -> None:
+    """The claims, the pipelines and the active tasks stay longest; what was left out is told."""
+    disk, active = (
+        {TaskId(number, part): offset for part in range(200)}
+        for number, offset in ((1, UNKNOWN_OFFSET_SUM), (2, LATEST_OFFSET))
+    )
+    standby = {TaskId(3, part): 5 for part in range(200)}
+    serdes = {f"store{number}": ("k" * 50, "v" * 50) for number in range(100)}
+    whole = replace(
+        FULL, tasks=disk | active | standby, serdes=serdes, up_to_date=frozenset(active | standby)
+    )
+    size = len(whole.to_subscription().encode())
+    assert fitting(whole, size) == (whole.to_subscription().encode(), ())
+    seen = []
+    for most in range(size, 1500, -500):
+        data, left_out = fitting(whole, most)
+        assert len(data) <= most
+        said = read(SubscriptionInfo.decode(data))
+        assert (said.pipelines, said.claims) == (FULL.pipelines, FULL.claims)
+        assert set(said.tasks) >= set(active) or "active tasks" in left_out
+        if left_out not in seen:
+            seen.append(left_out)
+    assert seen[-1] == ("state on disk", "the program", "serdes", "standbys", "active tasks")
+    assert all(later[: len(sooner)] == sooner for sooner, later in pairwise(seen))
+    with pytest.raises(TaskAssignmentException, match="200 is the most; give the client"):
+        fitting(whole, 200)
 
 
 def test_of_a_long_reason_the_beginning_travels() -> None:
@@ -102,7 +136,7 @@ def test_a_member_of_a_newer_version_is_only_known_to_be_one() -> None:
 
 def test_a_member_that_is_no_millstream_client_has_no_capacity() -> None:
     """It could do nothing with work; but its request to shut down counts."""
-    info = read(SubscriptionInfo(error_code=4, client_tags={"zone": "eu"}, version=9))
+    info = read(SubscriptionInfo(error_code=4, client_tags={"zone": "eu"}))
     assert (info.threads, info.client_id, info.program) == (0, "", None)
     assert info.error_code is AssignorError.SHUTDOWN_REQUESTED
 

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
 
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
@@ -39,7 +40,8 @@ def producer(kafka: EmbeddedKafka) -> Producer:
 
 @pytest.fixture
 def topic(kafka: EmbeddedKafka) -> str:
-    name = f"c-{uuid.uuid4().hex[:12]}"
+    """One that the application owns, by its name."""
+    name = f"consumer-test-{uuid.uuid4().hex[:12]}-changelog"
     kafka.create_topic(name, 2)
     return name
 
@@ -84,17 +86,45 @@ def test_records_come_in_order_with_key_value_and_timestamp(
     assert max(batch.next_offset for batch in batches) == 5
 
 
-def test_the_timestamp_header_goes_before_the_records_own(
-    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+def test_the_timestamp_header_goes_before_the_records_own_in_our_topics_alone(
+    kafka: EmbeddedKafka, consumer: KafkaChangelogConsumer, producer: Producer, topic: str
 ) -> None:
-    """Other headers, and one of another length, do not."""
-    stamp = (1_234_567_890_123).to_bytes(8, "big")
-    for headers in ([(TIMESTAMP_HEADER, stamp)], [("x", stamp)], [(TIMESTAMP_HEADER, b"1")], []):
-        producer.produce(topic, b"v", b"k", 0, timestamp=7, headers=headers)
+    """The last header, of the right length; whatever it holds is a timestamp. In a topic of somebody else's,
+    which is a table's changelog too, headers say nothing: not even those that no timestamp or text can be."""
+
+    class NoText(str):
+        """The key of a header that is not UTF-8."""
+
+        def encode(self, *_: object) -> bytes:
+            return b"\xff\xfe"
+
+    theirs = f"orders-{uuid.uuid4().hex[:12]}"
+    kafka.create_topic(theirs, 1)
+    stamp, other = (1_234_567_890_123).to_bytes(8, "big"), (TIMESTAMP_HEADER, b"1")
+    expected = {
+        ((TIMESTAMP_HEADER, stamp),): 1_234_567_890_123,
+        (other, ("x", stamp), (TIMESTAMP_HEADER, stamp + b"\0" * 7 + b"\1")): 1_234_567_890_123,
+        ((TIMESTAMP_HEADER, stamp), ("x", stamp)): 7,
+        (("x", stamp),): 7,
+        (other,): 7,
+        ((TIMESTAMP_HEADER, None),): 7,
+        ((TIMESTAMP_HEADER, b"\xff" * 8),): -1,
+        ((TIMESTAMP_HEADER, b"\x7f" + b"\xff" * 7),): 2**63 - 1,
+        (): 7,
+    }
+    for headers in expected:
+        for where in (topic, theirs):
+            producer.produce(where, b"v", b"k", 0, timestamp=7, headers=list(headers))
     producer.flush(10)
-    consumer.assign({TopicPartition(topic, 0): None})
-    batches = poll_until(consumer, lambda batches: count(batches) >= 4)
-    assert [entry[2] for batch in batches for entry in batch.entries] == [1_234_567_890_123, 7, 7, 7]
+    raw = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    raw.send(theirs, b"v", b"k", headers=[(NoText("x"), b"")] * 1000, partition=0, timestamp_ms=8).get(10)
+    raw.close()
+    ours, foreign = TopicPartition(topic, 0), TopicPartition(theirs, 0)
+    consumer.assign({ours: None, foreign: None})
+    batches = poll_until(consumer, lambda batches: count(batches) >= 2 * len(expected) + 1)
+    assert [entry[2] for entry in entries(batches, ours)] == list(expected.values())
+    assert [entry[2] for entry in entries(batches, foreign)] == [7] * len(expected) + [8]
+    assert {batch.partition: batch.epoch for batch in batches} == {ours: 1, foreign: 0}
 
 
 def test_records_of_an_older_epoch_than_seen_are_left_out(

@@ -44,7 +44,8 @@ def test_what_is_no_topic_is_refused(text: str) -> None:
 
 
 @pytest.mark.kafka
-def test_the_command_runs_a_broker_until_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_the_command_runs_a_broker_until_it_is_told_to_end(number: int, code: int, tmp_path: Path) -> None:
     """It says where, has the topics, keeps the data, and leaves no process."""
     command = start(["--data-dir", str(tmp_path / "data"), "--topic", "lines:3", "--topic", "counts"])
     assert command.stdout is not None
@@ -59,11 +60,13 @@ def test_the_command_runs_a_broker_until_ctrl_c(tmp_path: Path) -> None:
     assert {name: len(topic.partitions) for name, topic in topics.items()} == {"lines": 3, "counts": 1}
     children = psutil.Process(command.pid).children(recursive=True)
     assert children
-    os.killpg(command.pid, signal.SIGINT)
+    os.killpg(command.pid, number)
     _, errors = command.communicate(timeout=30)
-    assert (command.returncode, errors) == (0, "")
+    assert (command.returncode, errors) == (code, "")
     assert [child for child in children if child.is_running()] == []
-    assert (tmp_path / "data" / "kafka" / "lines-2").is_dir()
+    kept = tmp_path / "data" / "kafka" / "lines-2"
+    assert kept.is_dir()
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "data", kept)] == [0o750, 0o750]
 
 
 @pytest.mark.kafka

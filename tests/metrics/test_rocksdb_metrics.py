@@ -17,6 +17,8 @@ from millstream.stores.api import ClosedStoreError
 from millstream.stores.memory import MemoryStore
 from millstream.stores.rocksdb import RocksDBStore
 
+pytestmark = pytest.mark.disk
+
 
 def test_the_figures_of_open_stores_are_kept_by_task_and_store(tmp_path: Path) -> None:
     """Those that RocksDB keeps; one that has closed is left out the next time."""

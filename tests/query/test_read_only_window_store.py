@@ -29,6 +29,7 @@ from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import Role
 from millstream.query.windowed import ReadOnlyWindowStore
+from millstream.stores.api import ClosedStoreError
 
 WORDS = ["a", "aa", "ab", "b", "bbb", "c", "d"]
 STARTS = [now - 40 * MINUTE, now - MINUTE, now]
@@ -420,61 +421,47 @@ def quick() -> WindowedClient:
     return made
 
 
-@pytest.mark.parametrize("read", ALL_READS)
-@pytest.mark.parametrize("state", ["PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR"])
-def test_every_read_of_a_stopped_client_says_that_it_is_not_available(
-    quick: WindowedClient, read: str, state: str
-) -> None:
-    """Whether its stores are closed yet or not; and so does store()."""
+def test_every_read_raises_the_leaf_for_what_has_happened_before_it_returns(quick: WindowedClient) -> None:
+    """KIP-216, of the call itself and not of what it returns; every state is in test_query_table.py."""
     store = quick.windowed()
-    quick.client_is(state)
-    for closed in (False, True):
-        if closed:
-            quick.close()
-        with pytest.raises(StateStoreNotAvailableException):
-            ALL_READS[read](store, key_in(0))
+    met = {"before": all_that(store, key_in(1))}
+    quick.client_is("REBALANCING")
+    quick.thread_is(1, "PARTITIONS_ASSIGNED")
+    met["while it rebalances"] = all_that(store, key_in(1))
+    met["a key that stays here"] = {name: leaf_of(read, store, key_in(0)) for name, read in READS.items()}
+    quick.client_is("RUNNING")
+    quick.thread_is(1, "RUNNING")
+    met["after it"] = all_that(store, key_in(1))
+    quick.stores[1].close()
+    met["closed under it"] = all_that(store, key_in(1))
+    quick.move_away(1)
+    met["left"] = all_that(store, key_in(1))
+    quick.client_is("PENDING_SHUTDOWN")
+    met["closing"] = all_that(store, key_in(1))
+    assert met == {
+        "before": dict.fromkeys(ALL_READS),
+        "while it rebalances": dict.fromkeys(ALL_READS, (StreamsRebalancingException, None)),
+        "a key that stays here": dict.fromkeys(READS),
+        "after it": dict.fromkeys(ALL_READS),
+        "closed under it": dict.fromkeys(ALL_READS, (StateStoreMigratedException, ClosedStoreError)),
+        "left": dict.fromkeys(ALL_READS, (StateStoreMigratedException, None)),
+        "closing": dict.fromkeys(ALL_READS, (StateStoreNotAvailableException, None)),
+    }
     with pytest.raises(StateStoreNotAvailableException):
         quick.windowed()
 
 
-@pytest.mark.parametrize("read", ALL_READS)
-def test_every_read_meets_a_rebalance(quick: WindowedClient, read: str) -> None:
-    """While the partition's thread is not RUNNING; the same handle answers afterwards."""
-    store = quick.windowed()
-    quick.client_is("REBALANCING")
-    quick.thread_is(1, "PARTITIONS_ASSIGNED")
-    with pytest.raises(StreamsRebalancingException):
-        ALL_READS[read](store, key_in(1))
-    quick.client_is("RUNNING")
-    quick.thread_is(1, "RUNNING")
-    ALL_READS[read](store, key_in(1))
+def all_that(store: Any, key: str) -> dict[str, tuple[type, type | None] | None]:
+    return {name: leaf_of(read, store, key) for name, read in ALL_READS.items()}
 
 
-@pytest.mark.parametrize("read", READS)
-def test_a_rebalance_elsewhere_does_not_concern_a_key(quick: WindowedClient, read: str) -> None:
-    """Partition by partition."""
-    store = quick.windowed()
-    quick.thread_is(1, "PARTITIONS_ASSIGNED")
-    READS[read](store, key_in(0))
-
-
-@pytest.mark.parametrize("read", ALL_READS)
-def test_every_read_of_what_has_left_says_so(quick: WindowedClient, read: str) -> None:
-    """The handle has read it here before: it must not be left out silently."""
-    store = quick.windowed()
-    quick.move_away(1)
-    with pytest.raises(StateStoreMigratedException):
-        ALL_READS[read](store, key_in(1))
-
-
-@pytest.mark.parametrize("read", ALL_READS)
-def test_every_read_of_a_store_that_is_closed_under_it(quick: WindowedClient, read: str) -> None:
-    """It is listed, but closed, as when it is about to leave; the cause is chained."""
-    store = quick.windowed()
-    quick.close()
-    with pytest.raises(StateStoreMigratedException) as raised:
-        ALL_READS[read](store, key_in(1))
-    assert type(raised.value.__cause__).__name__ == "ClosedStoreError"
+def leaf_of(read: Callable[[Any, str], Any], store: Any, key: str) -> tuple[type, type | None] | None:
+    """What the read raises, and the cause that it chains; None for an answer."""
+    try:
+        read(store, key)
+    except InvalidStateStoreException as error:
+        return type(error), None if error.__cause__ is None else type(error.__cause__)
+    return None
 
 
 def test_a_key_whose_partition_was_never_here_has_no_windows() -> None:
@@ -525,36 +512,6 @@ def test_a_read_follows_a_store_that_was_opened_anew(quick: WindowedClient) -> N
     old.close()
     quick.change(local=other.snapshot().local)
     assert store.fetch(key_in(1), now) == number
-
-
-def test_the_parent_exception_is_never_raised(quick: WindowedClient) -> None:
-    """By any read, in any state of the client or of a thread."""
-    store = quick.windowed()
-    raised = set()
-    states = (
-        "CREATED",
-        "REBALANCING",
-        "RUNNING",
-        "PENDING_SHUTDOWN",
-        "NOT_RUNNING",
-        "PENDING_ERROR",
-        "ERROR",
-    )
-    for state in states:
-        quick.client_is(state)
-        for thread in ("CREATED", "STARTING", "PARTITIONS_REVOKED", "RUNNING", "PENDING_SHUTDOWN", "DEAD"):
-            quick.thread_is(1, thread)
-            for read in ALL_READS.values():
-                try:
-                    read(store, key_in(1))
-                except InvalidStateStoreException as error:
-                    raised.add(type(error))
-    assert raised == {
-        StreamsNotStartedException,
-        StreamsRebalancingException,
-        StateStoreMigratedException,
-        StateStoreNotAvailableException,
-    }
 
 
 def test_a_session_is_no_window_of_a_window_store(client: WindowedClient) -> None:

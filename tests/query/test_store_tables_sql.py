@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from worlds import Client, key_in
 
 import millstream.query.sql
-from millstream.clock import SystemClock
 from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     SerializationException,
@@ -348,15 +346,6 @@ def test_no_iterator_stays_open(client: Client) -> None:
     assert [len(client.stores[number]._iterators) for number in (0, 1)] == [0, 0]
 
 
-def test_a_query_that_takes_too_long_is_interrupted(client: Client) -> None:
-    """In DuckDB; and no thread of it is left."""
-    before = SystemClock().now()
-    with pytest.raises(TimeoutException, match=r"0\.3 s"):
-        run_sql(client, "select count(*) from range(1000000000) a, range(1000000000) b", timeout_s=0.3)
-    assert SystemClock().now() - before < 20
-    assert not [each for each in threading.enumerate() if each.name == "millstream-sql-deadline"]
-
-
 def test_reading_the_stores_has_the_deadline_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that leaps: the time is up when the first chunk is there; and no iterator stays open."""
     monkeypatch.setattr(millstream.query.sql, "_CHUNK_ROWS", 1)
@@ -376,13 +365,6 @@ def test_reading_the_stores_has_the_deadline_too(client: Client, monkeypatch: py
         run_sql(client, "from counts", clock=Leaping())
     assert caught.value.__traceback__ is not None, "what it has held is still referred to"
     assert [len(store._iterators) for store in client.stores.values()] == [0] * 3
-
-
-def test_a_query_that_needs_too_much_memory_fails_alone(client: Client) -> None:
-    """It has a limit, and no disk to go to."""
-    with pytest.raises(StreamsException, match=r"(?i)memory"):
-        run_sql(client, "select list(range) from range(100000000)", memory_limit="50MB", timeout_s=60)
-    assert rows(client, "select count(*) from counts") == [(7,)]
 
 
 def test_what_cannot_be_computed_is_duckdbs_failure(client: Client) -> None:

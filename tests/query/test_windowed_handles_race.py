@@ -41,6 +41,7 @@ def check(held: Any, kind: StoreKind, values: dict[Any, int]) -> None:
         assert next(found).key.key == "d"
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("place", ["memory", "rocksdb"])
 @pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.SESSION])
 def test_readers_while_partitions_are_closed_and_opened(kind: StoreKind, place: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.assignment import Share, StorePart, Thing, share_out
@@ -32,7 +33,7 @@ def check_whole(shares: dict[str, Share], names: list[str], parts: list[StorePar
     assert max(loads) - min(loads) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(**WORK, stores=st.integers(1, 3), threads=st.integers(1, 5))
 def test_everything_is_given_once_and_evenly(
     pipelines: int, tasks: set[tuple[int, int]], stores: int, threads: int
@@ -62,7 +63,7 @@ def test_things_go_round_pipelines_first() -> None:
     assert shares["b"].tasks == (TaskId(0, 0), TaskId(0, 2))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     **WORK,
     before=st.sets(st.integers(0, 5), min_size=1, max_size=5),

@@ -155,7 +155,8 @@ def test_the_topics_of_a_program_are_found_in_its_pipelines() -> None:
 
 def test_missing_topics_are_all_named() -> None:
     """Kafka's own internal topics are no suggestion."""
-    error = missing_sources(["orders", "users"], ["order", "__users", "x"], "h:1")
+    internal = ["app-users-changelog", "users-changelog", "users-repartition"]
+    error = missing_sources(["orders", "users"], ["order", "__users", "x", *internal], "h:1")
     assert error.topics == ("orders", "users")
     assert str(error) == (
         "source topics 'orders' (did you mean 'order'?), 'users' do not exist on 'h:1'; create them, "

@@ -24,7 +24,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
-from millstream.ports import ChangelogBatch, KeyValueBytesStore
+from millstream.ports import BytesStore, ChangelogBatch, KeyValueBytesStore
 from millstream.query.composite import open_store
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
@@ -32,10 +32,11 @@ from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.states import GlobalThreadState
 from millstream.runtime.store_thread import Updater
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
 from millstream.stores.updater import StoreUpdater
-from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, ManualClock
+from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, FakeTopics, ManualClock
 from millstream.topology.nodes import Store
 
 SOON = 10.0
@@ -62,6 +63,8 @@ class Scene:
         self.log.append(USERS[0], (b"ann", b"1", 10), (b"bob", b"2", 20))
         self.log.append(USERS[1], (b"cid", b"3", 30))
         self.consumer = QuickConsumer(self.log)
+        self.topics = FakeTopics({"users": 2}, self.log)
+        self.watch: TopicWatch | None = None
         self.parts = parts
         self.events: list[str] = []
         self.states: list[str] = []
@@ -75,9 +78,10 @@ class Scene:
         self.thread = GlobalStreamThread(
             NAME,
             self,
+            Shown(self),
             clock=clock or SystemClock(),
             on_failure=self.failed,
-            on_state=lambda thread, new: self.states.append(new.name),
+            tell=lambda moved: self.states.append(moved.state.name),
         )
 
     # what the thread asks for
@@ -94,6 +98,21 @@ class Scene:
         self.stores[part.changelog] = store
         return store
 
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        self.watch = TopicWatch(
+            self.topics,
+            client_id="app-1",
+            application_id="app",
+            names=["users"],
+            servers="fake:9092",
+            on_missing=on_missing,
+            of_global_tables=True,
+            interval_s=0.005,
+        )
+        self.watch.baseline(self.topics.look(["users"]))
+        self.watch.start()
+        return self.watch
+
     def make_updater(
         self,
         name: str,
@@ -105,22 +124,6 @@ class Scene:
             name, self.consumer, on_failure=on_failure, on_restored=on_restored, on_restoring=on_restoring
         )
         return self.updater
-
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
-        assert thread == NAME
-        self.events.append(f"opened {part.changelog}")
-
-    def store_restored(self, partition: TopicPartition) -> None:
-        self.restored.add(partition)
-        self.events.append(f"restored {partition}")
-
-    def store_restoring(self, partition: TopicPartition) -> None:
-        self.restored.discard(partition)
-        self.events.append(f"restoring {partition}")
-
-    def store_closing(self, partition: TopicPartition) -> None:
-        self.restored.discard(partition)
-        self.events.append(f"closing {partition}")
 
     # what it tells
 
@@ -144,6 +147,35 @@ class Scene:
     @property
     def all_closed(self) -> bool:
         return self.consumer.closed and not any(store.is_open for store in self.stores.values())
+
+
+class Shown:
+    """`store_thread.StoresShown` of a scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
+        assert thread == NAME
+        self.scene.events.append(f"opened {part.changelog}")
+
+    def role_changed(self, part: StorePart) -> None:
+        raise AssertionError("the parts of a global store have one role")
+
+    def caught_up(self, changelog: TopicPartition) -> None:
+        raise AssertionError("a global store is no standby")
+
+    def restored(self, changelog: TopicPartition) -> None:
+        self.scene.restored.add(changelog)
+        self.scene.events.append(f"restored {changelog}")
+
+    def restoring(self, changelog: TopicPartition) -> None:
+        self.scene.restored.discard(changelog)
+        self.scene.events.append(f"restoring {changelog}")
+
+    def closing(self, changelog: TopicPartition) -> None:
+        self.scene.restored.discard(changelog)
+        self.scene.events.append(f"closing {changelog}")
 
 
 class LoudStore(MemoryStore):
@@ -518,6 +550,26 @@ def test_a_topic_that_is_made_anew_is_read_anew_and_cannot_be_queried_meanwhile(
     wait_until(lambda: scene.get(0, b"dan"), "the new record", SOON)
     assert scene.thread.state is GlobalThreadState.RUNNING
     assert scene.failures == []
+    scene.end()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_is_gone_is_a_missing_source_topic(again: bool) -> None:
+    """As at the start, and not what the updater calls it; the store goes with the thread."""
+    scene = Scene()
+    scene.thread.start(SOON)
+    if again:
+        scene.topics.recreate("users")
+    else:
+        scene.topics.remove("users")
+        scene.consumer.fail(StreamsException("changelog 'users' does not exist any more"))
+    wait_until(lambda: scene.thread.state is GlobalThreadState.DEAD, "its end", SOON)
+    ((_, error, _, all_open),) = scene.failures
+    assert isinstance(error, MissingSourceTopicException)
+    assert (error.deleted, error.recreated) == (((), ("users",)) if again else (("users",), ()))
+    assert all_open, "whoever decides may still read"
+    assert scene.watch is not None
+    assert scene.watch.close()
     scene.end()
 
 

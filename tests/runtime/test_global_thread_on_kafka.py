@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,12 +22,13 @@ from millstream.errors import MissingSourceTopicException, StreamsException
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
-from millstream.ports import KeyValueBytesStore
+from millstream.ports import BytesStore, KeyValueBytesStore, TopicDescription
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_tables import find_global_parts
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.states import GlobalThreadState
 from millstream.runtime.store_thread import Updater
+from millstream.runtime.topic_watch import TopicWatch
 from millstream.stores.api import value_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.rocksdb import RocksDBStore
@@ -33,6 +37,18 @@ from millstream.stores.updater import StoreUpdater
 pytestmark = pytest.mark.kafka
 
 SOON = 30.0
+
+
+class HeldTopics(KafkaTopics):
+    """A look waits while somebody holds it up."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        super().__init__(config)
+        self.held = threading.Lock()
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        with self.held:
+            return super().look(names)
 
 
 class Client:
@@ -46,6 +62,7 @@ class Client:
             {"application.id": "global-test", "bootstrap.servers": kafka.bootstrap_servers}
         )
         self._topics = KafkaTopics(self._config)
+        self._watched = HeldTopics(self._config)
         self._directory = StateDirectory(path, "global-test")
         self.failures: list[StreamsException] = []
         self.stores: list[KeyValueBytesStore] = []
@@ -55,6 +72,7 @@ class Client:
         self.thread = GlobalStreamThread(
             global_thread_name("client"),
             self,
+            Shown(self),
             clock=SystemClock(),
             on_failure=lambda thread, error: self.failures.append(error),
         )
@@ -67,6 +85,26 @@ class Client:
         store = RocksDBStore(part.store.name, part.task_id, path)
         self.stores.append(store)
         return store
+
+    def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
+        watch = TopicWatch(
+            self._watched,
+            client_id="client",
+            application_id="global-test",
+            names=self._topology.global_topics,
+            servers="the broker",
+            on_missing=on_missing,
+            of_global_tables=True,
+        )
+        watch.baseline(self._topics.confirm(self._topology.global_topics))
+        watch.start()
+        return watch
+
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """What happens here is seen afterwards, all at once."""
+        with self._watched.held:
+            yield
 
     def make_updater(
         self,
@@ -84,16 +122,6 @@ class Client:
         )
         return self.updater
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None: ...
-
-    def store_restored(self, partition: TopicPartition) -> None:
-        self.restored.append(partition)
-
-    def store_restoring(self, partition: TopicPartition) -> None:
-        self.restoring.append(partition)
-
-    def store_closing(self, partition: TopicPartition) -> None: ...
-
     def table(self) -> dict[bytes, bytes]:
         return {key: value_of(data) for store in self.stores for key, data in store.range(None, None)}
 
@@ -101,6 +129,28 @@ class Client:
         self.thread.stop()
         assert self.thread.join(SOON)
         self._topics.close()
+        self._watched.close()
+
+
+class Shown:
+    """`store_thread.StoresShown` of that client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None: ...
+
+    def role_changed(self, part: StorePart) -> None: ...
+
+    def caught_up(self, changelog: TopicPartition) -> None: ...
+
+    def restored(self, changelog: TopicPartition) -> None:
+        self.client.restored.append(changelog)
+
+    def restoring(self, changelog: TopicPartition) -> None:
+        self.client.restoring.append(changelog)
+
+    def closing(self, changelog: TopicPartition) -> None: ...
 
 
 @pytest.fixture
@@ -156,20 +206,36 @@ def test_a_topic_that_does_not_exist_is_named_by_start(kafka: EmbeddedKafka, tmp
     again.close()
 
 
-def test_a_topic_that_is_made_anew_replaces_the_table(
+def test_a_topic_that_is_deleted_or_made_anew_is_told_at_once_by_its_name(
     kafka: EmbeddedKafka, topic: str, tmp_path: Path
 ) -> None:
-    """Nothing of the old one stays, and the thread goes on."""
+    """A MissingSourceTopicException, as at the start; a new client has the new topic's records, and nothing
+    of the old one stays.
+    """
     write(kafka, topic, *((b"old%d" % number, b"x") for number in range(50)))
     client = Client(kafka, topic, tmp_path)
     client.thread.start(SOON)
     assert len(client.table()) == 50
     kafka.delete_topic(topic)
+    deleted_at = time.monotonic()
+    wait_until(lambda: client.failures, "the failure", SOON)
+    print(f"\ntold {time.monotonic() - deleted_at:.2f} s after the deletion")
+    (error,) = client.failures
+    assert isinstance(error, MissingSourceTopicException)
+    assert error.deleted == (topic,)
+    assert str(error).startswith(f"topics of global tables on 'the broker': '{topic}' was deleted while")
+    client.close()
+
     kafka.create_topic(topic, 2)
     write(kafka, topic, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
-    expected = {b"a": b"1", b"b": b"2", b"c": b"3"}
-    wait_until(lambda: client.table() == expected, "the new topic's records", SOON)
-    assert client.restoring
-    assert client.thread.state is GlobalThreadState.RUNNING
-    assert client.failures == []
-    client.close()
+    again = Client(kafka, topic, tmp_path / "again")
+    again.thread.start(SOON)
+    assert again.table() == {b"a": b"1", b"b": b"2", b"c": b"3"}
+    with again.unwatched():
+        kafka.delete_topic(topic)
+        kafka.create_topic(topic, 2)
+    wait_until(lambda: again.failures, "the failure", SOON)
+    (error,) = again.failures
+    assert isinstance(error, MissingSourceTopicException)
+    assert error.recreated == (topic,)
+    again.close()

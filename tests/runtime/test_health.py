@@ -156,6 +156,12 @@ ROWS = {
         ("rebalancing", True, False),
         "work is being handed out and started: 1 of 2 threads run",
     ),
+    "it is paused": (
+        view(paused=True, pipelines_running=0, pipelines_owned=1),
+        ("paused", True, False),
+        "the client is paused, so nothing is processed here; stores answer queries as they are: resume() "
+        "has it go on",
+    ),
     "a pipeline does not run": (
         view(pipelines_running=1, last_failure=RECORD),
         ("degraded", True, False),
@@ -260,6 +266,7 @@ def test_health_is_ready_for_json() -> None:
             },
             "pipelines": {"total": 2, "owned": 2, "running": 2, "unowned": ["p1"]},
             "restoring": {"counts": 7},
+            "paused": False,
             "member": True,
             "lost": "fenced",
             "missing_topics": ["lines"],

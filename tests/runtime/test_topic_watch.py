@@ -16,18 +16,22 @@ from waiting import wait_until
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
-from millstream.errors import MissingSourceTopicException
+from millstream.dsl.options import Materialized
+from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.kafka.topics import KafkaTopics
 from millstream.ports import TopicDescription
-from millstream.runtime.topic_watch import (
+from millstream.runtime.identity import Role
+from millstream.runtime.topic_news import (
     TopicNews,
-    TopicWatch,
+    Written,
     compare,
-    confirmed,
+    lost_errors,
     matching_topics,
     missing_error,
     source_patterns,
+    written_topics,
 )
+from millstream.runtime.topic_watch import TopicWatch, pause_after
 from millstream.testing.fakes import FakeTopics
 
 LOGS = re.compile("logs-.*")
@@ -118,16 +122,6 @@ def test_each_topic_is_in_one_kind_of_news_at_most(
     assert (missing_error(news, "h:1") is None) == (not news.incident) == fine
 
 
-def test_only_what_two_looks_agree_on_is_bad() -> None:
-    """A broker that has only just learnt of a topic may say once that there is none."""
-    gone = TopicNews(deleted=("a",), recreated={"b": ("1", "2")}, missing=("c",), unmatched=("x",))
-    assert confirmed(gone, gone) == gone
-    assert confirmed(gone, TopicNews()) == TopicNews()
-    assert confirmed(TopicNews(), gone) == TopicNews()
-    assert confirmed(gone, TopicNews(recreated={"b": ("1", "3")})) == TopicNews()
-    assert confirmed(TopicNews(), TopicNews(grown={"a": (1, 2)})) == TopicNews(grown={"a": (1, 2)})
-
-
 def test_the_exception_names_each_topic_and_what_happened_to_it() -> None:
     """And the servers, both ids, and what to do next."""
     error = missing_error(
@@ -141,7 +135,13 @@ def test_the_exception_names_each_topic_and_what_happened_to_it() -> None:
         "was running; 'r' was deleted and created again (topic id id1 then, id2 now); no topic matches the "
         "pattern 'logs-.*' any more. Next: create the missing ones"
     )
-    assert "clean_up(checkpoints=True)" in text
+    assert "millstream reset" in text
+    assert "KafkaStreams.reset()" in text
+    tables = missing_error(TopicNews(deleted=("u",)), "h:1", of_global_tables=True)
+    assert tables is not None
+    assert str(tables).startswith("topics of global tables on 'h:1': 'u' was deleted while the client was")
+    assert "fills the table anew" in str(tables)
+    assert "reset" not in str(tables)
     assert missing_error(TopicNews(grown={"a": (1, 2)}), "h:1") is None
 
 
@@ -166,6 +166,65 @@ def test_the_patterns_of_a_program_are_those_of_its_sources() -> None:
     assert source_patterns(builder.build().pipelines) == (LOGS,)
 
 
+# --- what is written ---------------------------------------------------------------------------------------
+
+
+def test_what_a_program_writes_with_its_roles_and_pipelines() -> None:
+    """Outputs, changelogs, repartition topics and dead letters; a topic that is also read is a source."""
+    builder = StreamsBuilder()
+    lines = builder.stream("a")
+    lines.to("out")
+    lines.to("a-too")
+    builder.stream("a-too").to("out")
+    first = lines.group_by(lambda r: r.value).count(Materialized.as_("first"))
+    first.to_stream().group_by(lambda r: r.key).count(Materialized.as_("second"))
+    topology = builder.build()
+    found = written_topics(topology.pipelines, "app", dead_letters="dead", sources=topology.source_topics)
+    assert [pipeline.stores[0].name if pipeline.stores else "" for pipeline in topology.pipelines] == [
+        "first",
+        "",
+        "second",
+    ]
+    assert [(each.called, sorted(each.pipelines)) for each in found if "repartition" not in each.name] == [
+        ("changelog 'app-first-changelog'", ["p0"]),
+        ("changelog 'app-second-changelog'", ["p2"]),
+        ("dead letter topic 'dead'", ["p0", "p1", "p2"]),
+        ("output topic 'out'", ["p0", "p1"]),
+    ]
+    between = [each for each in found if each.role is Role.REPARTITION]
+    assert [sorted(each.pipelines) for each in between] == [["p0", "p2"]]
+
+
+def test_each_pipeline_is_told_what_it_loses_and_what_to_do() -> None:
+    """With the role of each topic; what is internal weighs more than an output."""
+    written = (
+        Written("out", Role.OUTPUT, frozenset({"p0", "p1"})),
+        Written("dead", Role.DEAD_LETTERS, frozenset({"p1"})),
+        Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"})),
+        Written("app-r-repartition", Role.REPARTITION, frozenset({"p2"})),
+    )
+    news = TopicNews(
+        deleted=("app-r-repartition", "out"), recreated={"app-s-changelog": ("1", "2"), "dead": ("3", "4")}
+    )
+    errors = lost_errors(news, written, "h:1")
+    assert list(errors) == ["p0", "p1", "p2"]
+    assert (errors["p0"].topics, errors["p0"].deleted, errors["p0"].recreated) == (
+        ("out", "app-s-changelog"),
+        ("out",),
+        ("app-s-changelog",),
+    )
+    for pipeline, sentences in {
+        "p0": (
+            "on 'h:1': output topic 'out' was deleted while",
+            "'app-s-changelog' was deleted and created again (topic",
+        ),
+        "p1": ("dead letter topic 'dead' was deleted and created again", "REPLACE_THREAD"),
+        "p2": ("repartition topic 'app-r-repartition' was deleted", "`millstream reset`"),
+    }.items():
+        assert all(sentence in str(errors[pipeline]) for sentence in sentences), errors[pipeline]
+    assert lost_errors(TopicNews(grown={"out": (1, 2)}), written, "h:1") == {}
+
+
 # --- who is told what --------------------------------------------------------------------------------------
 
 
@@ -176,6 +235,7 @@ class Told:
         self.missing: list[MissingSourceTopicException] = []
         self.grown: list[Mapping[str, tuple[int, int]]] = []
         self.cleared: list[tuple[str, ...]] = []
+        self.lost: list[tuple[str, LostTopicException]] = []
 
 
 class Looks(FakeTopics):
@@ -216,15 +276,21 @@ def start() -> Iterator[Start]:
                 "on_missing": told.missing.append,
                 "on_grown": told.grown.append,
                 "on_cleared": told.cleared.append,
+                "on_lost": lambda pipeline, error: told.lost.append((pipeline, error)),
                 "interval_s": 0.005,
-                "confirm_s": 0.002,
                 "list_every_s": 0.01,
                 **options,
             },
         )
         made.append(watch)
         watch.baseline(
-            topics.describe({*names, *matching_topics(patterns, topics.names() if patterns else (), "app")})
+            topics.describe(
+                {
+                    *names,
+                    *(each.name for each in options.get("written", ())),
+                    *matching_topics(patterns, topics.names() if patterns else (), "app"),
+                }
+            )
         )
         watch.start()
         return watch, told
@@ -346,6 +412,86 @@ def test_a_cluster_that_is_away_tells_nothing(start: Start, caplog: pytest.LogCa
     ]
 
 
+def test_an_output_that_is_gone_is_told_until_it_is_back(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To who writes it, once each time; whichever topic it is then, it is written to."""
+    out = Written("out", Role.OUTPUT, frozenset({"p1"}))
+    topics = Looks({"a": 1, "out": 1})
+    watch, told = start(topics, "a", written=(out,))
+    assert watch.lost("p1") is None
+    with caplog.at_level("INFO", "millstream.runtime.topic_watch"):
+        for times in (1, 2):
+            topics.remove("out")
+            wait_until(lambda: len(told.lost) == times, "told that it is gone")  # noqa: B023
+            assert (told.lost[-1][0], told.lost[-1][1].deleted) == ("p1", ("out",))
+            assert isinstance(watch.lost("p1"), LostTopicException)
+            assert (watch.lost("p0"), watch.look_now()) == (None, None), "nobody else is concerned"
+            topics.add("out", 3)
+            assert watch.lost("p1") is None
+    assert "topics that are written are there again: 'out'" in caplog.text
+    topics.recreate("out")
+    wait_until(lambda: len(told.lost) == 3, "told that it is another one")
+    assert told.lost[-1][1].recreated == ("out",)
+    looked(topics)
+    assert watch.lost("p1") is None, "whoever begins anew writes to the new one"
+    topics.grow("out", 5)
+    looked(topics)
+    assert (len(told.lost), told.missing, told.grown, told.cleared) == (3, [], [], [])
+
+
+def test_an_internal_topic_that_is_gone_stays_an_incident(start: Start) -> None:
+    """A new one of its name has not what was in it: whoever begins anew is told, too."""
+    changelog = Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"}))
+    topics = Looks({"a": 1, "app-s-changelog": 2})
+    watch, told = start(topics, "a", written=(changelog,))
+    topics.recreate("app-s-changelog")
+    wait_until(lambda: told.lost, "told")
+    looked(topics)
+    ((pipeline, error),) = told.lost
+    assert (pipeline, error.recreated) == ("p0", ("app-s-changelog",))
+    assert isinstance(watch.look_now(), LostTopicException)
+    assert isinstance(watch.lost("p0"), LostTopicException)
+    assert watch.missing_topics() == (), "no source is missing"
+
+
+def test_an_output_that_comes_later_is_watched_from_then_on(start: Start) -> None:
+    """Nobody has to have it before records reach it."""
+    topics = Looks({"a": 1})
+    watch, told = start(topics, "a", written=(Written("out", Role.OUTPUT, frozenset({"p0"})),))
+    looked(topics)
+    assert (told.lost, watch.lost("p0")) == ([], None)
+    topics.add("out", 1)
+    looked(topics)
+    topics.remove("out")
+    wait_until(lambda: told.lost, "told")
+
+
+def test_very_many_topics_are_looked_at_in_slices(start: Start) -> None:
+    """Each of them in turn; who asks gets an answer about all."""
+
+    class Counting(Looks):
+        most = 0
+
+        def look(self, names: Any) -> dict[str, TopicDescription]:
+            self.most = max(self.most, len(set(names)))
+            return super().look(names)
+
+    written = tuple(Written(f"out-{n:04}", Role.OUTPUT, frozenset({"p0"})) for n in range(1200))
+    topics = Counting({"a": 1, **{each.name: 1 for each in written}})
+    watch, told = start(topics, "a", written=written, slice_size=100)
+    looked(topics, 20)
+    for name in ("out-0000", "out-0777", "out-1199"):
+        topics.remove(name)
+        wait_until(lambda: told.lost and name in told.lost[-1][1].topics, name)  # noqa: B023
+    topics.remove("out-0500")
+    lost = watch.lost("p0")
+    assert lost is not None
+    assert lost.deleted == ("out-0000", "out-0500", "out-0777", "out-1199")
+    assert topics.most == 100
+    assert (pause_after(0.001, 0.1), pause_after(0.5, 0.1)) == (0.1, 2.0)
+
+
 def test_looking_now_does_not_wait_for_the_next_look(start: Start) -> None:
     """And sees what has just happened, before it is told."""
     topics = Looks({"a": 1})
@@ -426,32 +572,40 @@ def test_a_new_baseline_begins_anew(start: Start) -> None:
 
 @pytest.mark.kafka
 def test_a_deletion_is_told_within_half_a_second(kafka: EmbeddedKafka, start: Start) -> None:
-    """From when the deletion is asked for; and looking has not brought the topic back."""
+    """From when the deletion is asked for, of what is read and of what is written; and looking has not
+    brought the topic back.
+    """
     config = StreamsConfig({"application.id": "watch", "bootstrap.servers": kafka.bootstrap_servers})
     topics = KafkaTopics(config)
     took = []
     try:
         for number in range(20):
-            name = f"watched-{number}"
-            kafka.create_topic(name, 3)
+            source, output = f"watched-{number}", f"written-{number}"
+            kafka.create_topic(source, 3)
+            kafka.create_topic(output, 2)
             seen = threading.Event()
+            written = (Written(output, Role.OUTPUT, frozenset({"p0"})),)
             watch, _ = start(
                 topics,
-                name,
+                source,
+                written=written,
                 interval_s=0.1,
-                confirm_s=0.05,
                 on_missing=lambda error, seen=seen: seen.set(),
+                on_lost=lambda pipeline, error, seen=seen: seen.set(),
             )
-            assert watch.look_now(10) is None
+            assert (watch.look_now(10), watch.lost("p0", 10)) == (None, None)
+            name = source if number % 2 else output
             before = time.monotonic()
             kafka.delete_topic(name)
             assert seen.wait(10)
             took.append(time.monotonic() - before)
-            assert watch.look_now(10) is not None
+            error = watch.look_now(10) or watch.lost("p0", 10)
+            assert error is not None
+            assert error.deleted == (name,)
             assert name not in topics.names()
             assert watch.close()
     finally:
         topics.close()
     took.sort()
-    print(f"deletion to on_missing: p50 {took[10] * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms")
+    print(f"deletion to the callback: p50 {took[10] * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms")
     assert took[10] < 0.5

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serdes
 from millstream.model import TaskId
@@ -49,9 +51,9 @@ def test_what_is_about_the_group_is_not_for_sparks_consumers() -> None:
 
 def test_sources_start_at_the_beginning_unless_told_otherwise() -> None:
     """Kafka Streams' default differs from the consumer's."""
-    assert wiring._offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
+    assert wiring.offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
     latest = StreamsConfig({**BASE, "consumer.auto.offset.reset": "Latest"})
-    assert wiring._offset_reset(latest) is OffsetReset.LATEST
+    assert wiring.offset_reset(latest) is OffsetReset.LATEST
 
 
 def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:
@@ -62,6 +64,7 @@ def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:
     assert wiring.serde_of(serde) is serde
 
 
+@pytest.mark.disk
 def test_stores_are_in_rocksdb_or_in_memory(tmp_path: Path) -> None:
     """As the topology says; `default.dsl.store` puts them all in memory."""
     task, config = TaskId(0, 0), StreamsConfig(BASE)

@@ -252,6 +252,7 @@ async def call(
     headers: Iterable[tuple[bytes, bytes]] = (),
     body: Messages | None = None,
     receive: Callable[[], Any] | None = None,
+    root_path: str = "",
 ) -> Answered:
     """One request, as an ASGI server would hand it over."""
     path, _, query = target.partition(b"?")
@@ -271,7 +272,7 @@ async def call(
         "path": "unused",
         "raw_path": path,
         "query_string": query,
-        "root_path": "",
+        "root_path": root_path,
         "headers": list(headers),
     }
     await app(scope, receive or next_message, send)

@@ -22,6 +22,7 @@ from server_world import (
     key_in,
     with_slow_store,
 )
+from tiers import examples
 from waiting import wait_until
 
 from millstream.errors import ConfigException, StreamsNotStartedException
@@ -387,7 +388,15 @@ def test_a_token_that_cannot_stand_in_a_header_is_refused(token: Any) -> None:
         (b"evil.example", 403),
         (b"localhost.evil.example", 403),
         (b"", 403),
-        (b"[::1", 200),
+        (b"[::1]", 200),
+        (b"[::1", 403),
+        (b"[::1]evil.example", 403),
+        (b"[::1]:8080.evil.example", 403),
+        (b"localhost:evil", 403),
+        (b"localhost:", 403),
+        (b"localhost:8080:1", 403),
+        (b"localhost:123456", 403),
+        (b"localhost\n", 403),
         (b"\xff\xfe", 403),
     ],
 )
@@ -625,7 +634,9 @@ BODIES = st.binary(max_size=80) | st.recursive(
 ).map(lambda value: json.dumps(value).encode())
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.sampled_from(["GET", "GET", "GET", "POST", "HEAD", "PUT", "🙂"]),
     st.lists(SEGMENTS, max_size=6),
@@ -652,7 +663,7 @@ def test_no_request_is_an_error_of_the_server(
     assert caplog.records == []
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.binary(max_size=300), st.binary(max_size=100))
 def test_no_bytes_are_an_error_of_the_server(path: bytes, query: bytes) -> None:
     """Whatever stands in the path and the query."""

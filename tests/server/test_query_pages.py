@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from millstream.model import StoreKind
 from millstream.server.answers import Refused
@@ -122,7 +123,7 @@ TIMED_ROWS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     TIMED_ROWS,
     KINDS,

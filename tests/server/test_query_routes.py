@@ -15,6 +15,7 @@ from millstream.server.routes import ROUTES, parse_request
     [
         ("/healthz", "live", "", ""),
         ("/readyz", "ready", "", ""),
+        ("/v1/proof", "proof", "", ""),
         ("/v1/health", "health", "", ""),
         ("/v1/clients", "clients", "", ""),
         ("/v1/stores", "stores", "", ""),
@@ -41,7 +42,7 @@ def test_each_path_is_what_it_says(target: str, name: str, store: str, key: str)
 
 def test_each_route_but_one_was_tested_above() -> None:
     """The one is multi_get, which is a POST."""
-    assert len(ROUTES) == 15
+    assert len(ROUTES) == 16
     assert parse_request("POST", b"/v1/stores/counts/keys", b"").route.name == "multi_get"
 
 

@@ -26,7 +26,7 @@ from millstream.errors import (
 )
 from millstream.query.metadata import HostInfo
 from millstream.server import Limits, QueryServer, RemoteStore
-from millstream.server.serving import is_loopback
+from millstream.server.allowed import is_loopback
 
 LIMITS = Limits(transfer_s=0.2, deadline_s=5, idle_s=0.1)
 
@@ -168,6 +168,7 @@ UNFINISHED = [
     b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
     b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
     b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea",
+    b"POST /nothing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
 ]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traps import trap
 from waiting import wait_until
 
 from millstream.config import StreamsConfig
@@ -97,10 +98,10 @@ def free_port() -> int:
         return port
 
 
-def get(url: str, target: str) -> tuple[int, Any]:
+def get(url: str, target: str, token: str = "") -> tuple[int, Any]:
     connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
     try:
-        connection.request("GET", target)
+        connection.request("GET", target, headers={"authorization": f"Bearer {token}"} if token else {})
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     finally:
@@ -217,6 +218,34 @@ def test_two_clients_answer_for_each_other_and_one_for_both_when_it_is_alone(mak
     assert len(hosts) == 2
     assert clients[0].close(SOON)
     wait_until(lambda: all_of(clients[1]) == expected, "the other has it all", SOON.total_seconds())
+
+
+def test_a_member_of_the_group_without_the_token_hears_no_question(make: Make) -> None:
+    """It may take its part of the work, and announce any endpoint: it hears no token and no key there."""
+    token = "s3cret-token"
+    address = f"localhost:{free_port()}"
+    honest = make("A", application__server=address, query__server__token=token)
+    with trap() as made:
+        rogue = make("R", application__server=str(made.address), query__server__enabled=False)
+        for client in (honest, rogue):
+            client.start()
+        for client in (honest, rogue):
+            client.wait_until_running(SOON)
+
+        def trapped() -> list[str]:
+            hosts = {
+                f"key-{n}": honest.query_metadata_for_key("counts", f"key-{n}").active_host for n in range(30)
+            }
+            return [key for key, host in hosts.items() if host == made.address]
+
+        keys = wait_until(trapped, "a part is where the trap is", SOON.total_seconds())
+        for key in keys:
+            status, body = get(url_of(honest), f"/v1/stores/counts/keys/{key}", token)
+            assert (status, body["error"]) == (502, "BadGateway")
+        assert get(url_of(honest), "/v1/stores/counts/entries", token)[0] == 502
+        assert made.heard
+        assert token not in made.all_heard
+        assert "key-" not in made.all_heard
 
 
 def test_an_address_in_use_ends_the_start(make: Make) -> None:

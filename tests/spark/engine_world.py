@@ -94,6 +94,14 @@ class EngineWorld:
         finally:
             consumer.close()
 
+    def end_of(self, topic: str) -> int:
+        """How many records have been written to partition 0 of a topic."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "x"})
+        try:
+            return int(consumer.get_watermark_offsets(NativePartition(topic, 0), timeout=20)[1])
+        finally:
+            consumer.close()
+
     def close(self) -> None:
         self.engine.close()
         del self.producer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import queue
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -24,19 +26,24 @@ from pyspark.sql import functions as F
 from waiting import wait_until
 
 from millstream import (
+    CheckpointException,
     Consumed,
+    LostTopicException,
     Materialized,
     MissingSourceTopicException,
     PipelineException,
+    PythonWorkerException,
     Serdes,
+    SerializationException,
     StreamsBuilder,
 )
 from millstream.broker import EmbeddedKafka
 from millstream.model import TopicPartition
 from millstream.ports import CompiledPipeline, PipelineEnd
+from millstream.runtime.policies import causes
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
-from millstream.spark.failures import RemoteException
 from millstream.spark.pipeline import QueryPipeline
+from millstream.spark.remote import RemoteException
 
 pytestmark = pytest.mark.spark
 
@@ -82,9 +89,23 @@ def raise_local(value: str) -> str:
     raise LocalError("of a function")
 
 
-def die(value: str) -> str:
+def raise_from(value: str) -> str:
+    try:
+        try:
+            os.stat("/nonesuch/file")
+        except OSError:
+            raise RuntimeError("while that was handled")  # noqa: B904 - this is what is tested
+    except RuntimeError as error:
+        raise Poison("poison") from error
+
+
+def killed(value: str) -> str:
     os.kill(os.getpid(), 9)
     return value
+
+
+def exits(value: str) -> str:
+    os._exit(7)
 
 
 @pytest.fixture
@@ -217,8 +238,9 @@ def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
     [compiled] = world.compiled(builder.build())
     world.start(compiled)
     world.produce(source, "a")
-    error = failed(world)
-    assert f"topic 'nowhere-{world.number}', which the pipeline writes to, does not exist" in str(error)
+    error = world.wait_for_end()
+    assert isinstance(error, LostTopicException)
+    assert error.topics == (f"nowhere-{world.number}",)
 
 
 def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
@@ -271,35 +293,109 @@ def test_records_that_were_deleted_before_they_were_read_are_an_error(world: Eng
     assert "records were deleted from a source topic before they were read" in str(error)
 
 
-@pytest.mark.parametrize("damage", ["missing", "garbage", "offsets"])
-def test_a_checkpoint_whose_files_are_missing_or_damaged_is_said_to_be(
-    world: EngineWorld, damage: str
-) -> None:
-    """And is not taken for one that another client has claimed."""
+def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world: EngineWorld) -> None:
+    """What a power cut leaves is one file, which is named: without it the pipeline goes on, and counts
+    exactly. For what was deleted, too, there is an exception; it is not taken for another client's claim."""
     source = world.topic("in")
     builder = StreamsBuilder()
     builder.stream(source, STRINGS).group_by_key().count(Materialized.as_("counts"))
     [compiled] = world.compiled(builder.build())
-    running = world.start(compiled)
-    world.produce(source, "a")
     path = Path(world.claim().path)
-    wait_until(lambda: (path / "commits" / "0").exists(), "committed")
-    running.stop()
-    assert world.wait_for_end() is None
-    for file in path.glob("offsets/[0-9]*" if damage == "offsets" else "state/0/[0-9]/[0-9]*.*"):
-        file.unlink() if damage == "missing" else file.write_bytes(b"garbage")
+    written = 0
+
+    def newest(log: str) -> Path:
+        return max((path / log).glob("[0-9]*"), key=lambda file: int(file.name))
+
+    def count() -> int:
+        """The last one that was written."""
+        end = world.end_of(f"{world.application_id}-counts-changelog")
+        if not end:
+            return 0
+        last = world.read(f"{world.application_id}-counts-changelog", end)[-1]
+        return int.from_bytes(last.value() or b"", "big")
+
+    def run_on() -> None:
+        """One record more, from where the checkpoint is."""
+        nonlocal written
+        running = world.start(compiled)
+        world.produce(source, "a")
+        written += 1
+        wait_until(lambda: (path / "commits").exists() and count() == written, f"{written} are counted")
+        done = newest("offsets").name
+        wait_until(lambda: (path / "commits" / done).exists(), "the micro-batch is committed")
+        running.stop()
+        assert world.wait_for_end() is None
+
+    def fails() -> CheckpointException:
+        try:
+            world.start(compiled)
+        except PipelineException as error:
+            found: BaseException | None = error
+        else:
+            found = world.wait_for_end()
+        assert isinstance(found, CheckpointException), repr(found)
+        return found
+
+    run_on()
+    run_on()
+    for log, damage in (("offsets", b""), ("commits", b""), ("offsets", b"v1\n{"), ("commits", b"\0\0\0")):
+        file = newest(log)
+        file.write_bytes(damage)
+        error = fails()
+        what = "is cut off" if damage else "is empty"
+        assert error.path == str(file)
+        assert f"'{file}' of its checkpoint {what}, as a power cut leaves it; delete " in str(error)
+        for named in re.findall(r"'((?:offsets|commits)/[0-9]+)'", str(error)):
+            (path / named).unlink()
+        run_on()
+    metadata = (path / "metadata").read_bytes()
+    (path / "metadata").unlink()
+    assert "its checkpoint was deleted, or lost its files, while it was in use" in str(fails())
+    (path / "metadata").write_bytes(metadata)
+    for state in path.glob("state/0/[0-9]/[0-9]*.*"):
+        state.unlink()
     world.produce(source, "b")
-    world.start(compiled)
-    error = failed(world)
-    assert "files of its checkpoint are missing or damaged" in str(error)
+    assert "files of its checkpoint are missing or damaged" in str(fails())
+    shutil.rmtree(path / "offsets")
+    assert f"'{path}/offsets' of its checkpoint is missing" in str(fails())
 
 
-def test_a_python_worker_that_was_killed_is_said_to_be(world: EngineWorld) -> None:
-    """What the system does to one that takes too much memory."""
+@pytest.mark.parametrize("die", [killed, exits])
+def test_a_python_worker_that_died_is_said_to_have(world: EngineWorld, die: Callable[[str], str]) -> None:
+    """What the system does to one that takes too much memory, and what a library may do."""
     source, _, compiled = mapping(world, lambda value: F.udf(die, "string")(value))
     world.start(compiled)
     world.produce(source, "x")
-    assert "a Python worker was killed or crashed" in str(failed(world))
+    error = failed(world)
+    assert isinstance(error, PythonWorkerException)
+    assert "a Python worker was killed or crashed" in str(error)
+
+
+def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serde_cannot_read(
+    world: EngineWorld,
+) -> None:
+    """So that a policy finds it by its class."""
+    source, _, compiled = mapping(world, lambda value: F.udf(raise_from, "string")(value))
+    world.start(compiled)
+    world.produce(source, "x")
+    chain = list(causes(failed(world)))
+    assert [type(error) for error in chain] == [PipelineException, Poison, RuntimeError, FileNotFoundError]
+    assert "nonesuch" in str(chain[-1])
+    numbers = world.topic("numbers")
+    builder = StreamsBuilder()
+    builder.stream(numbers, Consumed.with_(Serdes.string(), Serdes.long())).to(world.topic("sums"))
+    [compiled] = world.compiled(builder.build())
+    world.produce(numbers, b"\0" * 8, b"no number")
+    world.start(compiled, world.claim(directory="numbers"))
+    error = failed(world)
+    unfit = error.__cause__
+    assert isinstance(unfit, SerializationException)
+    assert (unfit.topic, unfit.partition, unfit.offset) == (numbers, 0, 1)
+    assert str(unfit).startswith(
+        f"{numbers}-0 offset 1 value: serde 'long' cannot read these 9 bytes: it takes 8"
+    )
+    assert str(error) == f"pipeline p0: its query failed: a record does not fit its serde\n{unfit}"
+    assert "=== Streaming Query ===" not in "".join(traceback.format_exception(error))
 
 
 def test_from_a_failure_to_the_first_output_after_a_restart(world: EngineWorld) -> None:

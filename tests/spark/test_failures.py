@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
-from millstream import MissingSourceTopicException, PipelineException
+from millstream import (
+    CheckpointException,
+    ExecutorLostException,
+    LostTopicException,
+    MissingSourceTopicException,
+    PipelineException,
+    PythonWorkerException,
+    SerializationException,
+)
 from millstream.errors import TaskMigratedException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointClaim
-from millstream.spark.failures import RemoteException, Report, translate
+from millstream.runtime.policies import causes
+from millstream.spark.damage import find_damage
+from millstream.spark.failures import Report, translate
+from millstream.spark.remote import RemoteException
 
 UNKNOWN_TOPIC = (
     "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
@@ -28,12 +42,23 @@ def test_a_source_topic_that_is_gone_is_named() -> None:
     )
 
 
+def test_a_topic_that_is_written_and_gone_is_named() -> None:
+    """It is not taken for a source."""
+    error = translate("p1", ("in",), RuntimeError("Job aborted: Topic out not present in metadata."))
+    assert isinstance(error, LostTopicException)
+    assert error.topics == ("out",)
+    assert str(error) == (
+        "pipeline p1: topic 'out', which it writes to, does not exist; create it, then start a new client"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "meaning", "error_class"),
     [
         (
-            "Job aborted: Topic out not present in metadata after 10000 ms.",
-            "topic 'out', which the pipeline writes to, does not exist; create it, then start a new client",
+            "Job aborted: TimeoutException: Expiring 1 record(s) for out-x-0:120000 ms has passed",
+            "topic 'out-x', which the pipeline writes to, has not taken records within delivery.timeout.ms; "
+            "see whether it is there, with as many partitions as before, and whether its brokers are well",
             None,
         ),
         (
@@ -46,11 +71,6 @@ def test_a_source_topic_that_is_gone_is_named() -> None:
             "java.lang.OutOfMemoryError: Java heap space",
             "Spark ran out of memory; give it more: spark.driver.memory",
             None,
-        ),
-        (
-            "[USER_RAISED_EXCEPTION] in-0 offset 1 value: serde 'long' cannot read these 9 bytes: it takes 8",
-            "a record does not fit its serde",
-            "USER_RAISED_EXCEPTION",
         ),
     ],
 )
@@ -190,11 +210,152 @@ def test_a_python_exception_is_rebuilt_from_its_text(
     assert 'File "app.py", line 3, in f' in cause.__notes__[0]
 
 
-def test_of_chained_exceptions_the_last_one_is_rebuilt_and_all_are_in_the_note() -> None:
-    """As Python prints them."""
+DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+WHILE = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+HEAD = 'Traceback (most recent call last):\n  File "app.py", line 9, in h\n'
+
+
+@pytest.mark.parametrize("between", [DIRECT, WHILE])
+def test_of_chained_exceptions_each_is_rebuilt_and_is_the_cause_of_the_next(between: str) -> None:
+    """What was being handled, too: a policy looks for a class among the causes. One without a place in the
+    program was never raised."""
     cause = remote(
-        "ValueError: first\n\nThe above exception was the direct cause of the following exception:\n\n"
-        'Traceback (most recent call last):\n  File "app.py", line 9, in h\nTypeError: second'
+        f"ValueError: first{between}{HEAD}KeyError: 'second'{DIRECT}OSError: never raised{DIRECT}"
+        f"{HEAD}TypeError: last"
     )
-    assert (type(cause), str(cause)) == (TypeError, "second")
+    chain = [(type(error), str(error)) for error in causes(cause)]
+    assert chain == [
+        (TypeError, "last"),
+        (OSError, "never raised"),
+        (KeyError, "'second'"),
+        (ValueError, "first"),
+    ]
     assert "ValueError: first" in cause.__notes__[0]
+
+
+def test_a_cause_that_was_never_raised_stands_first_in_the_text() -> None:
+    """Python prints it without a traceback."""
+    text = (
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: OSError: a"
+        f"{DIRECT}{HEAD}ValueError: b\n SQLSTATE: 38000"
+    )
+    error = translate("p0", (), RuntimeError(text))
+    assert [type(each) for each in causes(error)] == [PipelineException, ValueError, OSError]
+
+
+def test_frames_of_sparks_worker_are_left_out_of_the_note() -> None:
+    """Every traceback begins with them, and they say nothing."""
+    spark = '  File "/x/pyspark.zip/pyspark/worker.py", line 1, in main\n    process()\n    ^^^^^^^\n'
+    own = '  File "app.py", line 3, in f\n    g()\n'
+    text = (
+        f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {HEAD}{spark}{own}ValueError: x"
+    )
+    error = translate("p0", (), RuntimeError(text))
+    assert error.__cause__ is not None
+    assert error.__cause__.__notes__ == [f"In the Python worker:\n{HEAD}{own}ValueError: x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "record"),
+    [
+        (
+            "[STREAM_FAILED] failed: [USER_RAISED_EXCEPTION] or-ders-3 offset 17 value: serde 'long' cannot "
+            "read these 9 bytes: it takes 8 bytes SQLSTATE: P0001 SQLSTATE: XXKST",
+            "or-ders-3 offset 17 value: serde 'long' cannot read these 9 bytes: it takes 8 bytes",
+            ("or-ders", 3, 17),
+        ),
+        (
+            "[USER_RAISED_EXCEPTION] a value with the serde 'uuid' is not the 36 characters of a UUID\nx",
+            "a value with the serde 'uuid' is not the 36 characters of a UUID",
+            (None, None, None),
+        ),
+    ],
+)
+def test_what_a_serde_refuses_is_a_serialization_exception_in_the_chain(
+    text: str, said: str, record: tuple[str | None, int | None, int | None]
+) -> None:
+    """With the record, where Spark's text names it; Spark's own exception comes after it."""
+    spark = RuntimeError(text)
+    error = translate("p0", ("in",), spark)
+    assert str(error) == f"pipeline p0: its query failed: a record does not fit its serde\n{said}"
+    unfit = error.__cause__
+    assert isinstance(unfit, SerializationException)
+    assert str(unfit) == said
+    assert (unfit.topic, unfit.partition, unfit.offset) == record
+    assert unfit.__cause__ is spark
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Job aborted: Lost task 0.3: ExecutorLostFailure (executor 1 exited)", ExecutorLostException),
+        ("Job aborted: Python worker exited unexpectedly (crashed)", PythonWorkerException),
+        (
+            "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location /c is inconsistent",
+            CheckpointException,
+        ),
+        (
+            "[STREAM_FAILED] x: [STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart",
+            CheckpointException,
+        ),
+        ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] x", CheckpointException),
+        ("[CAST_INVALID_INPUT] The value 'Python worker exited unexpectedly'", PipelineException),
+    ],
+)
+def test_what_there_is_something_to_do_about_has_a_class_of_its_own(
+    text: str, kind: type[PipelineException]
+) -> None:
+    """All are PipelineExceptions; a record's content is no sign of a cause."""
+    assert type(translate("p0", (), RuntimeError(text), claim=CLAIM)) is kind
+
+
+class Files:
+    """The files of a checkpoint, as far as they are looked at."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = files
+
+    def list(self, path: str = "") -> Mapping[str, bool]:
+        return {name.split("/")[1]: False for name in self.files if name.startswith(f"{path}/")}
+
+    def read(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+
+WHOLE = b'v1\n{"batchWatermarkMs":0}\n{"in":{"0":4}}'
+DONE = b'v1\n{"nextBatchWatermarkMs":0}'
+
+
+@pytest.mark.parametrize(
+    ("files", "file", "heals"),
+    [
+        ({"offsets/9": WHOLE, "offsets/10": b"", "commits/9": DONE}, "offsets/10", ("offsets/10",)),
+        (
+            {"offsets/1": WHOLE, "offsets/2": WHOLE[:30], "commits/1": DONE, "commits/2": DONE},
+            "offsets/2",
+            ("offsets/2", "commits/2"),
+        ),
+        ({"offsets/0": b"v1\n", "metadata": b"{}"}, "offsets/0", ("offsets/0",)),
+        ({"offsets/1": b"", "offsets/2": WHOLE, "commits/1": DONE}, "offsets/1", ()),
+        ({"offsets/7": b""}, "offsets/7", ()),
+        ({"offsets/1": WHOLE, "offsets/0": WHOLE, "commits/1": b"\0\0"}, "commits/1", ("commits/1",)),
+        ({"commits/1": DONE}, "offsets", ()),
+        ({"offsets/1": WHOLE + b"\n-", "offsets/0": WHOLE, "commits/0": DONE, "offsets/x": b""}, None, ()),
+        ({}, None, ()),
+    ],
+)
+def test_a_damaged_file_is_found_and_named_with_what_helps(
+    files: dict[str, bytes], file: str | None, heals: tuple[str, ...]
+) -> None:
+    """Only the newest file of a log can be spared: what comes before it is what it goes on from."""
+    checkpoint: Any = Files(files)
+    damage = find_damage(checkpoint)
+    assert (damage and damage.file, damage.heals if damage else ()) == (file, heals)
+    if damage is None:
+        return
+    error = translate("p0", (), RuntimeError("x"), claim=CLAIM, report=Report("x", damage=damage))
+    assert isinstance(error, CheckpointException)
+    assert error.path == f"/data/checkpoints/p0/4/{file}"
+    assert f"'/data/checkpoints/p0/4/{file}' of its checkpoint is " in str(error)
+    assert all(f"'{each}'" in str(error) for each in heals)
+    assert ("delete" in str(error)) == bool(heals)

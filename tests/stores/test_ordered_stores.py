@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from millstream.model import TaskId
 from millstream.stores import memory
@@ -93,7 +94,7 @@ def test_a_closed_store_is_not_scanned(store: Any) -> None:
         store.apply([], 1, drop=(b"a", b"b"))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.sets(st.binary(max_size=2), max_size=12),
     st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=2)), max_size=3),

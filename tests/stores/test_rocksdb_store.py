@@ -19,6 +19,8 @@ from millstream.stores import rocksdb
 from millstream.stores.api import ClosedStoreError, to_stored
 from millstream.stores.rocksdb import RocksDBStore
 
+pytestmark = pytest.mark.disk
+
 TASK = TaskId(1, 3)
 MANY = [(b"%06d" % i, b"value-%d" % i, i) for i in range(5000)]
 

@@ -12,6 +12,8 @@ from test_store_races import Crowd
 from millstream.model import StoreKind
 from millstream.stores.api import ClosedStoreError, timestamp_of
 
+pytestmark = pytest.mark.disk
+
 KEYS = [b"%03d" % n for n in range(40)]
 RETENTION = 4 * MINUTE
 """Two segments of two minutes, and a third that comes and goes."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from rocksdict import Rdict
 from segmented import MINUTE, TASK, Model, open_segmented, record, reference_fetch, reference_find
+from tiers import examples
 
 from millstream.errors import IllegalStateException
 from millstream.model import StoreKind
@@ -458,6 +459,7 @@ def test_open_iterators_are_bounded(open_one: Open) -> None:
 # --- on disk ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("kind", [WINDOW, SESSION])
 def test_a_store_is_the_same_after_it_was_closed_and_opened(kind: StoreKind, tmp_path: Path) -> None:
     """Entries, position, epoch, and the time: what was too old before is so afterwards."""
@@ -475,6 +477,7 @@ def test_a_store_is_the_same_after_it_was_closed_and_opened(kind: StoreKind, tmp
     store.close()
 
 
+@pytest.mark.disk
 def test_nothing_holds_the_lock_after_close(tmp_path: Path) -> None:
     """Iterators of every form are open, and some begun; the database opens again at once."""
     store = open_segmented(WINDOW, tmp_path)
@@ -492,6 +495,7 @@ def test_nothing_holds_the_lock_after_close(tmp_path: Path) -> None:
     assert len(held) == 30
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("retention_ms", [RETENTION + 1, RETENTION * 10, RETENTION // 10])
 def test_another_retention_starts_afresh(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, retention_ms: int
@@ -630,7 +634,7 @@ class SegmentedMachine(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=20,
     deadline=None,
     derandomize=True,
@@ -653,6 +657,7 @@ def test_a_store_in_memory_does_what_a_dict_does(of_kind: StoreKind) -> None:
 
 
 @pytest.mark.parametrize("of_kind", [WINDOW, SESSION])
+@pytest.mark.disk
 def test_a_store_on_disk_does_what_a_dict_does(of_kind: StoreKind, tmp_path: Path) -> None:
     """Any sequence of batches, expiry, reads in all forms, wipes, and of closing and opening again."""
     opened = 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tiers import examples
 
 from millstream.errors import IllegalStateException
 from millstream.model import TaskId
@@ -337,7 +338,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=20,
     deadline=None,
     derandomize=True,
@@ -357,6 +358,7 @@ def test_a_memory_store_does_what_a_dict_does(monkeypatch: pytest.MonkeyPatch) -
     Memory.TestCase("runTest").runTest()
 
 
+@pytest.mark.disk
 def test_a_rocksdb_store_does_what_a_dict_does(tmp_path: Path) -> None:
     """Any sequence of batches, reads, ranges, wipes, and of closing and opening again."""
     opened = 0

@@ -17,6 +17,8 @@ from millstream.stores.rocksdb import RocksDBStore
 from millstream.stores.segments import SessionStore, WindowStore
 from millstream.topology.nodes import Store
 
+pytestmark = pytest.mark.disk
+
 KEY_VALUE = Store("s")
 WINDOW = Store("s", kind=StoreKind.WINDOW, window_size_ms=MINUTE, retention_ms=10 * MINUTE)
 SESSION = Store("s", kind=StoreKind.SESSION, retention_ms=10 * MINUTE)

@@ -14,6 +14,8 @@ from millstream.stores.api import ClosedStoreError, timestamp_of
 from millstream.stores.memory import MemoryStore
 from millstream.stores.rocksdb import RocksDBStore
 
+pytestmark = pytest.mark.disk
+
 TASK = TaskId(0, 0)
 KEYS = [b"%03d" % i for i in range(200)]
 

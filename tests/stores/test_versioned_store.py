@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from millstream.errors import IllegalStateException, ProcessorStateException
 from millstream.model import TaskId
@@ -311,6 +312,7 @@ def test_no_iterator_stays_open(tmp_path: Path) -> None:
 # --- what stays ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.disk
 def test_history_survives_a_restart(tmp_path: Path) -> None:
     """On disk, with its position, its epoch, its time and its number of entries."""
 
@@ -335,6 +337,7 @@ def test_history_survives_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.disk
 def test_a_store_without_history_is_wiped_when_it_gets_one(tmp_path: Path) -> None:
     """What is on disk has another layout; it is restored from its changelog."""
     plain = RocksDBStore("prices", TASK, tmp_path / "prices")
@@ -346,6 +349,7 @@ def test_a_store_without_history_is_wiped_when_it_gets_one(tmp_path: Path) -> No
     store.close()
 
 
+@pytest.mark.disk
 def test_the_topology_says_whether_a_store_has_a_history(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -469,7 +473,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(batches=st.lists(records, max_size=8), history=st.sampled_from([0, 5, 20, 1000]))
 def test_it_is_what_a_simple_model_says(
     batches: list[list[tuple[bytes, bytes | None, int]]], history: int
@@ -484,6 +488,7 @@ def test_it_is_what_a_simple_model_says(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.disk
 def test_on_disk_it_is_what_the_model_says_after_each_restart(tmp_path: Path, seed: int) -> None:
     """The same with RocksDB, which is closed and opened again now and then."""
     chance = random.Random(seed)
@@ -510,6 +515,7 @@ def test_on_disk_it_is_what_the_model_says_after_each_restart(tmp_path: Path, se
         store.close()
 
 
+@pytest.mark.disk
 def test_readers_see_each_batch_whole_while_it_is_written(open_store: Open) -> None:
     """A batch gives every key the same value: each scan, of any time, has one value for all of them."""
     store = open_store(history_ms=1_000_000)

@@ -14,6 +14,8 @@ from millstream.errors import ProcessorStateException
 from millstream.model import StoreKind
 from millstream.stores.rocksdb import RocksDBStore
 
+pytestmark = pytest.mark.disk
+
 KEYS = [b"key-%05d" % n for n in range(3000)]
 STARTS = [MINUTE, 7 * MINUTE]
 

@@ -2,6 +2,7 @@
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from millstream.topology.javaorder import TreeSet, hash_order
 
@@ -17,7 +18,7 @@ def compare(one, other):
     return one - other
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers()))
 def test_a_tree_set_under_an_order_that_stands_still_is_sorted(values):
     """Each once."""

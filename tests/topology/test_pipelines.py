@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import random_program, replay
+from tiers import examples
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Grouped, Materialized
@@ -126,7 +127,7 @@ def test_a_query_can_read_the_topic_it_writes(builder):
     assert [node.name for node in pipeline.outputs] == ["r-repartition-source", "KSTREAM-SINK-0000000005"]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_pipelines_partition_every_program(seed, size):
     """Each subtopology is run once; all that is read and written is so by the query that runs it."""
@@ -162,7 +163,7 @@ def test_pipelines_partition_every_program(seed, size):
     assert sorted(stores) == sorted(topology.stores)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_subtopologies_hold_together_and_apart(seed, size):
     """Every name is in one subtopology, with all its neighbours; a node's parents come before it."""

@@ -1,0 +1,306 @@
+"""What has happened to an application's topics, and how it is told (KIP-662, KIP-671). Pure.
+
+Descriptions in, news out (`compare`); news in, exceptions out: one for the topics that are read
+(`missing_error`), and one for each pipeline that loses a topic that it writes (`lost_errors`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millstream.errors import LostTopicException, MissingSourceTopicException
+from millstream.ports import TopicDescription
+from millstream.runtime.identity import Role, topics_of
+from millstream.topology.nodes import Source
+from millstream.topology.pipeline import Pipeline
+
+__all__ = [
+    "TopicNews",
+    "Written",
+    "compare",
+    "lost_errors",
+    "matching_topics",
+    "missing_error",
+    "source_patterns",
+    "written_topics",
+]
+
+_KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+"""No pattern matches these, whatever it says (Kafka's `exclude.internal.topics`)."""
+_START_AFRESH = "start afresh with `millstream reset` or KafkaStreams.reset()"
+
+
+def source_patterns(pipelines: Iterable[Pipeline]) -> tuple[re.Pattern[str], ...]:
+    """The patterns that sources name, each once, in the program's order."""
+    return tuple(
+        dict.fromkeys(
+            node.pattern
+            for pipeline in pipelines
+            for node in pipeline.inputs
+            if isinstance(node, Source) and node.pattern is not None
+        )
+    )
+
+
+def matching_topics(
+    patterns: Sequence[re.Pattern[str]], existing: Iterable[str], application_id: str
+) -> tuple[str, ...]:
+    """The topics that a pattern matches, sorted; without Kafka's own, and the application's internal ones."""
+    own = re.compile(rf"{re.escape(application_id)}-.+-(?:changelog|repartition)")
+    return tuple(
+        sorted(
+            name
+            for name in existing
+            if name not in _KAFKAS_OWN
+            and not own.fullmatch(name)
+            and any(pattern.fullmatch(name) for pattern in patterns)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class TopicNews:
+    """What has changed since the client started.
+
+    Attributes:
+        missing: topics that a source names and that were never there, sorted.
+        deleted: topics that were there and are not, sorted.
+        recreated: topics that were deleted and created again: name to (id then, id now).
+        unmatched: patterns that matched topics and match none any more.
+        grown: topics that have more partitions: name to (then, now).
+        appeared: new topics that a pattern matches, with their partitions.
+        arrived: topics that were missing when the client started and are there now.
+    """
+
+    missing: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    recreated: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
+    grown: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    appeared: Mapping[str, int] = field(default_factory=dict)
+    arrived: tuple[str, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics that something bad has happened to, sorted."""
+        return tuple(sorted({*self.missing, *self.deleted, *self.recreated}))
+
+    @property
+    def incident(self) -> frozenset[tuple[str, str, str]]:
+        """What is bad about them, as something to compare: (what, topic or pattern, id now)."""
+        return frozenset(
+            [("missing", name, "") for name in self.missing]
+            + [("deleted", name, "") for name in self.deleted]
+            + [("recreated", name, now) for name, (_, now) in self.recreated.items()]
+            + [("unmatched", pattern, "") for pattern in self.unmatched]
+        )
+
+
+def compare(
+    known: Mapping[str, TopicDescription],
+    now: Mapping[str, TopicDescription],
+    *,
+    names: Iterable[str],
+    patterns: Sequence[re.Pattern[str]] = (),
+) -> TopicNews:
+    """What has happened between `known` and `now`.
+
+    Args:
+        known: the topics that were there when the client started, by name.
+        now: those of them, of `names`, and of the patterns' topics that are there now.
+        names: the topics that sources name.
+        patterns: the sources' patterns.
+
+    Differs: upstream drops a deleted topic of a pattern silently while the pattern matches others. Here it is
+    an incident as any other: records of it may be gone that Spark was to read, and Spark's query ends with
+    that error anyway. Upstream does not compare ids, so that a topic that was deleted and created again goes
+    unseen.
+    """
+    named = set(names)
+    deleted = sorted(name for name in known if name not in now)
+    recreated = {
+        name: (old.topic_id, now[name].topic_id)
+        for name, old in sorted(known.items())
+        if name in now and old.topic_id and now[name].topic_id and old.topic_id != now[name].topic_id
+    }
+    return TopicNews(
+        missing=tuple(sorted(name for name in named if name not in known and name not in now)),
+        deleted=tuple(deleted),
+        recreated=recreated,
+        unmatched=tuple(
+            pattern.pattern
+            for pattern in patterns
+            if any(pattern.fullmatch(name) for name in known)
+            and not any(pattern.fullmatch(name) for name in now)
+        ),
+        grown={
+            name: (old.partitions, now[name].partitions)
+            for name, old in sorted(known.items())
+            if name in now and name not in recreated and now[name].partitions > old.partitions
+        },
+        appeared={
+            name: found.partitions
+            for name, found in sorted(now.items())
+            if name not in known and name not in named
+        },
+        arrived=tuple(sorted(name for name in named if name not in known and name in now)),
+    )
+
+
+# --- what is written ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Written:
+    """A topic that pipelines write, and that is no source.
+
+    Attributes:
+        pipelines: whom it concerns when it is gone.
+    """
+
+    name: str
+    role: Role
+    pipelines: frozenset[str]
+
+    @property
+    def called(self) -> str:
+        """As messages name it."""
+        return f"{self.role.value} '{self.name}'"
+
+
+def written_topics(
+    pipelines: Iterable[Pipeline],
+    application_id: str,
+    *,
+    dead_letters: str | None,
+    sources: Iterable[str],
+) -> tuple[Written, ...]:
+    """The topics that pipelines write, by name, without those that are sources: these are looked at as such.
+    Whoever reads a repartition topic is concerned as well.
+
+    Args:
+        dead_letters: the topic for dead letters, if any record can become one.
+    """
+    read = set(sources)
+    roles: dict[str, Role] = {}
+    concerned: dict[str, set[str]] = {}
+    for pipeline in pipelines:
+        letters = dead_letters if pipeline.has_query else None
+        for use in topics_of(pipeline, application_id, dead_letters=letters):
+            if use.topic not in read and use.role not in (Role.SOURCE, Role.TABLE):
+                role = Role.REPARTITION if use.role is Role.REPARTITION_READ else use.role
+                roles.setdefault(use.topic, role)
+                concerned.setdefault(use.topic, set()).add(pipeline.name)
+    return tuple(Written(name, role, frozenset(concerned[name])) for name, role in sorted(roles.items()))
+
+
+# --- how it is told ----------------------------------------------------------------------------------------
+
+
+def missing_error(
+    news: TopicNews, servers: str, *, of_global_tables: bool = False
+) -> MissingSourceTopicException | None:
+    """The exception for bad news of topics that are read; None: there are none.
+
+    Source: KIP-662. Differs: names each topic and what happened to it.
+    """
+    told = []
+    if news.missing:
+        told.append(f"{_list(news.missing)} {_do(news.missing)} not exist")
+    if news.deleted:
+        told.append(f"{_list(news.deleted)} {_was(news.deleted)} deleted while the client was running")
+    told += [_recreated(f"'{name}'", *ids) for name, ids in news.recreated.items()]
+    told += [f"no topic matches the pattern '{pattern}' any more" for pattern in news.unmatched]
+    if not told:
+        return None
+    ways = []
+    if news.missing:
+        ways.append(
+            "create the missing ones, or correct the topology; the client goes on once they are there"
+        )
+    if (news.deleted or news.recreated or news.unmatched) and of_global_tables:
+        ways.append(
+            "create what is missing, then start a new client; it fills the table anew from the topic that is "
+            "there then"
+        )
+    elif news.deleted or news.recreated or news.unmatched:
+        ways.append(
+            "what was read of a deleted topic is not in a new one of its name, so this client does not go on "
+            f"with it: close it and, if the application may count from nothing, {_START_AFRESH}, then start "
+            "a new client"
+        )
+    what = "topics of global tables" if of_global_tables else "source topics"
+    return MissingSourceTopicException(
+        f"{what} on '{servers}': {'; '.join(told)}. Next: {'; '.join(ways)}",
+        news.topics,
+        deleted=news.deleted,
+        recreated=tuple(news.recreated),
+    )
+
+
+def lost_errors(news: TopicNews, written: Iterable[Written], servers: str) -> dict[str, LostTopicException]:
+    """By pipeline, the exception for what it writes and is gone, or is another topic of the same name."""
+    lost = [each for each in written if each.name in news.deleted or each.name in news.recreated]
+    return {
+        pipeline: _lost_error(news, [each for each in lost if pipeline in each.pipelines], servers)
+        for pipeline in sorted({name for each in lost for name in each.pipelines})
+    }
+
+
+def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> LostTopicException:
+    told = [
+        _recreated(each.called, *news.recreated[each.name])
+        if each.name in news.recreated
+        else f"{each.called} was deleted while the client was running"
+        for each in lost
+    ]
+    ways = dict.fromkeys(_way_out(each.role, again=each.name in news.recreated) for each in lost)
+    return LostTopicException(
+        f"on '{servers}': {'; '.join(told)}. Next: {'; '.join(ways)}",
+        tuple(each.name for each in lost),
+        deleted=tuple(each.name for each in lost if each.name in news.deleted),
+        recreated=tuple(each.name for each in lost if each.name in news.recreated),
+    )
+
+
+def _way_out(role: Role, *, again: bool) -> str:
+    match role:
+        case Role.CHANGELOG:
+            return (
+                "what was in the changelog is not in a new one, but Spark's state still has it: close all "
+                "clients of the application and start again with changelog.lost.policy=rebuild, which writes "
+                f"it anew; or {_START_AFRESH}"
+            )
+        case Role.REPARTITION:
+            return (
+                "records that were on their way through the repartition topic may be gone with it: close "
+                f"all clients of the application and {_START_AFRESH}"
+            )
+        case _ if again:
+            return (
+                "what was written before is not in the new topic; if its readers can do without, have the "
+                "handler answer REPLACE_THREAD, or start a new client: it goes on with the new topic"
+            )
+        case _:
+            return (
+                "create the topic again, with as many partitions as its readers expect; a handler that "
+                "answers REPLACE_THREAD has the client go on once it is there. What was in it is gone"
+            )
+
+
+def _recreated(called: str, then: str, now: str) -> str:
+    return f"{called} was deleted and created again (topic id {then} then, {now} now)"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _do(names: Sequence[str]) -> str:
+    return "does" if len(names) == 1 else "do"
+
+
+def _was(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"

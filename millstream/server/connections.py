@@ -1,0 +1,219 @@
+"""Which connections are open: a bounded number, and who makes room when somebody new comes.
+
+Whoever reaches the port may connect, as often as they like. So there are only so many seats, fewer than the
+process has file descriptors. When all are taken, the oldest connection on which nothing is being answered
+has to go, those first on which nobody has been let in, and of these one of the address that has most of
+them; then one that does not take the answer that it was given. If something is being answered on each,
+nobody is accepted until one of them is done: those who wait are the kernel's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+__all__ = ["Doorway", "Seat", "most_connections", "to_free"]
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+"""How many are accepted before the event loop reads what others have sent."""
+_PAUSE_S = 0.5
+"""How long nobody is accepted when the process has no file descriptor left."""
+_TELL_EVERY_S = 60.0
+_FEWEST = 8
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+def most_connections(wanted: int) -> int:
+    """How many connections there may be: as many as wanted, and no more than a quarter of what the process
+    may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else max(_FEWEST, min(wanted, soft // 4))
+
+
+class Seat:
+    """One connection, as the doorway sees it.
+
+    Attributes:
+        address: where it comes from. `since`: a number that grows with the time when it became idle.
+        idle: whether nothing is being answered on it. `stuck`: whether an answer is not being taken.
+        admitted: whether somebody has been let in on it.
+    """
+
+    def __init__(self, doorway: Doorway, address: str) -> None:
+        self._doorway = doorway
+        self._transport: asyncio.Transport | None = None
+        self.address = address
+        self.since = doorway.next_number()
+        self.idle = True
+        self.stuck = False
+        self.admitted = False
+
+    def taken(self, transport: asyncio.Transport) -> None:
+        """The connection is made; it may have been sent away before."""
+        self._transport = transport
+        if not self._doorway.has(self):
+            transport.abort()
+
+    def admit(self) -> None:
+        """Somebody has shown or proved the token on it."""
+        self.admitted = True
+
+    def is_idle(self, idle: bool) -> None:
+        """Whether something is being answered on it now."""
+        if idle and not self.idle:
+            self.since = self._doorway.next_number()
+        self.idle = idle
+        if idle:
+            self._doorway.changed()
+
+    def is_stuck(self, stuck: bool) -> None:
+        """Whether the other side does not take what is written, and much is left."""
+        self.stuck = stuck
+        if stuck:
+            self._doorway.changed()
+
+    def leave(self) -> None:
+        """The connection has ended. Idempotent."""
+        self._doorway.left(self)
+
+    def send_away(self) -> None:
+        """End it for somebody else."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def to_free(seats: Iterable[Seat]) -> Seat | None:
+    """Which connection has to make room; None: something is being answered on each. Pure."""
+    seats = list(seats)
+    idle = [seat for seat in seats if seat.idle]
+    strangers = [seat for seat in idle if not seat.admitted]
+    if strangers:
+        crowds = Counter(seat.address for seat in strangers)
+        largest = max(crowds.values())
+        idle = [seat for seat in strangers if crowds[seat.address] == largest]
+    return min(idle or [seat for seat in seats if seat.stuck], key=lambda seat: seat.since, default=None)
+
+
+class Doorway:
+    """Accepts connections at a listening socket, up to so many at a time. Used on one event loop.
+
+    Args:
+        make: the protocol of a new connection; it tells its seat what becomes of it.
+        most: how many there may be.
+    """
+
+    def __init__(self, listening: socket.socket, make: Callable[[Seat], asyncio.Protocol], most: int) -> None:
+        self._listening = listening
+        self._make = make
+        self._most = most
+        self._seats: set[Seat] = set()
+        self._coming: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._accepting = False
+        self._open = False
+        self._number = 0
+        self._told_at = -_TELL_EVERY_S
+
+    def open(self) -> None:
+        """Accept from now on."""
+        self._listening.setblocking(False)
+        self._open = True
+        self._resume()
+
+    async def close(self) -> None:
+        """Accept no more, and hand over whoever has been accepted."""
+        self._open = False
+        self._pause()
+        if self._coming:
+            await asyncio.wait(set(self._coming))
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def has(self, seat: Seat) -> bool:
+        """Whether a seat is one of the present ones."""
+        return seat in self._seats
+
+    def left(self, seat: Seat) -> None:
+        """A connection has ended."""
+        self._seats.discard(seat)
+        self.changed()
+
+    def changed(self) -> None:
+        """There may be room again."""
+        if self._open and not self._accepting:
+            self._resume()
+
+    # --- accepting ---------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        if self._open and not self._accepting:
+            self._accepting = True
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._listening)
+
+    def _accept(self) -> None:
+        for number in range(_AT_ONCE):
+            leaving = to_free(self._seats) if len(self._seats) >= self._most else None
+            if leaving is None and len(self._seats) >= self._most:
+                self._pause()
+                return
+            try:
+                connection, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # It comes before the kernel looks for somebody who waits; only the first time is there one.
+                if number == 0:
+                    self._exhausted(error)
+                return
+            connection.setblocking(False)
+            if leaving is not None:
+                self._send_away(leaving)
+            seat = Seat(self, str(address[0]) if isinstance(address, tuple) else "")
+            self._seats.add(seat)
+            task = self._loop.create_task(self._hand_over(connection, seat))
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+
+    async def _hand_over(self, connection: socket.socket, seat: Seat) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: self._make(seat), connection)
+        except OSError:  # it is gone already
+            self.left(seat)
+            connection.close()
+
+    def _send_away(self, seat: Seat) -> None:
+        self._seats.discard(seat)
+        seat.send_away()
+
+    def _exhausted(self, error: OSError) -> None:
+        """The process cannot open another file: try again soon, and say so now and then."""
+        self._pause()
+        leaving = to_free(self._seats)
+        if leaving is not None:
+            self._send_away(leaving)
+        with suppress(RuntimeError):
+            self._loop.call_later(_PAUSE_S, self._resume)
+        if time.monotonic() - self._told_at >= _TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            why = "no file descriptor is left" if error.errno in _NO_ROOM else "accepting has failed"
+            log.warning(
+                "the query server cannot accept connections now: %s (%s); it goes on with those that it has",
+                why,
+                error.strerror,
+            )

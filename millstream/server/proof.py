@@ -1,0 +1,248 @@
+"""Proofs: how clients show each other that they know the token, which is never sent between them.
+
+Whoever can join the Kafka group can announce an endpoint. So an endpoint has to prove itself on each new
+connection before it hears a question, each question is proved, and each answer:
+
+    asker    GET /v1/proof?nonce=N                    who are you? (nothing that is secret)
+    server   life, time, MAC(proof, name, N, life, time)
+    asker    question, MAC(question, name, life, time, nonce, forwarded, method, target, SHA-256 of the body)
+    server   answer, MAC(answer, MAC of the question, status, retry-after, SHA-256 of the body)
+
+`name` is the endpoint that the asker was told, and the one that the server goes by: a stranger in between who
+passes all of this on to a real client is found out, because the names differ. `life` is drawn when the server
+starts, and `time` is the server's own clock, of which the asker keeps the difference: no two clocks need to
+agree. MAC is HMAC-SHA256 with a key that scrypt derives from the token, as what has been proved to a stranger
+could otherwise be used to try many tokens quickly.
+
+Nothing here is encrypted. No input or output but the clock and the random numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = [
+    "PROOF_PATH",
+    "SCHEME",
+    "SIGNATURE",
+    "Answerer",
+    "Proven",
+    "ReplayGuard",
+    "Seal",
+    "fresh_nonce",
+    "proven",
+    "secret_of",
+]
+
+PROOF_PATH = "/v1/proof"
+SCHEME = "Millstream-Proof"
+"""What stands in the header Authorization of a question that is proved, before the proof."""
+SIGNATURE = "millstream-proof"
+"""The header of an answer that has its proof."""
+
+WINDOW_MS = 30_000
+"""How far the time of a question may be from the server's."""
+MOST_REMEMBERED = 65_536
+"""How many questions are remembered, so that none is taken twice."""
+
+_SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
+"""16 MiB and some 50 ms for each token that is tried."""
+_HEX = re.compile("[0-9a-f]{64}")
+_QUESTION = re.compile(
+    f"{SCHEME} life=([0-9a-f]{{64}}), time=([0-9]{{1,15}}), nonce=([0-9a-f]{{64}}), "
+    "body=([0-9a-f]{64}), mac=([0-9a-f]{64})"
+)
+
+
+@lru_cache(maxsize=16)
+def secret_of(token: str) -> bytes:
+    """The key that stands for a token in proofs."""
+    return hashlib.scrypt(token.encode(), salt=b"millstream query servers 1", dklen=32, **_SCRYPT)
+
+
+def fresh_nonce() -> str:
+    return secrets.token_hex(32)
+
+
+def _mac(secret: bytes, label: str, *fields: str | bytes) -> str:
+    """Each field with its length before it, so that no two lists of fields are the same bytes."""
+    made = hmac.new(secret, digestmod=hashlib.sha256)
+    for field in (label, *fields):
+        data = field.encode("utf-8", "surrogatepass") if isinstance(field, str) else field
+        made.update(len(data).to_bytes(8, "big") + data)
+    return made.hexdigest()
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _question(secret: bytes, name: str, life: str, at: str, nonce: str, *rest: str) -> str:
+    return _mac(secret, "question", name, life, at, nonce, *rest)
+
+
+def _answer(secret: bytes, question: str, status: int, retry_after: str | None, body: bytes) -> str:
+    return _mac(secret, "answer", question, str(status), retry_after or "", _hash(body))
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+# --- who asks --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An endpoint that has proved itself, on one connection.
+
+    Attributes:
+        name: host:port, as the asker was told.
+        ahead_ms: how far its clock is before this process's monotonic one.
+    """
+
+    secret: bytes
+    name: str
+    life: str
+    ahead_ms: int
+
+    def question(
+        self, method: str, target: str, body: bytes, *, forwarded: bool, now_ms: int | None = None
+    ) -> tuple[str, str]:
+        """The header Authorization of a question, and its MAC, to which the answer's belongs."""
+        at = str((_monotonic_ms() if now_ms is None else now_ms) + self.ahead_ms)
+        nonce, digest = fresh_nonce(), _hash(body)
+        flag = "forwarded" if forwarded else ""
+        mac = _question(self.secret, self.name, self.life, at, nonce, flag, method, target, digest)
+        shown = f"{SCHEME} life={self.life}, time={at}, nonce={nonce}, body={digest}, mac={mac}"
+        return shown, mac
+
+    def believes(
+        self, question: str, status: int, retry_after: str | None, body: bytes, signature: str | None
+    ) -> bool:
+        """Whether an answer is of who knows the token, and to this very question."""
+        expected = _answer(self.secret, question, status, retry_after, body)
+        return signature is not None and hmac.compare_digest(expected.encode(), signature.encode())
+
+
+def proven(secret: bytes, name: str, nonce: str, raw: bytes) -> Proven | None:
+    """What an endpoint's answer to `PROOF_PATH` proves; None: nothing. It may be any bytes."""
+    try:
+        told = json.loads(raw)
+        life, at, proof = told["life"], told["time"], told["proof"]
+    except (ValueError, RecursionError, TypeError, KeyError, IndexError):
+        return None
+    fits = isinstance(life, str) and _HEX.fullmatch(life) and isinstance(proof, str)
+    if not fits or not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < 10**15:
+        return None
+    expected = _mac(secret, "proof", name, nonce, life, str(at))
+    if not hmac.compare_digest(expected.encode(), proof.encode("utf-8", "replace")):
+        return None
+    return Proven(secret, name, life, at - _monotonic_ms())
+
+
+# --- who answers -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A question that is proved. `fresh`: it is in time, and was not asked before.
+
+    Attributes:
+        mac: its own, to which the answer's belongs. `body`: the SHA-256 of its body, which is still to come.
+    """
+
+    secret: bytes
+    mac: str
+    body: str
+    fresh: bool
+
+    def is_of(self, body: bytes) -> bool:
+        """Whether the body is the one that was proved."""
+        return hmac.compare_digest(self.body, _hash(body))
+
+    def answer(self, status: int, retry_after: str | None, body: bytes) -> str:
+        """The proof of an answer."""
+        return _answer(self.secret, self.mac, status, retry_after, body)
+
+
+class Answerer:
+    """Proves this server to others, and checks their questions. Used on one event loop.
+
+    Args:
+        name: the endpoint that it goes by among the clients, as host:port.
+        clock_ms: any clock that only goes forward.
+    """
+
+    def __init__(self, secret: bytes, name: str, clock_ms: Callable[[], int] = _monotonic_ms) -> None:
+        self._secret = secret
+        self._name = name
+        self._life = fresh_nonce()
+        self._clock_ms = clock_ms
+        self._began_ms = clock_ms()
+        self._seen = ReplayGuard()
+
+    def _now_ms(self) -> int:
+        # From one window on, so that a question that comes with the first one's time is not too old.
+        return self._clock_ms() - self._began_ms + WINDOW_MS
+
+    def proof(self, nonce: str) -> dict[str, str | int] | None:
+        """What proves this server to who has drawn `nonce`; None: that is none."""
+        if not _HEX.fullmatch(nonce):
+            return None
+        at = self._now_ms()
+        proof = _mac(self._secret, "proof", self._name, nonce, self._life, str(at))
+        return {"life": self._life, "time": at, "proof": proof}
+
+    def seal(self, shown: str, method: str, target: str, *, forwarded: bool) -> Seal | None:
+        """The question that `shown`, its header Authorization, proves; None: it proves none."""
+        found = _QUESTION.fullmatch(shown)
+        if found is None:
+            return None
+        life, at, nonce, digest, mac = found.groups()
+        flag = "forwarded" if forwarded else ""
+        expected = _question(self._secret, self._name, life, at, nonce, flag, method, target, digest)
+        if not hmac.compare_digest(expected, mac):
+            return None
+        fresh = life == self._life and self._seen.is_first(int(at), nonce, self._now_ms())
+        return Seal(self._secret, mac, digest, fresh)
+
+
+class ReplayGuard:
+    """Remembers what was asked, as long as its time would do; and never more than so much.
+
+    When it is full, the oldest is forgotten, and nothing of that time or before it is taken any more.
+    """
+
+    def __init__(self, window_ms: int = WINDOW_MS, most: int = MOST_REMEMBERED) -> None:
+        self._window_ms = window_ms
+        self._most = most
+        self._order: deque[tuple[int, str]] = deque()
+        self._known: set[str] = set()
+        self._floor_ms = -1
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def is_first(self, at_ms: int, nonce: str, now_ms: int) -> bool:
+        """Whether this is in time and new; it is known from now on."""
+        while self._order and self._order[0][0] < now_ms - self._window_ms:
+            self._known.discard(self._order.popleft()[1])
+        if abs(now_ms - at_ms) > self._window_ms or at_ms <= self._floor_ms or nonce in self._known:
+            return False
+        if len(self._order) >= self._most:
+            forgotten, known = self._order.popleft()
+            self._known.discard(known)
+            self._floor_ms = max(self._floor_ms, forgotten)
+        self._order.append((at_ms, nonce))
+        self._known.add(nonce)
+        return at_ms > self._floor_ms

@@ -1,0 +1,81 @@
+"""Which file of a checkpoint cannot be right.
+
+What a power cut leaves is the newest file of a log, empty or cut off. Spark's own message does not always say
+which one it is, and never what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from millstream.ports import CheckpointFiles
+
+__all__ = ["Damage", "find_damage", "is_whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that cannot be right.
+
+    Attributes:
+        file: relative to the checkpoint, such as `offsets/12`.
+        what: is wrong with it.
+        heals: what to delete, so that the pipeline goes on; empty: that does not help.
+        then: what happens then.
+    """
+
+    file: str
+    what: str
+    heals: tuple[str, ...] = ()
+    then: str = ""
+
+
+def is_whole(content: bytes) -> bool:
+    """Whether this is all of a file of one of Spark's logs: its version, then JSON in each line."""
+    version, *lines = content.decode("utf-8", errors="replace").split("\n")
+    begun = version[:1] == "v" and version[1:].isdecimal() and lines[:1] not in ([], [""])
+    return begun and all(map(_is_json, lines))
+
+
+def _is_json(line: str) -> bool:
+    if line in ("", "-"):  # a source that has no offset yet
+        return True
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def find_damage(files: CheckpointFiles) -> Damage | None:
+    """The first file that is wrong, of those that a query reads when it starts; None: they are all right."""
+    offsets, commits = (_numbers(files, log) for log in ("offsets", "commits"))
+    if commits and not offsets:
+        return Damage("offsets", "is missing")
+    for number in offsets[:2]:
+        if what := _wrong(files, f"offsets/{number}"):
+            if number != offsets[0] or (number and len(offsets) == 1):
+                return Damage(f"offsets/{number}", what)
+            heals = [f"offsets/{number}"] + [f"commits/{number}"] * (number in commits)
+            return Damage(heals[0], what, tuple(heals), _then(number))
+    for number in commits[:1]:
+        if what := _wrong(files, f"commits/{number}"):
+            return Damage(f"commits/{number}", what, (f"commits/{number}",), _then(number))
+    return None
+
+
+def _then(number: int) -> str:
+    return f"micro-batch {number} is then done again, and what it wrote to topics may be there twice"
+
+
+def _numbers(files: CheckpointFiles, log: str) -> list[int]:
+    """The files of a log, the newest first."""
+    return sorted((int(name) for name in files.list(log) if name.isdecimal()), reverse=True)
+
+
+def _wrong(files: CheckpointFiles, file: str) -> str:
+    content = files.read(file)
+    if content is None or is_whole(content):
+        return ""
+    return "is cut off" if content.strip() else "is empty"

@@ -1,0 +1,235 @@
+"""The limits of SQL hold whatever the query is: time, memory, the answer's size; and what ends with what."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import wait_until
+from worlds import Client
+
+from millstream.clock import SystemClock
+from millstream.errors import StreamsException, TimeoutException
+from millstream.query import sql
+from millstream.query.sql import run_sql
+from millstream.query.sql_program import decoded, encoded
+
+HERE = Path(__file__).parent
+ENDLESS = "select levenshtein(repeat('a', 200000), repeat('b', 200000))"
+
+
+@pytest.fixture
+def client() -> Client:
+    """With a process that has started: what is measured is the query."""
+    made = Client()
+    made.put("a", "bb", "ccc")
+    assert run_sql(made, "select 1 as x").to_pylist() == [{"x": 1}]
+    return made
+
+
+def kept_pid() -> int:
+    (kept,) = sql._PROCESSES._kept
+    return kept.pid
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select levenshtein(repeat('a', 100000), repeat('b', 100000))",
+        "select 1" + " union all select 1" * 20_000,
+        "select count(*) from range(1000000000) a, range(1000000000) b",
+    ],
+    ids=["one long call", "the parser", "many rows"],
+)
+def test_the_deadline_holds(client: Client, query: str) -> None:
+    """Where DuckDB can be interrupted, and where it cannot; nothing goes on computing, and the next query is
+    answered."""
+    pid = kept_pid()
+    before = SystemClock().now()
+    with pytest.raises(TimeoutException, match=r"not done in 0\.3 s"):
+        run_sql(client, query, timeout_s=0.3)
+    assert SystemClock().now() - before < 5
+    assert is_gone(pid)
+    assert run_sql(client, "select count(*) as n from counts").to_pylist() == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("select length(repeat('a', 2000000000))", "memory"),
+        ("select i, i, i, i from range(40000000) t(i)", "answer is larger than the memory limit"),
+        ("select list(i) from range(40000000) t(i)", "memory"),
+    ],
+    ids=["one value", "the answer", "an aggregate"],
+)
+def test_the_limits_of_memory_hold(client: Client, query: str, text: str) -> None:
+    """Of what DuckDB counts, and of what it does not; and here, where the answer comes."""
+    with pytest.raises(StreamsException, match=f"(?i){text}"):
+        run_sql(client, query, memory_limit="20MB")
+    assert run_sql(client, "select count(*) as n from counts").to_pylist() == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("select * from " + "(select * from " * 3_000 + "counts" + ")" * 3_000, "nested too deeply|depth"),
+        ("select " + "(" * 5_000 + "1" + ")" * 5_000, "depth"),
+        ("select '" + "x" * (1 << 20) + "'", "1048576 bytes at most"),
+    ],
+    ids=["subqueries", "brackets", "text"],
+)
+def test_a_query_that_is_too_much_is_a_mistake_of_its_own(client: Client, query: str, text: str) -> None:
+    """ValueError, and no RecursionError or exception of DuckDB's."""
+    with pytest.raises(ValueError, match=text):
+        run_sql(client, query)
+
+
+@pytest.mark.parametrize("limit", ["", "much", "-1GB", "0", "1 PB", 7])
+def test_a_memory_limit_is_a_size(client: Client, limit: Any) -> None:
+    """As DuckDB writes them."""
+    with pytest.raises(ValueError, match="such as '1GB'"):
+        run_sql(client, "select 1", memory_limit=limit)
+    for fits in ("100MB", "0.1 GiB", "100000000"):
+        assert run_sql(client, "select 1", memory_limit=fits).num_rows == 1
+
+
+def test_a_process_that_has_ended_is_replaced(client: Client) -> None:
+    """While nobody asks: nobody notices. While it answers: an exception of ours that says so."""
+    os.kill(kept_pid(), signal.SIGKILL)
+    assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
+    pid = kept_pid()
+    before = _cpu_ticks(pid)
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            run_sql(client, ENDLESS)
+        except BaseException as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask, name="asks", daemon=True)
+    asking.start()
+    wait_until(lambda: not sql._PROCESSES._kept, "it is being asked", 20)
+    wait_until(lambda: _cpu_ticks(pid) > before + 20, "it is computing", 20)
+    os.kill(pid, signal.SIGKILL)
+    asking.join(20)
+    assert [type(each) for each in failures] == [StreamsException]
+    assert "SIGKILL" in str(failures[0])
+    assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
+
+
+def _cpu_ticks(pid: int) -> int:
+    """How long a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11])
+
+
+def test_a_process_that_cannot_be_started_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it takes nothing from later queries: here, more often than there are places."""
+    sql._PROCESSES.close()
+    with monkeypatch.context() as without:
+        without.setattr(sys, "executable", "/nowhere/python")
+        for _ in range(6):
+            with pytest.raises(StreamsException, match=r"cannot be started.*/nowhere/python"):
+                run_sql(client, "select 1", timeout_s=5)
+    assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
+
+
+def test_threads_may_ask_at_once(client: Client) -> None:
+    """Each gets its own answer; afterwards one process is kept."""
+    answers: dict[int, Any] = {}
+
+    def ask(number: int) -> None:
+        asked = "select count(*) as n, ? as mine from counts"
+        answers[number] = run_sql(client, asked, [number]).to_pylist()
+
+    threads = [threading.Thread(target=ask, args=(n,), name=f"asks-{n}", daemon=True) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert answers == {number: [{"n": 3, "mine": number}] for number in range(6)}
+    assert len(sql._PROCESSES._kept) == 1
+    assert len(sql._PROCESSES._all) == 1
+
+
+def test_its_process_has_nothing_of_this_one(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the environment with somebody's secret, no file, no right to write one."""
+    monkeypatch.setenv("SOME_PASSWORD", "s3cret")
+    sql._PROCESSES.close()
+    (told,) = run_sql(client, "select current_setting('secret_directory') as x").to_pylist()
+    assert str(Path.home()) not in told["x"]
+    pid = kept_pid()
+    assert b"s3cret" not in Path(f"/proc/{pid}/environ").read_bytes()
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    assert [line.split()[3] for line in limits.splitlines() if line.startswith("Max file size")] == ["0"]
+    opened = {os.readlink(f"/proc/{pid}/fd/{each}") for each in os.listdir(f"/proc/{pid}/fd")}
+    assert not [each for each in opened if not each.startswith(("pipe:", "/dev/null"))]
+
+
+def test_it_ends_with_its_program_and_is_not_shared_by_a_fork() -> None:
+    """Killed in the middle of a query: DuckDB's process does not go on without it."""
+    path = os.pathsep.join([str(HERE), *sys.path])
+    program = subprocess.Popen(
+        [sys.executable, str(HERE / "sql_parent.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert program.stdout is not None
+    try:
+        lines = [program.stdout.readline().split() for _ in range(3)]
+    finally:
+        program.kill()
+        program.wait(20)
+        program.stdout.close()
+    assert [line[0] for line in lines] == ["kept", "forked", "busy"], lines
+    assert lines[1] == ["forked", "42"]
+    pid = int(lines[0][1])
+    wait_until(lambda: is_gone(pid), "its process ends, too", 20)
+
+
+def test_parameters_come_over_as_they_are() -> None:
+    """Every type that one can have; others are refused by name."""
+    values = [
+        None,
+        True,
+        7,
+        2**100,
+        1.5,
+        "ä'",
+        b"\x00\xff",
+        datetime.datetime(2026, 1, 1, 1, 2, 3, 4),
+        datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        datetime.date(2026, 1, 1),
+        datetime.time(1, 2, 3),
+        datetime.timedelta(days=-1, microseconds=5),
+        decimal.Decimal("1.50"),
+        uuid.UUID(int=7),
+        [1, "a", None],
+        {"a": 1, "$": b"x", "is": {}},
+    ]
+    for value in values:
+        assert decoded(encoded(value)) == value
+        assert type(decoded(encoded(value))) is type(value)
+    assert decoded(encoded({"named": values})) == {"named": values}
+    for wrong in (object(), {1, 2}, {7: 1}, lambda: 1):
+        with pytest.raises(TypeError, match=r"sql\(\) takes no parameter of type"):
+            encoded(wrong)

@@ -1,0 +1,68 @@
+"""The tier of a test, and what no test of the pure tier may touch.
+
+A test's tier is that of the heaviest thing it needs, and it says so with a marker. A variant whose parameter
+is "rocksdb" needs a disk, whoever else it runs with; and what opens a database without saying so fails,
+because the pure tier is quick only as long as everybody keeps to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+__all__ = ["MARKERS", "DiskGuard", "examples", "mark_variants"]
+
+MARKERS = ("disk", "spark", "kafka", "cluster")
+"""From the lightest to the heaviest; a test without any of them is pure."""
+
+EVERYTHING = bool(os.environ.get("CI"))
+"""Whether random tests try all their examples, or a quarter of them, as a developer's machine does."""
+
+# How long one example takes depends on what else the machine does; whole tests have a time limit.
+settings.register_profile("all examples", deadline=None)
+settings.register_profile("a few examples", deadline=None, max_examples=25)
+settings.load_profile("all examples" if EVERYTHING else "a few examples")
+
+
+def examples(number: int) -> int:
+    """How many of `number` examples a random test tries here: all in continuous integration (`CI=true`)."""
+    return number if EVERYTHING else max(5, number // 4)
+
+
+def mark_variants(items: Iterable[pytest.Item]) -> None:
+    """Give the marker `disk` to each variant of a test that has "rocksdb" among its parameters."""
+    for item in items:
+        variant = getattr(item, "callspec", None)
+        if variant is not None and any(_names_rocksdb(value) for value in variant.params.values()):
+            item.add_marker("disk")
+
+
+def _names_rocksdb(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("rocksdb")
+
+
+class DiskGuard:
+    """Stands in for the class that opens a RocksDB database, and refuses to for a test of the pure tier."""
+
+    def __init__(self) -> None:
+        from millstream.stores import rocksdb
+
+        self._open = rocksdb.Rdict
+        self._test: pytest.Item | None = None
+        rocksdb.Rdict = self  # type: ignore[misc, assignment]
+
+    def begin(self, test: pytest.Item) -> None:
+        self._test = test
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        test = self._test
+        if test is not None and not any(map(test.get_closest_marker, MARKERS)):
+            raise AssertionError(f"{test.nodeid} opens a RocksDB database; mark it with @pytest.mark.disk")
+        return self._open(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._open, name)

@@ -28,7 +28,7 @@ setup: ## Make or update the environment in .venv (the other targets do it by th
 demo: setup ## Count words, live: a real Kafka, Spark, RocksDB, interactive queries (ARGS="--help")
 	@$(BIN)/millstream demo $(ARGS)
 
-test: setup ## Every test, tier by tier, the fast ones first (ARGS="-k words", TIER="pure spark")
+test: setup ## Every test, the fast ones first, the others side by side (ARGS="-k words", TIER="pure spark")
 	@$(BIN)/python scripts/run_tests.py $(if $(TIER),--tiers "$(TIER)") -- $(ARGS)
 
 lint: setup ## In seconds: style, format, types
@@ -36,7 +36,7 @@ lint: setup ## In seconds: style, format, types
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format"; exit 1; }
 	@$(BIN)/mypy
 
-check: lint ## In a minute or two: the same, and the tests that need no engine
+check: lint ## In half a minute: the same, and the tests that need no engine
 	@$(BIN)/python scripts/run_tests.py --tiers pure
 
 bench: setup ## Measure: throughput, latency, reads, start-up; prints a table (some minutes)

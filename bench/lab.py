@@ -26,7 +26,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millstream.broker import EmbeddedKafka
 from millstream.jars import BROKER_SET
 from millstream.java import find_java
-from millstream.spark.session import SQL_DEFAULTS, SharedSession, with_settings
+from millstream.spark.session import SharedSession, with_settings
+from millstream.spark.settings import SQL_DEFAULTS
 
 __all__ = ["BatchTimes", "Lab", "batch_times", "end_with_its_input", "has_committed", "machine_facts", "stop"]
 

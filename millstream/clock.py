@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "seconds_of"]
+__all__ = ["Clock", "SystemClock", "in_words", "seconds_of"]
 
 
 class Clock(Protocol):
@@ -39,5 +39,13 @@ def seconds_of(timeout: timedelta) -> float:
     if not isinstance(timeout, timedelta):
         raise TypeError(f"a timeout is a timedelta, such as timedelta(seconds=10); got {timeout!r}")
     if timeout < timedelta(0):
-        raise ValueError(f"Timeout can't be negative; got {timeout}")
+        raise ValueError(f"Timeout can't be negative; got {in_words(timeout)}")
     return timeout.total_seconds()
+
+
+def in_words(span: timedelta) -> str:
+    """A span as people write it: `-1 ms`, `90 s`. Of a negative one, `str` makes a day and a time."""
+    for unit, length in (("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1))):
+        if not span % length or (unit == "s" and abs(span) > length):
+            return f"{span / length:,.10g} {unit}"
+    return f"{span / timedelta(microseconds=1):,.10g} us"

@@ -17,23 +17,25 @@ from typing import Any, Final
 
 import platformdirs
 
-from millstream.config_keys import CLIENT_KEYS, KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
+from millstream.client_keys import CLIENT_KEYS, KINDS, NO_EFFECT, TOPIC_KEYS
+from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
 from millstream.errors import ConfigException
 
-__all__ = ["EMBEDDED", "StreamsConfig", "exception_handler"]
+__all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
 
 log = logging.getLogger(__name__)
 
 EMBEDDED: Final = "embedded"
 """The value of `bootstrap.servers` for a broker of the client's own."""
 MASKED: Final = "[hidden]"
+TOKEN_PROVIDER: Final = "sasl.oauthbearer.token.provider"  # noqa: S105  # a key's name
 
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
 _APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
 _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")  # as model.py: HostInfo
 _SECRET = re.compile(
-    r"(password|passwd|secret|jaas|token|credential|user\.info|(^|\.)key$|ssl\.key\.pem|keystore\.key)",
+    r"(password|passwd|secret|jaas|token|credential|private|user\.info|(^|\.)key$|ssl\.key\.pem|keystore\.key)",
     re.IGNORECASE,
 )
 _JAVA_SERDES = {
@@ -183,6 +185,11 @@ class StreamsConfig(Mapping[str, Any]):
         return Path(str(self._values["state.dir"])).expanduser()
 
     @property
+    def lets_group_write(self) -> bool:
+        """Whether directories of state can be written by the user's group; others never can read them."""
+        return bool(self._values["allow.os.group.write.access"])
+
+    @property
     def checkpoint_location(self) -> str | None:
         """As it was given; None: in the state directory."""
         value = self._values.get("checkpoint.location")
@@ -235,17 +242,35 @@ class StreamsConfig(Mapping[str, Any]):
         """The options given with this prefix, without it: `with_prefix("topic.")`."""
         return {name[len(prefix) :]: value for name, value in self._given.items() if name.startswith(prefix)}
 
+    def client_options(self, *prefixes: str) -> dict[str, Any]:
+        """The options of one kind of Kafka's clients, in Kafka's names: `client_options("consumer.",
+        "main.consumer.")`. Those without a prefix come first, a later prefix wins.
+
+        Source: StreamsConfig.getClientPropsWithPrefix.
+        """
+        kind = prefixes[0]
+        options = {name: value for name, value in self._given.items() if kind in CLIENT_KEYS.get(name, ())}
+        for prefix in prefixes:
+            options.update(self.with_prefix(prefix))
+        return options
+
     @property
     def spark(self) -> dict[str, str]:
         """Settings of the Spark session, with their full names (`spark.master`), as texts."""
         return {name: as_text(value) for name, value in self._given.items() if name.startswith("spark.")}
 
-    @property
-    def security(self) -> dict[str, str]:
-        """`security.protocol`, `sasl.*` and `ssl.*` as given, in Kafka's names: every client needs them."""
+    def security(self, *prefixes: str) -> dict[str, Any]:
+        """`security.protocol`, `sasl.*` and `ssl.*` as given, in Kafka's names: every client needs them.
+
+        Args:
+            prefixes: of the client; what is given with a later one wins.
+        """
+        given = dict(self._given)
+        for prefix in prefixes:
+            given.update(self.with_prefix(prefix))
         return {
-            name: as_text(value)
-            for name, value in self._given.items()
+            name: value if name == TOKEN_PROVIDER else as_text(value)
+            for name, value in given.items()
             if name == "security.protocol" or name.startswith(("sasl.", "ssl."))
         }
 
@@ -255,6 +280,8 @@ class StreamsConfig(Mapping[str, Any]):
             key = KEYS.get(name)
             if key is not None and key.effect is not Effect.YES and value != key.default:
                 log.warning("configuration '%s' has no effect%s: %s", name, _yet(key), key.doc)
+            if (reason := NO_EFFECT.get(_without_prefix(name))) is not None:
+                log.warning("configuration '%s' has no effect: %s", name, reason)
 
     @staticmethod
     def describe(importance: Importance = Importance.LOW) -> str:
@@ -274,6 +301,13 @@ class StreamsConfig(Mapping[str, Any]):
             ).rstrip()
             for row in rows
         )
+
+
+def _without_prefix(name: str) -> str:
+    for prefix in PREFIXES:
+        if prefix.endswith(KINDS) and name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
 
 
 def masked(name: str, value: Any) -> Any:
@@ -334,34 +368,36 @@ def _checked(name: Any, value: Any) -> Any:
 
 
 def _passed_on(name: str, value: Any) -> Any:
-    if name in ("consumer.auto.offset.reset", "main.consumer.auto.offset.reset") and (
+    if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset") and (
         str(value).lower() not in ("earliest", "latest")
     ):
         raise ConfigException(f"'{name}' is {value!r}; it can be earliest or latest")
-    for prefix in PREFIXES:
-        if name.startswith(prefix) and len(name) > len(prefix):
-            if isinstance(value, str | int | float | bool | timedelta | list | tuple) or value is None:
-                return value
-            raise ConfigException(
-                f"'{name}' is passed on ({PREFIXES[prefix]}) and so is a text, a number or a boolean; "
-                f"got {type(value).__name__}"
-            )
-    raise ConfigException(_unknown(name))
+    goes_to = next(
+        (doc for prefix, doc in PREFIXES.items() if name.startswith(prefix) and len(name) > len(prefix)), None
+    )
+    if name in CLIENT_KEYS:
+        goes_to = "a setting of Kafka's clients"
+    if goes_to is None:
+        raise ConfigException(_unknown(name))
+    if isinstance(value, str | int | float | bool | timedelta | list | tuple) or value is None:
+        return value
+    raise ConfigException(
+        f"'{name}' is passed on ({goes_to}) and so is a text, a number or a boolean; got "
+        f"{type(value).__name__}"
+    )
 
 
 def _unknown(name: str) -> str:
     dotted = name.replace("_", ".").lower()
-    if dotted in KEYS:
+    if dotted in KEYS or dotted in CLIENT_KEYS:
         return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys have dots"
-    if dotted in CLIENT_KEYS:
-        prefix = CLIENT_KEYS[dotted]
-        return f"unknown configuration '{name}'. It is {PREFIXES[prefix]}: write '{prefix}{dotted}'"
+    if dotted in TOPIC_KEYS:
+        return f"unknown configuration '{name}'. It is {PREFIXES['topic.']}: write 'topic.{dotted}'"
     if dotted != name and dotted.startswith(tuple(PREFIXES)):
         return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys have dots"
     near = difflib.get_close_matches(dotted, [*KEYS, *CLIENT_KEYS], n=1, cutoff=0.7)
     if near:
-        prefix = CLIENT_KEYS.get(near[0], "")
-        return f"unknown configuration '{name}'. Did you mean '{prefix}{near[0]}'?"
+        return f"unknown configuration '{name}'. Did you mean '{near[0]}'?"
     return (
         f"unknown configuration '{name}'; StreamsConfig.describe() lists the keys. Settings of others are "
         f"passed on behind a prefix: {', '.join(PREFIXES)}"
@@ -545,7 +581,7 @@ def _check_servers(value: tuple[str, ...]) -> None:
 
 def _check_application_server(value: str) -> None:
     match = _ADDRESS.fullmatch(value)
-    if value and (match is None or not 0 < int(match[2]) < 65536):
+    if value and (match is None or not value.isprintable() or not 0 < int(match[2]) < 65536):
         raise ConfigException(
             f"'application.server' is '{value}', which is not host:port, e.g. 'localhost:8080'; it says "
             "where the other clients of the application reach this one"

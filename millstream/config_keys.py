@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-__all__ = ["CLIENT_KEYS", "KEYS", "PREFIXES", "SERDE_NAMES", "Effect", "Importance", "Key", "Type"]
+__all__ = ["KEYS", "PREFIXES", "SERDE_NAMES", "Effect", "Importance", "Key", "Type"]
 
 
 class Type(Enum):
@@ -123,6 +123,25 @@ _WORKING = (
         "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write, "
         "which all clients and executors reach. By default in state.dir, which is right for an application "
         "of one client.",
+    ),
+    Key(
+        "source.lost.policy",
+        Type.STRING,
+        "fail",
+        _MEDIUM,
+        "What to do when a topic that a checkpoint has offsets in was deleted and created again, or has lost "
+        "records before they were read. from-beginning keeps the state and reads what the topic has now from "
+        "its beginning; what was gone before it was read stays gone.",
+        valid=("fail", "from-beginning"),
+    ),
+    Key(
+        "changelog.lost.policy",
+        Type.STRING,
+        "fail",
+        _MEDIUM,
+        "What to do when a changelog was deleted, created again or emptied, while the checkpoint has its "
+        "store's state. rebuild writes all of it anew from Spark's state before the pipeline goes on.",
+        valid=("fail", "rebuild"),
     ),
     Key(
         "processing.mode",
@@ -280,6 +299,14 @@ _WORKING = (
         "num.standby.replicas is 1 or more, else false.",
     ),
     Key(
+        "allow.os.group.write.access",
+        Type.BOOLEAN,
+        False,
+        _LOW,
+        "Whether the user's group may write the directories of stores and checkpoints (0770), or only read "
+        "them (0750). Nobody else may enter them.",
+    ),
+    Key(
         "state.cleanup.delay.ms",
         Type.INT,
         600_000,
@@ -382,6 +409,15 @@ _WORKING = (
         _MEDIUM,
         "How to talk to Kafka. With 'sasl.…' and 'ssl.…', which are passed on to every client of Kafka's.",
         valid=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    Key(
+        "sasl.oauthbearer.token.provider",
+        Type.ANY,
+        None,
+        _MEDIUM,
+        "For OAUTHBEARER and AWS_MSK_IAM: a Python function that returns a token, or (token, seconds since "
+        "1970 until which it is valid); or an object with such a method token(). It serves the clients in "
+        "this process; Spark's Java client needs 'sasl.login.callback.handler.class'. See docs/logins.md.",
     ),
     Key(
         "deserialization.exception.handler",
@@ -550,11 +586,6 @@ _WITHOUT_EFFECT = (
         ("metadata.recovery.rebootstrap.trigger.ms", Type.INT, 300_000, _LOW),
         ("metadata.recovery.strategy", Type.STRING, "rebootstrap", _LOW),
     ),
-    *_kept(
-        Effect.NONE,
-        "Files have the permissions that the process gives them.",
-        ("allow.os.group.write.access", Type.BOOLEAN, False, _LOW),
-    ),
     *_kept(Effect.NONE, "There is one store format.", ("dsl.store.format", Type.STRING, "DEFAULT", _LOW)),
     *_kept(
         Effect.NONE,
@@ -568,7 +599,8 @@ KEYS: dict[str, Key] = {key.name: key for key in (*_WORKING, *_LATER, *_WITHOUT_
 
 PREFIXES: dict[str, str] = {
     "spark.": "a setting of the Spark session",
-    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group's member",
+    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group's member; "
+    "goes before the same key without a prefix",
     "main.consumer.": "a setting of Spark's sources and the group's member; goes before 'consumer.'",
     "restore.consumer.": "a setting of the consumers that fill stores; goes before 'consumer.'",
     "global.consumer.": "a setting of the consumer of global tables; goes before 'consumer.'",
@@ -580,40 +612,6 @@ PREFIXES: dict[str, str] = {
     "ssl.": "how every client of Kafka's encrypts",
 }
 """Whatever begins with one of these is passed on, and checked by who gets it."""
-
-CLIENT_KEYS: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "auto.offset.reset",
-            "enable.auto.commit",
-            "fetch.max.bytes",
-            "fetch.max.wait.ms",
-            "fetch.min.bytes",
-            "group.id",
-            "heartbeat.interval.ms",
-            "isolation.level",
-            "max.partition.fetch.bytes",
-            "max.poll.interval.ms",
-            "max.poll.records",
-            "session.timeout.ms",
-        ),
-        "consumer.",
-    ),
-    **dict.fromkeys(
-        (
-            "acks",
-            "batch.size",
-            "buffer.memory",
-            "compression.type",
-            "enable.idempotence",
-            "linger.ms",
-            "max.block.ms",
-        ),
-        "producer.",
-    ),
-    **dict.fromkeys(("cleanup.policy", "min.insync.replicas", "retention.ms", "segment.bytes"), "topic."),
-}
-"""Keys that Kafka Streams also takes without their prefix, and the prefix that we ask for."""
 
 SERDE_NAMES = ("bytes", "string", "integer", "long", "short", "float", "double", "boolean", "uuid")
 """The serdes that a configuration can name."""

@@ -7,9 +7,11 @@ would bury what matters.
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Iterable
 
-__all__ = ["MOST_CHARS", "listed", "printable"]
+__all__ = ["ESCAPED", "MOST_CHARS", "listed", "printable", "printable_lines"]
 
 MOST_CHARS = 500
 """How much of a text is shown, unless the caller says otherwise."""
@@ -29,11 +31,45 @@ def printable(text: object, most: int = MOST_CHARS) -> str:
     return shown if len(whole) <= most else f"{shown}... ({len(whole):,} characters)"
 
 
+def printable_lines(text: str) -> str:
+    """A text of several lines, such as a traceback, on as many lines; everything else is escaped."""
+    if text.isprintable():
+        return text
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_kept_or_escaped, line)) for line in text.split("\n")
+    )
+
+
 def listed(names: Iterable[object], most: int = 10) -> str:
     """Names in quotes, each made printable; of more than `most`, the first ones and how many more."""
     given = list(names)
     shown = ", ".join(f"'{printable(name, 200)}'" for name in given[:most])
     return f"{shown} and {len(given) - most:,} more" if len(given) > most else shown
+
+
+class _Escaped(logging.Filter):
+    """For loggers of what fails: exceptions may quote records.
+
+    Control characters leave the message. A traceback gets no line that begins where a log line would: the
+    text of an exception may have lines of its own.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if not message.isprintable():
+            record.msg, record.args = printable_lines(message), ()
+        if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
+            told = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_text = "\n".join(f"  {line}" for line in printable_lines(told).split("\n"))
+        return True
+
+
+ESCAPED = _Escaped()
+"""`log.addFilter(ESCAPED)`."""
+
+
+def _kept_or_escaped(character: str) -> str:
+    return character if character.isprintable() or character == "\t" else _escaped(character)
 
 
 def _escaped(character: str) -> str:

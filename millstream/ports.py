@@ -7,7 +7,7 @@ changelog records, on their way from Kafka to a local store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ __all__ = [
     "CompiledPipeline",
     "Engine",
     "GroupMember",
+    "Groups",
     "InternalTopic",
     "KeyValueBytesStore",
     "Membership",
@@ -154,6 +155,17 @@ class Engine(Protocol):
     ) -> RunningPipeline:
         """Start its query from the claimed checkpoint. `on_end` is called once, on a thread of the engine."""
 
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Write all that the state in the claimed checkpoint has for these changelogs, as the query would.
+
+        The checkpoint stays as it is, and no query runs on it. Returns when everything is written.
+
+        Raises:
+            StreamsException: the state cannot be read, or the changelogs not written.
+        """
+
     def warm_up(self, topic: str | None) -> None:
         """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""
 
@@ -226,8 +238,11 @@ class Topics(Protocol):
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed; nothing: there is no such group."""
+    def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition from that time on; without one it is left out."""
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, and return when the cluster does not show them any more. One that is missing is
@@ -258,6 +273,7 @@ class ChangelogBatch:
 
     Attributes:
         epoch: the highest epoch seen in the partition so far; 0: no record has had one.
+        rose_at: the offset of the record that brought it, where it is in this batch; -1: it is not.
         dropped: how many records are left out because they came after one of a higher epoch: a client that
             has lost the pipeline wrote them (design D5).
         dropped_epoch: the highest epoch of those.
@@ -269,6 +285,7 @@ class ChangelogBatch:
     epoch: int = 0
     dropped: int = 0
     dropped_epoch: int = 0
+    rose_at: int = -1
 
 
 class OffsetOutOfRange(StreamsException):
@@ -308,6 +325,29 @@ class ChangelogConsumer(Protocol):
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Groups(Protocol):
+    """The cluster's consumer groups, as an administrator sees them."""
+
+    def names(self) -> frozenset[str]:
+        """The ids of all groups."""
+
+    def members(self, group: str) -> Mapping[str, str]:
+        """The members of a group: member id to who that is, in words; nothing: there are none."""
+
+    def remove_members(self, group: str, members: Iterable[str]) -> None:
+        """Take members out of a group, and wait until they are. One that lives may join again.
+
+        Raises:
+            StreamsException: the cluster refuses, or some are still there.
+        """
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what a group without members has committed, of these partitions."""
 
     def close(self) -> None:
         """Idempotent."""

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: the state diagrams, and the table of configuration keys.
+"""Writes the generated parts of docs/: state diagrams, the table of configuration keys, what the KIPs say.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
@@ -10,16 +10,20 @@ are the tables that the program itself runs on, so the documents cannot say anyt
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+KIPS = ROOT / "tests" / "kips"
 
 S = TypeVar("S", bound=Enum)
 
@@ -47,6 +51,16 @@ def ignored_table(rules: Rules[S]) -> str:
     return "\n".join(lines)
 
 
+def causes_table(rules: Rules[S]) -> str:
+    """What moves it: from where, and to where."""
+    lines = ["| because | from | to |", "| --- | --- | --- |"]
+    for cause, row in rules.causes.items():
+        for new in dict.fromkeys(row.values()):
+            before = ", ".join(old.name for old, to in row.items() if to is new)
+            lines.append(f"| {cause.value} | {before} | {new.name} |")
+    return "\n".join(lines)
+
+
 def configuration() -> str:
     """All keys, those that do something first."""
     parts = []
@@ -60,7 +74,22 @@ def configuration() -> str:
             head = ["| key | type | default | what it does |", "| --- | --- | --- | --- |"]
             parts.append("\n".join([f"### {title}", "", *head, *rows]))
     prefixes = "\n".join(f"- `{prefix}…`: {text}" for prefix, text in PREFIXES.items())
-    return "\n\n".join([*parts, f"### Prefixes\n\n{prefixes}"])
+    return "\n\n".join([*parts, f"### Prefixes\n\n{prefixes}", _without_prefix()])
+
+
+def _without_prefix() -> str:
+    """What is taken without a prefix, and for which clients."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for name, prefixes in CLIENT_KEYS.items():
+        if name not in NO_EFFECT:
+            kinds.setdefault(prefixes, []).append(f"`{name}`")
+    lines = [
+        f"- {' and '.join(f'`{prefix}`' for prefix in prefixes)}: {', '.join(names)}"
+        for prefixes, names in kinds.items()
+    ]
+    lines += ["", "| taken, and without effect | because |", "| --- | --- |"]
+    lines += [f"| `{name}` | {reason} |" for name, reason in NO_EFFECT.items()]
+    return "\n".join(["### Settings of Kafka's clients that need no prefix", "", *lines])
 
 
 def _row(key: Key) -> str:
@@ -69,14 +98,30 @@ def _row(key: Key) -> str:
     return f"| `{key.name}` | {key.type.value} | {default} | {doc} |"
 
 
+def claims() -> str:
+    """Each sentence of the KIPs, and the test that holds it."""
+    parts = []
+    for path in sorted(KIPS.glob("*.toml"), key=lambda path: path.stem):
+        kip = tomllib.loads(path.read_text(encoding="utf-8"))
+        rows = ["| under | it says | the test |", "| --- | --- | --- |"]
+        for claim in kip["claim"]:
+            file, name = claim["test"].split("::")
+            said = claim["says"].replace("|", "\\|")
+            rows.append(f"| {claim['under']} | {said} | [{name}](../tests/{file}) |")
+        parts.append("\n".join([f"## {kip['title']}", "", *rows]))
+    return "\n\n".join(parts)
+
+
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
         "client": lambda: state_diagram(CLIENT),
+        "client-causes": lambda: causes_table(CLIENT),
         "client-ignored": lambda: ignored_table(CLIENT),
         "stream-thread": lambda: state_diagram(STREAM_THREAD),
         "global-thread": lambda: state_diagram(GLOBAL_THREAD),
     },
     "configuration.md": {"keys": configuration},
+    "kips.md": {"claims": claims},
 }
 """For each file, its sections and what makes them."""
 

@@ -1,37 +1,75 @@
-"""Runs the tests tier by tier, the fast ones first, each tier in a pytest process of its own.
+"""Runs the tests tier by tier: the fast one first, then the others in two lanes beside each other.
 
 A process per tier means that no tier inherits another's JVM, broker, settings or threads. The first tier
 takes seconds and needs no engine; when it fails, the rest would only say the same more slowly, so it ends
-the run. What stands after `--` goes to pytest. The last line has the totals of all tiers.
+the run. Of the others, some compute and some mostly wait: for a broker, a session that times out, a process
+that starts. So what computes runs with a lower priority beside what waits and looks at the clock, which gets
+the processor when it wants it. What a tier prints is kept together and shown when it is done.
+
+What stands after `--` goes to pytest. The last line has the totals of all tiers.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Some of the tests, and how they are run."""
+
+    name: str
+    markers: str
+    limit_s: int
+    """Far above what it takes; so that a run that hangs ends by itself."""
+    spread: bool = False
+    """Whether its tests are spread over processes: those that share nothing that is slow to make."""
+    yields: bool = False
+    """Whether it leaves the processor to others that want it."""
+
+
 TIERS = {
-    "pure": "not spark and not kafka and not cluster",
-    "spark": "spark and not kafka and not cluster",
-    "kafka": "kafka and not cluster",
-    "cluster": "cluster",
+    tier.name: tier
+    for tier in (
+        Tier("pure", "not disk and not spark and not kafka and not cluster", 300, spread=True),
+        Tier("spark", "spark and not kafka and not cluster", 1200, yields=True),
+        Tier("disk", "disk and not spark and not kafka and not cluster", 600, spread=True, yields=True),
+        Tier("kafka", "kafka and not cluster", 1200),
+        Tier("cluster", "cluster", 1800),
+    )
 }
 """Each test belongs to exactly one: that of the heaviest thing it needs."""
 
-LIMIT_S = {"pure": 300, "spark": 1200, "kafka": 1800, "cluster": 1800}
-"""Far above what a tier takes; so that a run that hangs ends by itself."""
+FIRST = "pure"
+LANES = (("spark", "disk", "kafka"), ("cluster",))
+"""What runs beside each other, once the first tier is good; they take about as long as one another."""
+
+WORKERS = min(4, max(2, os.cpu_count() or 2))
+"""Not one for each of many cores: every one of them imports and collects all tests."""
 
 NO_TESTS = 5
 """pytest's exit code when nothing was selected."""
+
+BEHIND_OTHERS = ("nice", "-n", "10")
+"""What a command begins with that runs with a lower priority."""
+
+INTERRUPTED = 130
+_GRACE_S = 30
+"""How long a tier may take to end its broker and its clients when it is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +94,24 @@ def main(arguments: Sequence[str]) -> int:
     own, handed_on = _split(list(arguments))
     parser = argparse.ArgumentParser(description="run the tests tier by tier")
     parser.add_argument("--tiers", default=" ".join(TIERS), help=f"some of: {' '.join(TIERS)}")
-    tiers = parser.parse_args(own).tiers.split()
-    unknown = [tier for tier in tiers if tier not in TIERS]
+    wanted = parser.parse_args(own).tiers.split()
+    unknown = [name for name in wanted if name not in TIERS]
     if unknown:
         parser.error(f"there is no tier '{unknown[0]}'; there are {', '.join(TIERS)}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # started in the background, too
 
-    outcomes: list[Outcome] = []
-    for tier in (tier for tier in TIERS if tier in tiers):
-        outcomes.append(run_tier(tier, handed_on))
-        if tier == "pure" and not outcomes[-1].good:
-            break
-    return report(outcomes)
+    run = Run(handed_on, alone=len(wanted) == 1)
+    try:
+        if FIRST in wanted:
+            run.lane([FIRST])
+        if all(outcome.good for outcome in run.outcomes):
+            run.side_by_side([[name for name in lane if name in wanted] for lane in LANES])
+    except KeyboardInterrupt:
+        run.stop()
+        print("\ninterrupted", flush=True)
+        return INTERRUPTED
+    return report(sorted(run.outcomes, key=lambda outcome: list(TIERS).index(outcome.tier)))
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -75,20 +120,131 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:at], arguments[at + 1 :]
 
 
-def run_tier(tier: str, handed_on: Sequence[str]) -> Outcome:
-    print(f"\n--- {tier} tests ---", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder, "results.xml")
-        command = [sys.executable, "-m", "pytest", "-m", TIERS[tier], f"--junitxml={results}"]
-        command += ["--durations=5", "--durations-min=2", *handed_on]
-        started = time.monotonic()
+class Run:
+    """The tiers of one run: what is running, and how those came out that are done.
+
+    Args:
+        handed_on: What pytest is told besides.
+        alone: Whether there is one tier only, whose output can be shown as it comes.
+    """
+
+    def __init__(self, handed_on: Sequence[str], *, alone: bool) -> None:
+        self.outcomes: list[Outcome] = []
+        self._handed_on = list(handed_on)
+        self._alone = alone
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
+        self._lock = threading.Lock()
+
+    def side_by_side(self, lanes: Sequence[Sequence[str]]) -> None:
+        """Run the lanes, and return when all have ended."""
+        self._threads = [
+            threading.Thread(target=self.lane, args=(names,), name=f"lane {' '.join(names)}", daemon=True)
+            for names in lanes
+            if names
+        ]
+        for thread in self._threads:
+            thread.start()
+        for thread in self._threads:
+            thread.join()
+
+    def lane(self, names: Sequence[str]) -> None:
+        """Run tiers one after the other."""
+        for name in names:
+            if self._stopping:
+                return
+            outcome = self._run(TIERS[name])
+            with self._lock:
+                self.outcomes.append(outcome)
+
+    def stop(self) -> None:
+        """Interrupt what runs, so that it ends what it has started; and end it, if it does not."""
+        with self._lock:
+            self._stopping = True
+            running = list(self._running)
+        for process in running:
+            _signal(process, signal.SIGINT)
+        deadline = time.monotonic() + _GRACE_S
+        for process in running:
+            _end(process, deadline)
+        for thread in self._threads:  # each shows what its tier has printed so far
+            thread.join(5)
+
+    def _run(self, tier: Tier) -> Outcome:
+        with tempfile.TemporaryDirectory() as folder:
+            results, output = Path(folder, "results.xml"), Path(folder, "output.txt")
+            command = [sys.executable, "-m", "pytest", "-m", tier.markers, f"--junitxml={results}"]
+            command += ["--durations=5", "--durations-min=2"]
+            if tier.spread:
+                command += [f"--numprocesses={WORKERS}", "--dist=worksteal"]
+            started = time.monotonic()
+            at_once = self._alone or tier.name == FIRST
+            if at_once:
+                print(f"\n--- {tier.name} tests ---", flush=True)
+            with output.open("wb") as file:
+                process = self._start([*command, *self._handed_on], tier, None if at_once else file.fileno())
+            code, note = self._wait(process, tier)
+            seconds = time.monotonic() - started
+            if not at_once:
+                text = output.read_text(encoding="utf-8", errors="replace")
+                note = f"\n--- {tier.name} tests, {seconds:.0f} s ---\n{text}{note}"
+            if note:
+                with self._lock:
+                    print(note, end="", flush=True)
+            return Outcome(tier.name, seconds, code, **_counts(results))
+
+    def _start(self, command: list[str], tier: Tier, output: int | None) -> subprocess.Popen[bytes]:
+        """In a session of its own: what it starts can be signalled as a whole, by us alone."""
+        with self._lock:
+            process = subprocess.Popen(
+                [*BEHIND_OTHERS, *command] if tier.yields and not self._alone else command,
+                cwd=ROOT,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=None if output is None else subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._running.append(process)
+            if not self._stopping:
+                return process
+        _end(process, time.monotonic())
+        return process
+
+    def _wait(self, process: subprocess.Popen[bytes], tier: Tier) -> tuple[int, str]:
+        """Its exit code, and what is to be said about its end."""
         try:
-            code = subprocess.run(command, cwd=ROOT, timeout=LIMIT_S[tier], check=False).returncode
+            code, note = process.wait(tier.limit_s), ""
         except subprocess.TimeoutExpired:
-            print(f"the {tier} tests were stopped: not done after {LIMIT_S[tier]} s", flush=True)
-            code = -1
-        seconds = time.monotonic() - started
-        return Outcome(tier, seconds, code, **_counts(results))
+            _signal(process, signal.SIGINT)
+            _end(process, time.monotonic() + _GRACE_S)
+            code, note = -1, f"the {tier.name} tests were stopped: not done after {tier.limit_s} s\n"
+        with self._lock:
+            self._running.remove(process)
+        return code, note
+
+
+def environment() -> dict[str, str]:
+    """Compiled code is kept: else each tier, and each client process, would compile everything anew."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """To the process; it has handlers, fixtures and children of its own, which it ends in their order."""
+    if process.poll() is None:
+        process.send_signal(number)
+
+
+def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
+    """Wait until the deadline for its end; then kill it, and what is left of its session in any case."""
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with suppress(ProcessLookupError):  # all of it has ended
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _counts(results: Path) -> dict[str, int]:

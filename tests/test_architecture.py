@@ -6,10 +6,12 @@ import ast
 import gc
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from millstream import errors
 
@@ -21,18 +23,22 @@ PACKAGE = ROOT / "millstream"
 BASE = {
     "clock",
     "config",
+    "client_keys",
     "config_keys",
     "errors",
     "foreign",
     "machine",
     "model",
+    "not_there",
     "periodic",
+    "permissions",
+    "polling",
     "ports",
     "program_end",
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars"}
+ON_THIS_MACHINE = {"cache", "java", "jars", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -40,16 +46,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "clock": set(),
     "periodic": set(),
+    "polling": set(),
+    "client_keys": set(),
     "foreign": set(),
+    "not_there": set(),
     "config_keys": set(),
     "errors": {"model"},
     "program_end": {"errors"},
+    "permissions": set(),
     "machine": {"clock", "errors"},
-    "config": {"config_keys", "errors", "foreign"},
+    "config": {"client_keys", "config_keys", "errors", "foreign"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
+    "scratch": set(),
     "java": {"cache", "errors"},
-    "jars": {"cache", "errors", "java"},
+    "jars": {"cache", "errors", "java", "polling"},
     # what a program means
     "topology": BASE,
     "metrics": BASE,
@@ -98,7 +109,7 @@ OUTSIDE: dict[str, set[str]] = {
         "server/remote.py",
     },
     "duckdb": {"query/sql_program.py"},
-    "filelock": {"broker/", "jars/cache.py", "stores/directory.py"},
+    "filelock": {"broker/", "jars/cache.py", "scratch.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
     "rich": {"cli/", "jars/progress.py"},
@@ -106,10 +117,11 @@ OUTSIDE: dict[str, set[str]] = {
     "subprocess": {"broker/", "jars/ivy.py", "java.py", "query/sql_process.py"},
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
-    "socket": {"broker/", "server/connections.py", "server/serving.py"},
+    "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},
     "http.client": {"jars/repository.py", "server/wire.py"},
-    "urllib.request": {"jars/"},
+    "urllib.request": {"jars/", "kafka/tokens.py"},
     "urllib.error": {"jars/"},
+    "aws_msk_iam_sasl_signer": {"kafka/tokens.py"},
     "http.server": {"dashboard/"},
     "socketserver": {"dashboard/"},
     "pickle": set(),
@@ -146,6 +158,14 @@ class Code:
     """The line of each thread that is made, and the arguments it is given by name."""
     silent_tests: list[tuple[str, int]]
     """Tests without a docstring."""
+    waited_for: list[tuple[str, int]]
+    """The names of the events and conditions that are waited for."""
+    kept: set[str]
+    """What is assigned to a name or is part of what is: a table of exceptions, say."""
+    made: set[str]
+    """The names that are given an event or a condition of their own."""
+    told: set[str]
+    """Of what is set or notified, or handed on to somebody who may do that."""
 
 
 @cache
@@ -157,7 +177,7 @@ def code_of(path: Path) -> Code:
     gc.disable()
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        code = Code(names_in(tree), [], [], [], [], [], [])
+        code = Code(names_in(tree), [], [], [], [], [], [], [], set(), set(), set())
         for node in ast.walk(tree):
             _note(node, code, path)
         return code
@@ -169,9 +189,24 @@ def _note(node: ast.AST, code: Code, path: Path) -> None:
     match node:
         case ast.Call(func=func):
             name = dotted(func)
-            code.calls.append((name, node.lineno))
+            if not is_yield(name, node):
+                code.calls.append((name, node.lineno))
             if name in ("threading.Thread", "Thread"):
                 code.threads.append((node.lineno, {given.arg: given.value for given in node.keywords}))
+            owner, _, method = name.rpartition(".")
+            if method == "wait" and not owner.startswith("asyncio."):  # which has no timeout: it is for ever
+                code.waited_for.append((owner, node.lineno))
+            elif method in ("set", "notify", "notify_all"):
+                code.told.add(owner)
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            code.told.update(map(dotted, given))
+        case ast.Assign(targets=targets, value=value):
+            code.kept.update(each.id for each in ast.walk(value) if isinstance(each, ast.Name))
+            for target in targets:
+                code.made.update(events_in(target, value))
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            code.kept.update(each.id for each in ast.walk(value) if isinstance(each, ast.Name))
+            code.made.update(events_in(target, value))
         case ast.Attribute():
             code.attributes.append((dotted(node), node.lineno))
         case ast.Import():
@@ -188,6 +223,22 @@ def _note(node: ast.AST, code: Code, path: Path) -> None:
                 code.swallowing.append(node.lineno)
         case ast.FunctionDef(name=name) if name.startswith("test_") and not ast.get_docstring(node):
             code.silent_tests.append((name, node.lineno))
+
+
+def is_yield(name: str, call: ast.Call) -> bool:
+    """`sleep(0)` takes no time: it lets another thread or task go on."""
+    zero = [argument for argument in call.args if isinstance(argument, ast.Constant) and argument.value == 0]
+    return name.endswith("sleep") and len(zero) == 1
+
+
+def events_in(target: ast.expr, value: ast.expr) -> Iterator[str]:
+    """The names that an assignment gives an event or a condition of their own."""
+    match target, value:
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+            for one, its_value in zip(targets, values, strict=False):
+                yield from events_in(one, its_value)
+        case _, ast.Call(func=func) if dotted(func).rpartition(".")[2] in ("Event", "Condition"):
+            yield dotted(target)
 
 
 def dotted(node: ast.expr) -> str:
@@ -298,23 +349,25 @@ DECIDES = [
         for name in (
             "assignment",
             "checkup",
+            "client_state",
             "coordination",
+            "events",
             "handler",
             "health",
             "history",
             "holdings",
             "policies",
+            "reactions",
             "roster",
             "states",
             "supervision",
-            "supply",
+            "turn",
         )
     ),
 ]
 """What decides, or keeps what is decided: on the standard library alone."""
 
-LOCKS = {"machine.py", "runtime/coordination.py", "runtime/handler.py", "runtime/history.py"}
-LOCKS |= {"runtime/roster.py"}
+LOCKS = {"machine.py", "runtime/handler.py"}
 """Those of them that any thread may call, and so import `threading`: for a lock, never for a thread."""
 
 PATHS = {"topology/functions.py"}
@@ -426,12 +479,78 @@ def names_of_threads(path: Path) -> Iterator[list[ast.expr]]:
                 yield [name]
 
 
-def test_no_test_sleeps_or_is_switched_off() -> None:
-    """A test waits for a condition with a deadline; and a test that is not run is not a test."""
+PAUSES = {
+    "millstream/polling.py": "what nobody reports is looked at again and again, each time with a deadline",
+    "millstream/runtime/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
+    "millstream/jars/ivy.py": "between two runs of Ivy that fetched nothing; some of them, then it is told",
+    "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
+    "tests/cluster/chaos.py": "the faults of a run come at their times",
+}
+"""The files that pause, and why nothing better will do."""
+
+
+def pauses_in(path: Path, told: Set[str]) -> list[str]:
+    """Where a file sleeps: by that name, by waiting for an event that is nobody's, or for one nobody sets.
+
+    `told` are the attributes, by their own name, that some file sets or hands on: an object's event may be
+    set from anywhere, and a variable only where it is.
+    """
+    code = code_of(path)
+    sleeps = ("time.sleep", "asyncio.sleep", "sleep", "pause", "polling.pause")
+    found = [(name, line) for name, line in code.calls if name in sleeps]
+    for name, line in code.waited_for:
+        own = name.rpartition(".")[2]
+        nobodys = name.endswith(("Event()", "Condition()"))
+        unset = name in code.made and name not in code.told and ("." not in name or own not in told)
+        if nobodys or unset:
+            found.append((f"{name}.wait", line))
+    return [f"{path.relative_to(ROOT)}:{line} {name}" for name, line in found]
+
+
+def test_nobody_sleeps_under_any_name() -> None:
+    """What has to happen is waited for with a deadline, in the product and in the tests."""
+    told = {
+        name.rpartition(".")[2]
+        for path in [*source_files(), *files_of_tests()]
+        for name in code_of(path).told
+        if "." in name
+    }
+    found = {
+        path.relative_to(ROOT).as_posix(): pauses
+        for path in [*source_files(), *files_of_tests()]
+        if (pauses := pauses_in(path, told))
+    }
+    assert {path: pauses for path, pauses in found.items() if path not in PAUSES} == {}
+    assert found.keys() == PAUSES.keys(), "a row that is for nothing goes"
+
+
+@pytest.mark.parametrize(
+    "sleeps",
+    [
+        "threading.Event().wait(2)",
+        "threading.Condition().wait(2)",
+        "pause = threading.Event()\npause.wait(0.01)",
+        "deadline, pause = 3, Event()\nwhile True:\n    pause.wait(0.01)",
+        "self._pause = threading.Event()\nself._pause.wait(1)",
+        "time.sleep(1)",
+        "from time import sleep\nsleep(1)",
+    ],
+)
+def test_a_sleep_is_known_by_its_shape(sleeps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an event that somebody sets, or is handed, is none."""
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "asleep.py").write_text(sleeps)
+    assert len(pauses_in(tmp_path / "asleep.py", set())) == 1
+    (tmp_path / "awake.py").write_text("done = threading.Event()\nrun(done)\ndone.wait(20)")
+    assert pauses_in(tmp_path / "awake.py", set()) == []
+
+
+def test_no_test_is_switched_off() -> None:
+    """A test that is not run is not a test."""
     wrong = []
     for path in files_of_tests():
         for name, line in calls_in(path):
-            if name in ("time.sleep", "sleep", "pytest.skip", "pytest.xfail", "pytest.importorskip"):
+            if name in ("pytest.skip", "pytest.xfail", "pytest.importorskip"):
                 wrong.append(f"{path.relative_to(ROOT)}:{line} {name}")
         for name, line in code_of(path).attributes:
             if name in ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"):
@@ -520,13 +639,10 @@ NEVER_RAISED = {
 
 @cache
 def raised_names() -> frozenset[str]:
-    """The names of all exceptions of errors.py that some file makes."""
-    return frozenset(
-        name.rsplit(".", 1)[-1]
-        for path in source_files()
-        if path != PACKAGE / "errors.py"
-        for name, _ in calls_in(path)
-    )
+    """The names of all exceptions of errors.py that some file makes, or picks in order to make it."""
+    files = [path for path in source_files() if path != PACKAGE / "errors.py"]
+    called = {name.rsplit(".", 1)[-1] for path in files for name, _ in calls_in(path)}
+    return frozenset(called | {name for path in files for name in code_of(path).kept})
 
 
 def test_each_exception_is_raised_somewhere() -> None:

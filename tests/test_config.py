@@ -15,6 +15,8 @@ from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importan
 from millstream.dsl import handlers
 from millstream.dsl.serdes import Serdes
 from millstream.errors import ConfigException
+from millstream.kafka.clients import membership_config, restore_consumer_config
+from millstream.runtime.wiring import _spark_client, offset_reset
 
 BASE = {"application.id": "app", "bootstrap.servers": "localhost:9092"}
 
@@ -78,12 +80,10 @@ def test_the_embedded_broker_is_asked_for_by_name() -> None:
         ("num_stream_threads", "Did you mean 'num.stream.threads'? Kafka's keys have dots"),
         ("NUM_STREAM_THREADS", "Did you mean 'num.stream.threads'?"),
         ("num.streams.threads", "Did you mean 'num.stream.threads'?"),
-        ("max.poll.records", "write 'consumer.max.poll.records'"),
-        ("max_poll_records", "write 'consumer.max.poll.records'"),
-        ("linger.ms", "write 'producer.linger.ms'"),
+        ("max_poll_records", "Did you mean 'max.poll.records'? Kafka's keys have dots"),
         ("retention.ms", "write 'topic.retention.ms'"),
         ("spark_master", "Did you mean 'spark.master'?"),
-        ("auto.offset.rset", "Did you mean 'consumer.auto.offset.reset'?"),
+        ("auto.offset.rset", "Did you mean 'auto.offset.reset'?"),
         ("colour", "StreamsConfig.describe() lists the keys"),
         ("consumer.", "StreamsConfig.describe() lists the keys"),
     ],
@@ -213,13 +213,64 @@ def test_prefixed_keys_are_passed_on() -> None:
     assert made.with_prefix("consumer.") == {"max.poll.records": 10}
     assert made.with_prefix("main.consumer.") == {"max.poll.records": 20}
     assert made.with_prefix("topic.") == {"segment.bytes": 1000}
-    assert made.security == {"sasl.mechanism": "PLAIN", "security.protocol": "SASL_SSL"}
+    assert made.security() == {"sasl.mechanism": "PLAIN", "security.protocol": "SASL_SSL"}
+
+
+def test_settings_of_clients_need_no_prefix() -> None:
+    """StreamsConfigTest: shouldSupportNonPrefixedConsumerConfigs and its kin. A prefix goes before none, the
+    longer one before the shorter; each kind of client gets what it has."""
+    made = StreamsConfig(
+        {
+            **BASE,
+            "auto.offset.reset": "latest",
+            "session.timeout.ms": timedelta(seconds=20),
+            "max.poll.records": 1,
+            "consumer.max.poll.records": 2,
+            "main.consumer.max.poll.records": 3,
+            "fetch.min.bytes": 4,
+            "restore.consumer.fetch.min.bytes": 5,
+            "linger.ms": 6,
+            "compression.type": "zstd",
+            "producer.compression.type": "lz4",
+            "retries": 7,
+            "admin.retries": 8,
+        }
+    )
+    consumer = made.client_options("consumer.", "main.consumer.")
+    assert consumer == {
+        "auto.offset.reset": "latest",
+        "session.timeout.ms": timedelta(seconds=20),
+        "max.poll.records": 3,
+        "fetch.min.bytes": 4,
+    }
+    assert made.client_options("consumer.", "restore.consumer.")["fetch.min.bytes"] == 5
+    assert made.client_options("producer.") == {"linger.ms": 6, "compression.type": "lz4", "retries": 7}
+    assert made.client_options("admin.") == {"retries": 8}
+    assert membership_config(made)["session_timeout_ms"] == 20_000
+    assert restore_consumer_config(made)["fetch.min.bytes"] == "5"
+    assert "session.timeout.ms" not in restore_consumer_config(made)
+    assert _spark_client(made, "producer.") == {"linger.ms": "6", "compression.type": "lz4", "retries": "7"}
+    assert _spark_client(made, "consumer.", "main.consumer.") == {
+        "max.poll.records": "3",
+        "fetch.min.bytes": "4",
+    }
+    assert offset_reset(made).value == "latest"
+
+
+@pytest.mark.parametrize("key", ["enable.auto.commit", "consumer.group.id", "main.consumer.key.deserializer"])
+def test_a_setting_of_clients_without_effect_says_so(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As upstream warns of what it sets itself."""
+    StreamsConfig({**BASE, key: "x"}).log_without_effect()
+    assert f"configuration '{key}' has no effect: " in caplog.text
 
 
 @pytest.mark.parametrize(
     "key",
     [
         "sasl.jaas.config",
+        "sasl.oauthbearer.token.provider",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
         "ssl.keystore.password",
         "ssl.key.password",
         "ssl.keystore.key",
@@ -461,6 +512,7 @@ KAFKAS = [
 
 
 OURS = {
+    "changelog.lost.policy",
     "checkpoint.location",
     "errors.continue.max.ratio",
     "keep.spark.warm",
@@ -476,6 +528,8 @@ OURS = {
     "replace.thread.max.failures",
     "replace.thread.then",
     "replace.thread.window.ms",
+    "sasl.oauthbearer.token.provider",
+    "source.lost.policy",
 }
 
 

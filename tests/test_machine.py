@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from enum import Enum
 
 import pytest
 
 from millstream.errors import IllegalStateException
-from millstream.machine import Machine, Rules
+from millstream.machine import Announcer, Machine, Rules
 from millstream.testing.fakes import ManualClock
 
 log = logging.getLogger("millstream.machine_test")
@@ -22,6 +23,11 @@ class Door(Enum):
     GONE = "GONE"
 
 
+class Cause(Enum):
+    KEY_TURNS = "somebody turns the key"
+    FIRE = "it burns down"
+
+
 RULES: Rules[Door] = Rules(
     allowed={
         Door.OPEN: (Door.CLOSED, Door.GONE),
@@ -30,6 +36,7 @@ RULES: Rules[Door] = Rules(
         Door.GONE: (),
     },
     ignored={(Door.CLOSED, Door.CLOSED): "it is closed already"},
+    causes={Cause.KEY_TURNS: {Door.CLOSED: Door.LOCKED}, Cause.FIRE: {Door.OPEN: Door.GONE}},
 )
 
 
@@ -88,11 +95,20 @@ def test_each_transition_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFixt
     assert caplog.records[0].levelno == logging.INFO
 
 
-def test_a_condition_on_the_old_state_is_checked_with_the_change() -> None:
-    """In another state nothing happens, not even an error for an illegal transition."""
+def test_a_cause_leads_to_where_the_table_says() -> None:
+    """In a state that is not in its row nothing happens, not even an error for an illegal transition."""
     machine = door()
-    assert not machine.to(Door.LOCKED, only_from=(Door.CLOSED,))
+    assert not machine.because(Cause.KEY_TURNS)
     assert machine.state is Door.OPEN
+    machine.to(Door.CLOSED)
+    assert machine.because(Cause.KEY_TURNS)
+    assert machine.state is Door.LOCKED
+
+
+def test_a_cause_cannot_lead_where_no_transition_does() -> None:
+    """The table is refused as a whole."""
+    with pytest.raises(ValueError, match="KEY_TURNS: OPEN -> LOCKED is not allowed"):
+        replace(RULES, causes={Cause.KEY_TURNS: {Door.OPEN: Door.LOCKED}})
 
 
 def test_of_many_threads_one_makes_the_transition() -> None:
@@ -101,7 +117,7 @@ def test_of_many_threads_one_makes_the_transition() -> None:
 
     def ask() -> None:
         barrier.wait(10)
-        if machine.to(Door.GONE, only_from=(Door.OPEN,)):
+        if machine.because(Cause.FIRE):
             won.append(threading.current_thread())
 
     threads = [threading.Thread(target=ask) for _ in range(10)]
@@ -221,14 +237,14 @@ def test_terminal_states_are_those_that_nothing_follows() -> None:
     assert RULES.terminal == {Door.GONE}
 
 
-def test_listeners_of_a_deferred_transition_are_called_when_it_is_left() -> None:
-    """Whoever holds a lock tells nobody before it lets go; nested ones count once."""
-    machine = door()
+def test_what_was_announced_is_told_when_it_is_delivered() -> None:
+    """Whoever holds a lock tells nobody before it lets go."""
+    announcer: Announcer[Door] = Announcer(owner="door", log=log, clock=ManualClock())
     told: list[tuple[Door, Door]] = []
-    machine.add_listener(lambda new, old: told.append((old, new)))
-    with machine.deferring():
-        with machine.deferring():
-            assert machine.to(Door.CLOSED)
-        assert machine.state is Door.CLOSED
-        assert told == []
-    assert told == [(Door.OPEN, Door.CLOSED)]
+    announcer.add_listener(lambda new, old: told.append((old, new)))
+    announcer.announce(Door.CLOSED, Door.OPEN)
+    announcer.announce(Door.LOCKED, Door.CLOSED)
+    assert told == []
+    announcer.deliver()
+    announcer.deliver()
+    assert told == [(Door.OPEN, Door.CLOSED), (Door.CLOSED, Door.LOCKED)]

@@ -7,8 +7,6 @@ here an existing topic is an error, topics can be deleted, and no configuration 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -19,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from millstream import program_end
 from millstream.errors import BrokerException
+from millstream.polling import looks
 
 __all__ = ["Admin"]
 
@@ -72,12 +71,10 @@ class Admin:
     @staticmethod
     def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
         """The controller has answered; the broker learns of it some milliseconds later."""
-        deadline = time.monotonic() + _SECONDS
-        pause = threading.Event()
-        while not condition():
-            if time.monotonic() > deadline:
-                raise BrokerException(f"{otherwise} within {_SECONDS:.0f} s of the controller's yes")
-            pause.wait(_VISIBLE_EVERY_SECONDS)
+        for _ in looks(_SECONDS, every_s=_VISIBLE_EVERY_SECONDS):
+            if condition():
+                return
+        raise BrokerException(f"{otherwise} within {_SECONDS:.0f} s of the controller's yes")
 
 
 def _result(future: Future[Any], otherwise: str) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from millstream import program_end
+from millstream.permissions import umask_of_children
 
 __all__ = ["SupervisedProcess"]
 
@@ -73,6 +74,7 @@ class SupervisedProcess:
                     stderr=log,
                     env=dict(environment),
                     start_new_session=True,
+                    umask=umask_of_children(),
                 )
         except OSError:
             os.close(self._alive)

@@ -37,6 +37,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import ThreadMetadata, TopicPartition
+from millstream.polling import looks
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.states import State
@@ -190,13 +191,11 @@ class DemoRun:
         closer.join(0.2 if starting else patience_s)
         gently = not closer.is_alive() and not starting
         self.kill_children()
-        pause = threading.Event()
-        for _ in range(_REMOVALS):
+        for _ in looks(_REMOVALS * _REMOVAL_PAUSE_S, every_s=_REMOVAL_PAUSE_S):
             # A thread that has not ended may be making a file just now.
             shutil.rmtree(self.work, ignore_errors=True)
             if not self.work.exists():
                 break
-            pause.wait(_REMOVAL_PAUSE_S)
         return gently
 
     def kill_children(self) -> None:

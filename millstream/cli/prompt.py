@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from itertools import islice
 
@@ -12,6 +11,7 @@ from rich.text import Text
 from millstream.cli.demo_run import DemoRun
 from millstream.cli.words import WORD, words_of
 from millstream.errors import InvalidStateStoreException
+from millstream.polling import looks
 
 __all__ = ["answer", "ask_and_answer", "explain"]
 
@@ -93,11 +93,11 @@ def _sent(run: DemoRun, line: str) -> list[str]:
     wanted = {word: (store.get(word) or 0) + words.count(word) for word in words}
     began = time.monotonic()
     run.send(line)
-    pause = threading.Event()
-    while any((store.get(word) or 0) < count for word, count in wanted.items()):
-        if time.monotonic() - began > _ARRIVAL_S:
-            return [f"sent, but not counted within {_ARRIVAL_S:.0f} s"]
-        pause.wait(_LOOK_S)
+    for _ in looks(_ARRIVAL_S, every_s=_LOOK_S):
+        if all((store.get(word) or 0) >= count for word, count in wanted.items()):
+            break
+    else:
+        return [f"sent, but not counted within {_ARRIVAL_S:.0f} s"]
     seconds = time.monotonic() - began
     counts = "   ".join(f"{word} {store.get(word):,}" for word in wanted)
     return [f"from here through Kafka and Spark into the store in {seconds * 1000:,.0f} ms: {counts}"]

@@ -13,6 +13,7 @@ from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Consumed, Materialized, option
 from millstream.errors import TopologyException
+from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.names import validate_name, validate_topic
 from millstream.topology.nodes import GlobalTable, Source, TableSource
 from millstream.topology.topology import Topology
@@ -20,7 +21,7 @@ from millstream.topology.topology import Topology
 __all__ = ["StreamsBuilder"]
 
 
-class StreamsBuilder:
+class StreamsBuilder(TellsWhatIsMissing):
     """Collects the operations of one program.
 
     Source: org.apache.kafka.streams.StreamsBuilder.

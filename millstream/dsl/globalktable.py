@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from millstream.not_there import TellsWhatIsMissing
+
 __all__ = ["GlobalKTable"]
 
 
-class GlobalKTable:
+class GlobalKTable(TellsWhatIsMissing):
     """A topic as a table, all partitions of it on every client.
 
     It is there to be queried: `KafkaStreams.store(...)` with `queryable_store_name`. Each client reads the

@@ -13,13 +13,14 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
+from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
 
 __all__ = ["KGroupedStream"]
 
 
-class KGroupedStream(Folding):
+class KGroupedStream(Folding, TellsWhatIsMissing):
     """Records grouped by key. Those with a null key or a null value take no part.
 
     Source: org.apache.kafka.streams.kstream.KGroupedStream.

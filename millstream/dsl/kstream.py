@@ -24,6 +24,7 @@ from millstream.dsl.options import (
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import validate_name, validate_topic
@@ -33,7 +34,7 @@ __all__ = ["BranchedKStream", "KStream"]
 Function = nodes.Function
 
 
-class KStream:
+class KStream(TellsWhatIsMissing):
     """A stream of records.
 
     After an operation that can change keys (map, flat_map, select_key, group_by), what needs equal keys
@@ -270,7 +271,7 @@ class KStream:
         )
 
 
-class BranchedKStream:
+class BranchedKStream(TellsWhatIsMissing):
     """A stream being split. Branches are asked in order; a record goes to the first that says yes.
 
     Source: org.apache.kafka.streams.kstream.BranchedKStream.

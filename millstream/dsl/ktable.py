@@ -10,6 +10,7 @@ from millstream.dsl.options import Materialized, Named, StoreType, name_of, opti
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
+from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import NameProvider
@@ -23,7 +24,7 @@ __all__ = ["KTable", "check_function", "declare_store"]
 Function = nodes.Function
 
 
-class KTable:
+class KTable(TellsWhatIsMissing):
     """A table: the last value of each key.
 
     Only a table whose store was given a name (`Materialized.as_`) can be queried.

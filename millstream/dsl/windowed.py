@@ -14,6 +14,7 @@ from millstream.dsl.aggregations import Aggregating, Folding
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Materialized, Named
 from millstream.dsl.serdes import Serde
+from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.windows import Windows
 
@@ -22,7 +23,7 @@ __all__ = ["SessionWindowedKStream", "TimeWindowedKStream"]
 Function = nodes.Function
 
 
-class _WindowedKStream(Aggregating):
+class _WindowedKStream(Aggregating, TellsWhatIsMissing):
     """What both kinds have in common. `table_of` is the group's own way to make a table."""
 
     def __init__(self, table_of: Callable[..., KTable], windows: Windows, value_serde: Serde | None) -> None:

@@ -69,11 +69,16 @@ class Facts:
     owner_of: Callable[[str], PipelineOwner | None] = lambda _: None
 
 
+Side = tuple[str, str]
+"""The topology and the checkpoint of members that can share work."""
+
+
 class Memory:
     """What a client keeps from one round that it leads to the next.
 
     Attributes:
         known: the member that each process id belongs to, of those that took part in the agreement before.
+        side: their program, as topology and checkpoint; None: there was no agreement.
         own: what this client itself has said for the round that begins, if it took part in the agreement
             before: so one that leads for the first time knows itself at least. Else empty.
     """
@@ -82,6 +87,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.known: Mapping[UUID, str] = {}
+        self.side: Side | None = None
         self.own = b""
         self._warned: set[str] = set()
 
@@ -96,7 +102,7 @@ class Memory:
 
     def forget(self) -> None:
         """The group has gone on without this client: who took part in it is not known any more."""
-        self.known, self.own = {}, b""
+        self.known, self.side, self.own = {}, None, b""
 
 
 def assign(
@@ -127,11 +133,11 @@ def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Mem
     infos, answers = _read(members, memory)
     asking = [info for info in _ordered(infos) if info.error_code is AssignorError.SHUTDOWN_REQUESTED]
     if asking:
-        return dict.fromkeys(members, _shutdown(asking, leader))
+        return dict.fromkeys(members, _shutdown(asking, leader, memory))
     evidence = Evidence(facts.owner_of)
-    known = _known(infos, members, memory)
+    known, before = _recalled(infos, members, memory)
     single, twice = _one_process_each(infos, known, evidence, memory)
-    same, odd = _one_program(single, known, evidence)
+    same, odd = _one_program(single, known, before, evidence)
     for member, reason in {**odd, **twice}.items():
         memory.warn("Group member '%s' cannot take part: %s", printable(member), reason)
         answers[member] = _failed(reason)
@@ -155,17 +161,24 @@ def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Mem
         answers.update(_share(program, fit, {**others, **fit}, facts.max_warmups))
         several = Counter(info.process_id for info in fit.values())
         memory.known = {info.process_id: each for each, info in fit.items() if several[info.process_id] == 1}
-    return {member: replace(answer, leader=leader) for member, answer in answers.items()}
+        memory.side = next((_side(info) for info in fit.values()), memory.side)
+    return {
+        member: replace(answer, leader=leader, threads=infos[member].threads if member in infos else None)
+        for member, answer in answers.items()
+    }
 
 
-def _known(
+def _recalled(
     infos: Mapping[str, MemberInfo], members: Mapping[str, bytes], memory: Memory
-) -> Mapping[UUID, str]:
-    """Whom the leader knows from before; itself at least, if there is just one that says what it said."""
-    if not memory.own:
-        return memory.known
-    mine = [member for member in infos if members[member] == memory.own]
-    return {infos[mine[0]].process_id: mine[0], **memory.known} if len(mine) == 1 else memory.known
+) -> tuple[Mapping[UUID, str], Side | None]:
+    """Whom the leader knows from before, and with which program: itself at least, if there is just one member
+    that says what it has said.
+    """
+    mine = [member for member in infos if memory.own and members[member] == memory.own]
+    if len(mine) != 1:
+        return memory.known, memory.side
+    own = infos[mine[0]]
+    return {own.process_id: mine[0], **memory.known}, memory.side or _side(own)
 
 
 def _ordered(infos: Mapping[str, MemberInfo]) -> list[MemberInfo]:
@@ -209,9 +222,9 @@ def _failed(reason: str) -> Assignment:
 # --- 2. shutting down ------------------------------------------------------------------------------------
 
 
-def _shutdown(asking: Sequence[MemberInfo], leader: str) -> Assignment:
+def _shutdown(asking: Sequence[MemberInfo], leader: str, memory: Memory) -> Assignment:
     first = next((info for info in asking if info.reason), asking[0])
-    log.warning(
+    memory.warn(
         "Client '%s' asks all clients of the application to shut down: %s",
         printable(first.client_id),
         printable(first.reason, MOST_REASON_CHARS),
@@ -228,7 +241,7 @@ def _shutdown(asking: Sequence[MemberInfo], leader: str) -> Assignment:
 
 
 def _one_program(
-    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], evidence: Evidence
+    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], before: Side | None, evidence: Evidence
 ) -> tuple[dict[str, MemberInfo], dict[str, str]]:
     """The members that can share the work, and for each of the others why it cannot.
 
@@ -237,17 +250,17 @@ def _one_program(
     pipelines, as far as the checkpoints do not say otherwise, then most active tasks; else most members; else
     the smallest process id.
     """
-    sides: dict[tuple[str, str], list[str]] = {}
+    sides: dict[Side, list[str]] = {}
     for member in by_process(infos):
-        sides.setdefault((infos[member].topology, infos[member].checkpoint), []).append(member)
+        sides.setdefault(_side(infos[member]), []).append(member)
     if len(sides) <= 1:
         return dict(infos), {}
 
-    def weight(side: tuple[str, str]) -> tuple[int, bool, int, int, int]:
+    def weight(side: Side) -> tuple[int, bool, int, int, int]:
         of_side = {member: infos[member] for member in sides[side]}
         return (
             len(set().union(*(evidence.proven(info) for info in of_side.values()))),
-            any(known.get(info.process_id) == member for member, info in of_side.items()),
+            side == before and any(known.get(info.process_id) == each for each, info in of_side.items()),
             len(set().union(*(evidence.plausible(info) for info in of_side.values()))),
             len(set().union(*(info.active_tasks for info in of_side.values()))),
             len(of_side),
@@ -264,7 +277,11 @@ def _one_program(
     return {member: infos[member] for member in sides[chosen]}, odd
 
 
-def _why_odd(side: tuple[str, str], chosen: tuple[str, str], clients: str, others: str) -> str:
+def _side(info: MemberInfo) -> Side:
+    return info.topology, info.checkpoint
+
+
+def _why_odd(side: Side, chosen: Side, clients: str, others: str) -> str:
     (topology, checkpoint), (their_topology, their_checkpoint) = side, chosen
     if topology != their_topology:
         return (

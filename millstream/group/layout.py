@@ -1,16 +1,17 @@
-"""Kafka's own layout of the user data in both directions, versions 1 to 11, byte for byte.
+"""Kafka's own layout of the user data in both directions, version 11, byte for byte.
 
 A member says in a SubscriptionInfo what it has; the leader says in an AssignmentInfo what each member gets.
 What Millstream adds is in `userdata`: as client tags in the one, behind the last field of the other.
 
-A value holds what its version can say: fields that the version has no place for are set to their defaults
-when it is made, as upstream does, so that decoding gives back what was encoded.
+Only Millstream's own members are ever in such a group, and all of them have spoken version 11; older versions
+are refused. Of a newer subscription the two versions are read, so that its sender can be told ours (version
+probing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from millstream.errors import TaskAssignmentException
@@ -22,7 +23,6 @@ __all__ = [
     "LATEST_SUPPORTED_VERSION",
     "NEVER",
     "UNKNOWN_OFFSET_SUM",
-    "UNKNOWN_VERSION",
     "AssignmentInfo",
     "HostInfo",
     "SubscriptionInfo",
@@ -30,9 +30,6 @@ __all__ = [
 
 LATEST_SUPPORTED_VERSION = 11
 """Source: StreamsAssignmentProtocolVersions, last raised in Kafka 3.0."""
-
-UNKNOWN_VERSION = -1
-"""What versions 1 and 2, which do not tell it, have as the latest version that the sender supports."""
 
 LATEST_OFFSET = -2
 """Instead of an offset sum: an active task that runs. Source: Task.LATEST_OFFSET."""
@@ -46,21 +43,6 @@ NEVER = 2**63 - 1
 _NO_PROCESS = UUID(int=0)
 _SUBSCRIPTION = "SubscriptionInfo"
 _ASSIGNMENT = "AssignmentInfo"
-
-# The first version that has each field.
-_END_POINT = 2
-_LATEST_VERSION = 3
-_OFFSET_SUMS = 7
-_UNIQUE_FIELD = 8
-_SUBSCRIPTION_ERROR = 9
-_NAMED_TOPOLOGIES = 10
-_CLIENT_TAGS = 11
-_HOSTS = 2
-_COMMON_VERSION = 3
-_ASSIGNMENT_ERROR = 4
-_TOPIC_DICTIONARY = 5
-_STANDBY_HOSTS = 6
-_NEXT_REBALANCE = 7
 
 
 # --- what a member says ----------------------------------------------------------------------------------
@@ -77,8 +59,8 @@ class SubscriptionInfo:
 
     Source: org.apache.kafka.streams.processor.internals.assignment.SubscriptionInfo,
     SubscriptionInfoData.json.
-    Differs: there are no named topologies, which upstream has removed from its API as well; a task of one
-    cannot be decoded.
+    Differs: versions 1 to 10 are refused. There are no named topologies, which upstream has removed from its
+    API as well; a task of one cannot be decoded.
     """
 
     process_id: UUID = _NO_PROCESS
@@ -91,45 +73,17 @@ class SubscriptionInfo:
     latest_supported_version: int = LATEST_SUPPORTED_VERSION
 
     def __post_init__(self) -> None:
-        """Check the versions, and drop what the version has no place for.
+        """Check the versions.
 
         Raises:
-            ValueError: the versions do not fit each other.
+            ValueError: the version is older than ours, or newer than what the sender says it supports.
         """
         _check_versions(self.version, self.latest_supported_version)
-        if self.is_future:
-            return
-        if self.version < _END_POINT:
-            object.__setattr__(self, "user_end_point", "")
-        if self.version < _LATEST_VERSION:
-            object.__setattr__(self, "latest_supported_version", UNKNOWN_VERSION)
-        if self.version < _OFFSET_SUMS:
-            sums = {
-                task: LATEST_OFFSET if offset == LATEST_OFFSET else UNKNOWN_OFFSET_SUM
-                for task, offset in self.task_offset_sums.items()
-            }
-            object.__setattr__(self, "task_offset_sums", sums)
-        if self.version < _UNIQUE_FIELD:
-            object.__setattr__(self, "unique_field", 0)
-        if self.version < _SUBSCRIPTION_ERROR:
-            object.__setattr__(self, "error_code", 0)
-        if self.version < _CLIENT_TAGS:
-            object.__setattr__(self, "client_tags", {})
 
     @property
     def is_future(self) -> bool:
         """Whether its version is newer than ours, so that only the versions could be read."""
         return self.version > LATEST_SUPPORTED_VERSION
-
-    @property
-    def prev_tasks(self) -> frozenset[TaskId]:
-        """The active tasks that it runs."""
-        return frozenset(task for task, offset in self.task_offset_sums.items() if offset == LATEST_OFFSET)
-
-    @property
-    def standby_tasks(self) -> frozenset[TaskId]:
-        """The tasks that it has some state of."""
-        return frozenset(self.task_offset_sums) - self.prev_tasks
 
     def encode(self) -> bytes:
         """Its bytes.
@@ -145,27 +99,16 @@ class SubscriptionInfo:
             )
         out = Writer(_SUBSCRIPTION)
         out.int32(self.version)
-        if self.version >= _LATEST_VERSION:
-            out.int32(self.latest_supported_version)
+        out.int32(self.latest_supported_version)
         out.uuid(self.process_id)
-        if self.version < _OFFSET_SUMS:
-            _write_tasks(out, self.prev_tasks)
-            _write_tasks(out, self.standby_tasks)
-        if self.version >= _END_POINT:
-            out.text(self.user_end_point)
-        if self.version >= _NAMED_TOPOLOGIES:
-            _write_sums(out, self.task_offset_sums)
-        elif self.version >= _OFFSET_SUMS:
-            _write_sums_by_subtopology(out, self.task_offset_sums)
-        if self.version >= _UNIQUE_FIELD:
-            out.int8(self.unique_field)
-        if self.version >= _SUBSCRIPTION_ERROR:
-            out.int32(self.error_code)
-        if self.version >= _CLIENT_TAGS:
-            out.int32(len(self.client_tags))
-            for key, value in self.client_tags.items():
-                out.text(key)
-                out.text(value)
+        out.text(self.user_end_point)
+        _write_sums(out, self.task_offset_sums)
+        out.int8(self.unique_field)
+        out.int32(self.error_code)
+        out.int32(len(self.client_tags))
+        for key, value in self.client_tags.items():
+            out.text(key)
+            out.text(value)
         return out.to_bytes()
 
     @classmethod
@@ -176,8 +119,7 @@ class SubscriptionInfo:
             TaskAssignmentException: they are no SubscriptionInfo.
         """
         source = Reader(data, _SUBSCRIPTION)
-        version = source.int32()
-        latest = source.int32() if version >= _LATEST_VERSION else UNKNOWN_VERSION
+        version, latest = source.int32(), source.int32()
         try:
             _check_versions(version, latest)
         except ValueError as error:
@@ -185,45 +127,20 @@ class SubscriptionInfo:
         if version > LATEST_SUPPORTED_VERSION:
             return cls(version=version, latest_supported_version=latest)
         process_id = source.uuid()
-        sums: dict[TaskId, int] = {}
-        if version < _OFFSET_SUMS:
-            previous, standby = _read_tasks(source), _read_tasks(source)
-            sums = dict.fromkeys(previous, LATEST_OFFSET) | dict.fromkeys(standby, UNKNOWN_OFFSET_SUM)
-        end_point = source.text() if version >= _END_POINT else ""
-        if version >= _NAMED_TOPOLOGIES:
-            sums = _read_sums(source)
-        elif version >= _OFFSET_SUMS:
-            sums = _read_sums_by_subtopology(source)
-        unique = source.int8() if version >= _UNIQUE_FIELD else 0
-        error_code = source.int32() if version >= _SUBSCRIPTION_ERROR else 0
+        end_point = source.text()
+        sums = _read_sums(source)
+        unique = source.int8()
+        error_code = source.int32()
         tags: dict[str, str] = {}
-        if version >= _CLIENT_TAGS:
-            for _ in range(source.count(8)):
-                key = source.text()
-                tags[key] = source.text()
+        for _ in range(source.count(8)):
+            key = source.text()
+            tags[key] = source.text()
         return cls(process_id, end_point, sums, unique, error_code, tags, version, latest)
 
 
 def _check_versions(version: int, latest: int) -> None:
-    if latest == UNKNOWN_VERSION and not 1 <= version < _LATEST_VERSION:
-        raise ValueError(
-            "Only versions 1 and 2 are expected to use an UNKNOWN (-1) latest supported version. "
-            f"Got {version}."
-        )
-    if latest != UNKNOWN_VERSION and not 1 <= version <= latest:
-        raise ValueError(f"version must be between 1 and {latest}; was: {version}")
-
-
-def _write_tasks(out: Writer, tasks: Iterable[TaskId]) -> None:
-    ordered = sorted(tasks)
-    out.int32(len(ordered))
-    for task in ordered:
-        out.int32(task.subtopology)
-        out.int32(task.partition)
-
-
-def _read_tasks(source: Reader) -> list[TaskId]:
-    return [TaskId(source.int32(), source.int32()) for _ in range(source.count(8))]
+    if not LATEST_SUPPORTED_VERSION <= version <= latest:
+        raise ValueError(f"version must be between {LATEST_SUPPORTED_VERSION} and {latest}; was: {version}")
 
 
 def _write_sums(out: Writer, sums: Mapping[TaskId, int]) -> None:
@@ -241,29 +158,6 @@ def _read_sums(source: Reader) -> dict[TaskId, int]:
         task = TaskId(source.int32(), source.int32())
         sums[task] = source.int64()
         _refuse_named_topology(_SUBSCRIPTION, task, source.int16())
-    return sums
-
-
-def _write_sums_by_subtopology(out: Writer, sums: Mapping[TaskId, int]) -> None:
-    grouped: dict[int, list[TaskId]] = {}
-    for task in sorted(sums):
-        grouped.setdefault(task.subtopology, []).append(task)
-    out.int32(len(grouped))
-    for subtopology, tasks in grouped.items():
-        out.int32(subtopology)
-        out.int32(len(tasks))
-        for task in tasks:
-            out.int32(task.partition)
-            out.int64(sums[task])
-
-
-def _read_sums_by_subtopology(source: Reader) -> dict[TaskId, int]:
-    sums = {}
-    for _ in range(source.count(8)):
-        subtopology = source.int32()
-        for _ in range(source.count(12)):
-            task = TaskId(subtopology, source.int32())
-            sums[task] = source.int64()
     return sums
 
 
@@ -301,27 +195,7 @@ class AssignmentInfo:
     standby_partitions_by_host: Mapping[HostInfo, Partitions] = field(default_factory=dict)
     error_code: int = 0
     next_rebalance_ms: int = field(default=NEVER, compare=False)
-    version: int = LATEST_SUPPORTED_VERSION
     commonly_supported_version: int = LATEST_SUPPORTED_VERSION
-
-    def __post_init__(self) -> None:
-        """Check the version, and drop what it has no place for.
-
-        Raises:
-            ValueError: it is none of ours.
-        """
-        if not 1 <= self.version <= LATEST_SUPPORTED_VERSION:
-            raise ValueError(f"version must be between 1 and {LATEST_SUPPORTED_VERSION}; was: {self.version}")
-        if self.version < _HOSTS:
-            object.__setattr__(self, "partitions_by_host", {})
-        if self.version < _COMMON_VERSION:
-            object.__setattr__(self, "commonly_supported_version", UNKNOWN_VERSION)
-        if self.version < _ASSIGNMENT_ERROR:
-            object.__setattr__(self, "error_code", 0)
-        if self.version < _STANDBY_HOSTS:
-            object.__setattr__(self, "standby_partitions_by_host", {})
-        if self.version < _NEXT_REBALANCE:
-            object.__setattr__(self, "next_rebalance_ms", NEVER)
 
     def encode(self) -> bytes:
         """Its bytes.
@@ -330,27 +204,18 @@ class AssignmentInfo:
             TaskAssignmentException: a number or a string does not fit into its field.
         """
         out = Writer(_ASSIGNMENT)
-        out.int32(self.version)
-        if self.version >= _COMMON_VERSION:
-            out.int32(self.commonly_supported_version)
+        out.int32(LATEST_SUPPORTED_VERSION)
+        out.int32(self.commonly_supported_version)
         out.int32(len(self.active_tasks))
         for task in self.active_tasks:
-            self._write_task(out, task)
+            _write_task(out, task)
         out.int32(len(self.standby_tasks))
         for task in sorted(self.standby_tasks):
-            self._write_task(out, task)
+            _write_task(out, task)
             _write_partitions(out, self.standby_tasks[task])
-        if self.version >= _TOPIC_DICTIONARY:
-            self._write_hosts_by_dictionary(out)
-        elif self.version >= _HOSTS:
-            out.int32(len(self.partitions_by_host))
-            for host in sorted(self.partitions_by_host):
-                _write_host(out, host)
-                _write_partitions(out, self.partitions_by_host[host])
-        if self.version >= _ASSIGNMENT_ERROR:
-            out.int32(self.error_code)
-        if self.version >= _NEXT_REBALANCE:
-            out.int64(self.next_rebalance_ms)
+        self._write_hosts(out)
+        out.int32(self.error_code)
+        out.int64(self.next_rebalance_ms)
         return out.to_bytes()
 
     @classmethod
@@ -367,48 +232,25 @@ class AssignmentInfo:
         """What the bytes say, and those that follow it; raises as `decode` does."""
         source = Reader(data, _ASSIGNMENT)
         version = source.int32()
-        if not 1 <= version <= LATEST_SUPPORTED_VERSION:
+        if version != LATEST_SUPPORTED_VERSION:
             raise TaskAssignmentException(
                 f"Unable to decode assignment data: used version: {version}; latest supported version: "
                 f"{LATEST_SUPPORTED_VERSION}"
             )
-        common = source.int32() if version >= _COMMON_VERSION else UNKNOWN_VERSION
-        smallest_task = 12 if version >= _NAMED_TOPOLOGIES else 8
-        active = tuple(_read_task(source, version) for _ in range(source.count(smallest_task)))
+        common = source.int32()
+        active = tuple(_read_task(source) for _ in range(source.count(12)))
         standby = {}
-        for _ in range(source.count(smallest_task + 4)):
-            task = _read_task(source, version)
+        for _ in range(source.count(16)):
+            task = _read_task(source)
             standby[task] = _read_partitions(source)
-        hosts: dict[HostInfo, Partitions] = {}
-        standby_hosts: dict[HostInfo, Partitions] = {}
-        if version >= _TOPIC_DICTIONARY:
-            topics = {source.int32(): source.utf() for _ in range(source.count(6))}
-            hosts = _read_hosts(source, topics)
-            if version >= _STANDBY_HOSTS:
-                standby_hosts = _read_hosts(source, topics)
-        elif version >= _HOSTS:
-            for _ in range(source.count(10)):
-                host = HostInfo(source.utf(), source.int32())
-                hosts[host] = _read_partitions(source)
-        error_code = source.int32() if version >= _ASSIGNMENT_ERROR else 0
-        next_rebalance_ms = source.int64() if version >= _NEXT_REBALANCE else NEVER
-        info = cls(active, standby, hosts, standby_hosts, error_code, next_rebalance_ms, version, common)
+        topics = {source.int32(): source.utf() for _ in range(source.count(6))}
+        hosts = _read_hosts(source, topics)
+        standby_hosts = _read_hosts(source, topics)
+        info = cls(active, standby, hosts, standby_hosts, source.int32(), source.int64(), common)
         return info, source.rest()
 
-    def at_version(self, version: int) -> AssignmentInfo:
-        """The same, said in another version; what that has no place for is lost."""
-        return replace(self, version=version)
-
-    def _write_task(self, out: Writer, task: TaskId) -> None:
-        out.int32(task.subtopology)
-        out.int32(task.partition)
-        if self.version >= _NAMED_TOPOLOGIES:
-            out.int32(0)  # no named topology
-
-    def _write_hosts_by_dictionary(self, out: Writer) -> None:
-        maps = [self.partitions_by_host]
-        if self.version >= _STANDBY_HOSTS:
-            maps.append(self.standby_partitions_by_host)
+    def _write_hosts(self, out: Writer) -> None:
+        maps = (self.partitions_by_host, self.standby_partitions_by_host)
         names = sorted({each.topic for hosts in maps for values in hosts.values() for each in values})
         index = {topic: number for number, topic in enumerate(names)}
         out.int32(len(index))
@@ -425,10 +267,15 @@ class AssignmentInfo:
                     out.int32(partition)
 
 
-def _read_task(source: Reader, version: int) -> TaskId:
+def _write_task(out: Writer, task: TaskId) -> None:
+    out.int32(task.subtopology)
+    out.int32(task.partition)
+    out.int32(0)  # no named topology
+
+
+def _read_task(source: Reader) -> TaskId:
     task = TaskId(source.int32(), source.int32())
-    if version >= _NAMED_TOPOLOGIES:
-        _refuse_named_topology(_ASSIGNMENT, task, source.int32())
+    _refuse_named_topology(_ASSIGNMENT, task, source.int32())
     return task
 
 

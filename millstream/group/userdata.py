@@ -288,6 +288,8 @@ class Assignment:
         rebalance_wanted: a pipeline is withheld until its holder has let go of it and says so by joining
             again.
         leader: the leader's client id.
+        threads: how many threads the client had said that it has, when this was made for it; None: the leader
+            does not tell.
     """
 
     error_code: int = AssignorError.NONE
@@ -303,6 +305,7 @@ class Assignment:
     rebalance_wanted: bool = False
     leader: str = ""
     warming: Tasks = ()
+    threads: int | None = None
 
     def encode(self) -> bytes:
         """Its bytes: Kafka's, then the trailer.
@@ -331,6 +334,7 @@ class Assignment:
             "serdes": dict(self.serdes),
             "rebalance_wanted": self.rebalance_wanted,
             "warming": _tasks_out(self.warming),
+            "threads": self.threads,
         }
         trailer = _dump({name: value for name, value in said.items() if value}).encode()
         if len(trailer) > MOST_TRAILER_BYTES:
@@ -400,6 +404,7 @@ class Assignment:
             serdes=dict(_serdes(where, "serdes", said.get("serdes", {}))),
             rebalance_wanted=_flag(where, "rebalance_wanted", said.get("rebalance_wanted", False)),
             warming=_tasks(where, "warming", said.get("warming", {})),
+            threads=_count(where, "threads", told) if (told := said.get("threads")) is not None else None,
         )
 
 

@@ -28,6 +28,7 @@ from millstream.errors import ArtifactException
 from millstream.jars.progress import Progress
 from millstream.jars.table import Jar
 from millstream.java import find_java
+from millstream.polling import pause
 
 __all__ = ["fetch", "java_trust_store", "proxy_properties"]
 
@@ -69,7 +70,7 @@ def fetch(
     left = [jar for jar in jars if not (into / jar.file_name).exists()]
     while left and fruitless < FRUITLESS_RUNS:
         if fruitless:
-            time.sleep(_BACK_OFF_SECONDS * fruitless)
+            pause(_BACK_OFF_SECONDS * fruitless)
         said = _run(java.java, ivy, root, left, jars, into, progress)
         still_left = [jar for jar in left if not (into / jar.file_name).exists()]
         fruitless = fruitless + 1 if len(still_left) == len(left) else 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import ssl
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from confluent_kafka import KafkaException
 
 from millstream.config import StreamsConfig, as_text
 from millstream.errors import ConfigException, StreamsException
+from millstream.kafka.login import for_kafka_python, for_librdkafka
 
 __all__ = [
     "admin_config",
@@ -73,6 +73,7 @@ client_log.addFilter(_Calm())
 
 _RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -82,16 +83,30 @@ _RENAMED = {
 
 _JAVA_ONLY = frozenset(
     (
+        "buffer.memory",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
         "default.api.timeout.ms",
         "exclude.internal.topics",
         "interceptor.classes",
         "key.deserializer",
+        "key.serializer",
+        "max.block.ms",
         "max.poll.records",
+        "metadata.max.idle.ms",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
         "request.timeout.ms",  # our own deadline on each call stands for it
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "security.providers",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.enabled.protocols",
         "ssl.engine.factory.class",
         "ssl.keymanager.algorithm",
         "ssl.protocol",
@@ -101,16 +116,24 @@ _JAVA_ONLY = frozenset(
         "ssl.truststore.type",
         "ssl.keystore.type",
         "value.deserializer",
+        "value.serializer",
     )
 )
 
 _OURS = frozenset(
     (
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
         "auto.offset.reset",  # a store never skips: what is gone from the changelog is an error
         "enable.auto.commit",
         "enable.auto.offset.store",
         "group.id",
         "group.instance.id",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",  # of the group's member, which is another client
+        "max.poll.interval.ms",
+        "session.timeout.ms",
+        "transactional.id",
         "partition.assignment.strategy",
     )
 )
@@ -129,8 +152,7 @@ _COMMON = (
 def admin_config(config: StreamsConfig) -> dict[str, Any]:
     """What an AdminClient of librdkafka takes."""
     return {
-        **_common(config, "admin"),
-        **_translated(config.with_prefix("admin."), "admin."),
+        **_common(config, "admin", "admin."),
         # Asking for a topic must not bring it back (KIP-662).
         "allow.auto.create.topics": False,
     }
@@ -139,8 +161,7 @@ def admin_config(config: StreamsConfig) -> dict[str, Any]:
 def producer_config(config: StreamsConfig) -> dict[str, Any]:
     """What a producer of our own takes (records of pipelines are written by Spark's)."""
     return {
-        **_common(config, "producer"),
-        **_translated(config.with_prefix("producer."), "producer."),
+        **_common(config, "producer", "producer."),
         # A retry must not write a record twice.
         "enable.idempotence": True,
         # Delivery is asked about only where it failed; successes are counted by the flush.
@@ -155,15 +176,13 @@ def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
     even so; it joins no group.
     """
     return {
-        **_common(config, "restore-consumer"),
         # The broker answers as soon as there is a byte; but a new assignment waits for the answer under way.
         "fetch.wait.max.ms": 100,
         "fetch.min.bytes": 1,
         "fetch.error.backoff.ms": 100,
         "queued.min.messages": 200_000,
         "queued.max.messages.kbytes": 65_536,
-        **_translated(config.with_prefix("consumer."), "consumer."),
-        **_translated(config.with_prefix("restore.consumer."), "restore.consumer."),
+        **_common(config, "restore-consumer", "consumer.", "restore.consumer."),
         "group.id": config.application_id,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -172,6 +191,12 @@ def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
     }
+
+
+_KERBEROS = (
+    "For Kerberos, librdkafka has to be built with it, on a machine with librdkafka and its SASL library: "
+    "pip install --no-binary confluent-kafka confluent-kafka. "
+)
 
 
 def build(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
@@ -185,7 +210,7 @@ def build(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
     except KafkaException as error:
         raise ConfigException(
             f"the clients that fill stores and create topics refuse their configuration: {_reason(error)}. "
-            f"What is "
+            f"{_KERBEROS if 'GSSAPI' in str(error) else ''}What is "
             "for Spark's consumers alone goes behind 'main.consumer.', for its producers behind 'producer.'"
         ) from error
 
@@ -206,86 +231,66 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _common(config: StreamsConfig, role: str) -> dict[str, Any]:
+def _common(config: StreamsConfig, role: str, *prefixes: str) -> dict[str, Any]:
+    """What is alike for all of librdkafka's clients, and what the prefixes add."""
     given = config.given
+    security = config.security(*prefixes)
     common: dict[str, Any] = {
         "bootstrap.servers": ",".join(config.bootstrap_servers),
         "client.id": f"{config.client_id or config.application_id}-{role}",
         # Brokers come back; what asks has a deadline of its own.
         "log.connection.close": False,
-        **_translated({name: given[name] for name in _COMMON if name in given}, ""),
-        **_translated(config.security, ""),
+        **_translated({name: given[name] for name in _COMMON if name in given}),
+        **_translated(config.client_options(*prefixes)),
+        **_translated(security),
+        **for_librdkafka(security),
     }
     return common
 
 
-def _translated(options: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
     translated: dict[str, Any] = {}
     for name, value in options.items():
-        if name in _JAVA_ONLY or name in _OURS or value is None:
+        if name in _JAVA_ONLY or name in _OURS or name.startswith("sasl.") or value is None:
             continue
-        if name == "sasl.jaas.config":
-            translated.update(_jaas(as_text(value)))
-        elif name in ("ssl.truststore.location", "ssl.truststore.password"):
-            translated.update(_truststore(name, as_text(value), options, prefix))
+        if name in ("ssl.truststore.location", "ssl.truststore.password"):
+            translated.update(_truststore(name, as_text(value), options))
         elif name == "ssl.keystore.location":
-            translated[name] = _keystore(as_text(value), options, prefix)
+            translated.update(_keystore(as_text(value), options))
+        elif name == "ssl.keystore.password" and _is_pem("ssl.keystore.location", options):
+            continue  # Java has none for PEM; the key's is ssl.key.password
         elif name == "ssl.endpoint.identification.algorithm":
             translated[name] = as_text(value) or "none"
-        elif name in ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"):
-            raise ConfigException(
-                f"'{prefix}{name}' names a Java class, which the clients that fill stores cannot run; "
-                "use sasl.mechanism PLAIN or SCRAM-SHA-512, or SSL certificates"
-            )
         else:
             translated[_RENAMED.get(name, name)] = as_text(value)
     return translated
 
 
-_JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
-_JAAS_MODULES = ("PlainLoginModule", "ScramLoginModule")
+def _is_pem(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether a store is a file of PEM texts: by its type, or without one by its name."""
+    kind = as_text(options.get(name.replace("location", "type"), "")).upper()
+    return kind == "PEM" or (not kind and as_text(options.get(name, "")).endswith((".pem", ".crt")))
 
 
-def _jaas(value: str) -> dict[str, str]:
-    """User name and password out of Java's login configuration."""
-    module = value.split()[0].rpartition(".")[2] if value.split() else ""
-    if module not in _JAAS_MODULES:
-        raise ConfigException(
-            f"'sasl.jaas.config' is for the login module '{module or '(none)'}'; "
-            f"{' and '.join(_JAAS_MODULES)} are "
-            "understood. For others give librdkafka's own settings behind 'admin.' and 'restore.consumer.'"
-        )
-    options = {
-        name: re.sub(r"\\(.)", r"\1", double or single or bare)
-        for name, double, single, bare in _JAAS_OPTION.findall(value)
-    }
-    missing = {"username", "password"} - options.keys()
-    if missing:
-        raise ConfigException(
-            f"'sasl.jaas.config' has no {' and no '.join(sorted(missing))}; it looks like "
-            f'\'{module} required username="..." password="...";\''
-        )
-    return {"sasl.username": options["username"], "sasl.password": options["password"]}
-
-
-def _truststore(name: str, value: str, options: Mapping[str, Any], prefix: str) -> dict[str, str]:
+def _truststore(name: str, value: str, options: Mapping[str, Any]) -> dict[str, str]:
     if name == "ssl.truststore.password":
         return {}
-    if as_text(options.get("ssl.truststore.type", "")).upper() == "PEM" or value.endswith((".pem", ".crt")):
+    if _is_pem(name, options):
         return {"ssl.ca.location": value}
     raise ConfigException(
-        f"'{prefix}ssl.truststore.location' is '{value}', a Java key store, which the clients that fill "
+        f"'ssl.truststore.location' is '{value}', a Java key store, which the clients that fill "
         "stores cannot read; give the certificates as PEM: 'ssl.truststore.type': 'PEM' and a .pem file "
         "(keytool -exportcert -rfc writes one)"
     )
 
 
-def _keystore(value: str, options: Mapping[str, Any], prefix: str) -> str:
-    kind = as_text(options.get("ssl.keystore.type", "")).upper()
-    if kind == "PKCS12" or value.endswith((".p12", ".pfx")):
-        return value
+def _keystore(value: str, options: Mapping[str, Any]) -> dict[str, str]:
+    if _is_pem("ssl.keystore.location", options):
+        return {"ssl.key.location": value, "ssl.certificate.location": value}
+    if as_text(options.get("ssl.keystore.type", "")).upper() == "PKCS12" or value.endswith((".p12", ".pfx")):
+        return {"ssl.keystore.location": value}
     raise ConfigException(
-        f"'{prefix}ssl.keystore.location' is '{value}', which is not PKCS#12; convert it (keytool "
+        f"'ssl.keystore.location' is '{value}', which is neither PEM nor PKCS#12; convert it (keytool "
         "-importkeystore -deststoretype PKCS12) and set 'ssl.keystore.type': 'PKCS12', or give "
         "'ssl.keystore.key' and 'ssl.keystore.certificate.chain' as PEM texts"
     )
@@ -306,8 +311,6 @@ _MEMBERSHIP_DEFAULTS = {
 }
 """Kafka's names of the numbers that kafka-python is given, and what holds where the user says nothing."""
 
-_SASL_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-
 
 def membership_config(config: StreamsConfig) -> dict[str, Any]:
     """What kafka-python takes, for the client's place in the group; `client_id` is added by who uses it.
@@ -318,7 +321,7 @@ def membership_config(config: StreamsConfig) -> dict[str, Any]:
         ConfigException: a number that is none, timeouts that contradict each other, or security that
             kafka-python does not have.
     """
-    given = {**config.given, **config.with_prefix("consumer."), **config.with_prefix("main.consumer.")}
+    given = {**config.given, **config.client_options("consumer.", "main.consumer.")}
     numbers = {
         name: _milliseconds(name, given.get(name, value)) for name, value in _MEMBERSHIP_DEFAULTS.items()
     }
@@ -330,19 +333,11 @@ def membership_config(config: StreamsConfig) -> dict[str, Any]:
             f"'consumer.heartbeat.interval.ms' is {heartbeat}, which is not less than "
             f"'consumer.session.timeout.ms', {session}; a third of it or less leaves room for lost heartbeats"
         )
-    security = {
-        **config.security,
-        **{
-            name: as_text(value)
-            for name, value in given.items()
-            if name == "security.protocol" or name.startswith(("sasl.", "ssl."))
-        },
-    }
     return {
         "bootstrap_servers": list(config.bootstrap_servers),
         "group_id": config.application_id,
         **{name.replace(".", "_"): value for name, value in numbers.items()},
-        **_security(security),
+        **_security(config.security("consumer.", "main.consumer.")),
     }
 
 
@@ -358,36 +353,14 @@ def _milliseconds(name: str, value: Any) -> int:
     return number
 
 
-def _security(options: Mapping[str, str]) -> dict[str, Any]:
+def _security(options: Mapping[str, Any]) -> dict[str, Any]:
     protocol = options.get("security.protocol", "PLAINTEXT").upper()
     settings: dict[str, Any] = {"security_protocol": protocol}
     if protocol.startswith("SASL_"):
-        settings.update(_sasl(options))
+        settings.update(for_kafka_python(options))
     if protocol in ("SSL", "SASL_SSL"):
         settings["ssl_context"] = _ssl_context(options)
     return settings
-
-
-def _sasl(options: Mapping[str, str]) -> dict[str, str]:
-    mechanism = options.get("sasl.mechanism", "GSSAPI").upper()
-    if mechanism not in _SASL_PASSWORD_MECHANISMS:
-        raise ConfigException(
-            f"'sasl.mechanism' is '{mechanism}', which the client that joins the group does not have; "
-            f"use one of {', '.join(_SASL_PASSWORD_MECHANISMS)}, or SSL certificates"
-        )
-    login = {name: options[name] for name in ("sasl.username", "sasl.password") if name in options}
-    if "sasl.jaas.config" in options:
-        login = _jaas(options["sasl.jaas.config"])
-    if len(login) < 2:
-        raise ConfigException(
-            f"'sasl.mechanism' is {mechanism}, and there is no user name and password; give "
-            "'sasl.jaas.config'"
-        )
-    return {
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": login["sasl.username"],
-        "sasl_plain_password": login["sasl.password"],
-    }
 
 
 def _ssl_context(options: Mapping[str, str]) -> ssl.SSLContext:
@@ -424,8 +397,7 @@ def _pem_file(name: str, options: Mapping[str, str]) -> str | None:
     value = options.get(name)
     if value is None:
         return None
-    kind = options.get(name.replace("location", "type"), "").upper()
-    if kind == "PEM" or (not kind and value.endswith((".pem", ".crt"))):
+    if _is_pem(name, options):
         return value
     texts = (
         "'ssl.truststore.certificates'"

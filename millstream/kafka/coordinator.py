@@ -34,6 +34,7 @@ from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from millstream.errors import SetupException
+from millstream.foreign import ESCAPED, printable
 from millstream.model import TopicPartition
 
 __all__ = ["PROTOCOL", "GroupClient", "Listener", "check_library", "is_final", "library_log"]
@@ -42,6 +43,7 @@ PROTOCOL = "millstream"
 """The name of our assignor: a member with another one in the same group is refused by the broker."""
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 library_log = logging.getLogger("millstream.kafka.membership.client")
 """Where kafka-python's own messages about our connections go, at DEBUG."""
@@ -331,7 +333,7 @@ class GroupClient:
         return transport
 
     def _note_trouble(self, error: BaseException) -> None:
-        self.trouble = f"{type(error).__name__}: {error}"
+        self.trouble = printable(f"{type(error).__name__}: {error}")
         if is_final(error):
             self._coordinator.refusal = error
             self._wakeup.notify()
@@ -588,7 +590,11 @@ def _said_by(member: str, metadata: bytes) -> bytes:
     try:
         return bytes(ConsumerProtocolSubscription.decode(metadata).user_data or b"")
     except Exception as error:
-        log.warning("member '%s' sent a subscription that cannot be read (%s)", member, type(error).__name__)
+        log.warning(
+            "member '%s' sent a subscription that cannot be read (%s)",
+            printable(member),
+            type(error).__name__,
+        )
         return b""
 
 
@@ -628,7 +634,7 @@ class _OurThreads(logging.Filter):
         if record.threadName not in self._threads:
             return True
         if record.levelno >= logging.INFO and library_log.isEnabledFor(logging.DEBUG):
-            library_log.debug("%s: %s", record.name, record.getMessage())
+            library_log.debug("%s: %s", record.name, printable(record.getMessage(), 2_000))
         return False
 
 

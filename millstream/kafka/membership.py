@@ -22,6 +22,7 @@ from kafka import errors as kafka_errors
 
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException, TaskAssignmentException
+from millstream.foreign import ESCAPED, printable
 from millstream.kafka.clients import membership_config
 from millstream.kafka.coordinator import PROTOCOL, GroupClient, check_library, is_final
 from millstream.model import TopicPartition
@@ -30,6 +31,7 @@ from millstream.ports import GroupMember
 __all__ = ["KafkaMembership", "Standing"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _TICK_S = 0.05
 _COMMIT_EVERY_S = 1.0
@@ -419,8 +421,8 @@ def _failure(error: BaseException, group: str, session_timeout_ms: int) -> Strea
         )
     elif is_final(error):
         failure = StreamsException(
-            f"group '{group}' cannot be joined: {type(error).__name__}: {error}; check security.protocol, "
-            "sasl.* and the broker's version"
+            f"group '{group}' cannot be joined: {type(error).__name__}: {printable(error)}; check "
+            "security.protocol, sasl.* and the broker's version"
         )
     else:
         failure = StreamsException(f"group '{group}': the client failed in a rebalance: {error!r}")

@@ -30,6 +30,11 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         with store.range("a", "c") as entries:
             for key, value in entries: ...
 
+    Once a store that it reads is closed, because its task has left or the client ends, nothing of what was
+    read ahead is given any more: `next`, `has_next` and `peek_next_key` raise at once, the same each time.
+    An iterator of a RemoteStore reads pages of another process's store: what is in a page that has come
+    is given; the next page raises.
+
     Raises, from every read:
         IllegalStateException: it was closed.
         StateStoreMigratedException: its store has left this client.
@@ -39,7 +44,16 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     Differs: `next` and `peek_next_key` raise StopIteration at the end, as Python's iterators do.
     """
 
-    __slots__ = ("_ahead", "_closed", "_entries", "_on_closed_store", "_peeked", "_sources", "_store")
+    __slots__ = (
+        "_ahead",
+        "_closed",
+        "_ended",
+        "_entries",
+        "_on_closed_store",
+        "_peeked",
+        "_sources",
+        "_store",
+    )
 
     def __init__(
         self,
@@ -58,7 +72,10 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._peeked: KeyValue[K, V] | None = None
         self._closed = False
         self._entries: Iterator[Any] = entries
+        # What was read ahead of one partition is in the store's own iterator, which the store empties when it
+        # closes. Of several, and of remote ones, it is here and there, so whoever closes leaves word instead.
         self._ahead: deque[Any] | None = None
+        self._ended: list[str] = []
         if isinstance(entries, StoreIterator):  # of one partition: decoded by chunks, which is quicker
             keys = decode_keys or partial(map, decode_key)
             values = decode_values or partial(map, decode_value)
@@ -66,14 +83,21 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
             self._ahead = entries.ahead
         else:
             self._entries = _one_by_one(entries, decode_key, decode_value)
+            for source in sources:
+                if isinstance(source, StoreIterator):
+                    source.tell(self._ended)
 
     def __next__(self) -> KeyValue[K, V]:
-        if self._peeked is not None:
-            peeked, self._peeked = self._peeked, None
-            return peeked
         ahead = self._ahead
         if ahead is None:
-            return self._next_entry()
+            if self._peeked is not None or self._ended:
+                peeked = self._peek_one_by_one()
+                self._peeked = None
+                return peeked
+            try:
+                return next(self._entries)  # type: ignore[no-any-return]
+            except ClosedStoreError as error:
+                raise self._lost(error) from error
         while True:
             try:
                 entry: Any = ahead.popleft()
@@ -84,11 +108,32 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
                 raise entry.error
             return entry  # type: ignore[no-any-return]
 
-    def _next_entry(self) -> KeyValue[K, V]:
-        try:
-            return next(self._entries)  # type: ignore[no-any-return]
-        except ClosedStoreError as error:
+    def _peek(self) -> KeyValue[K, V]:
+        """The next entry, which stays the next."""
+        ahead = self._ahead
+        if ahead is None:
+            return self._peek_one_by_one()
+        while True:
+            try:
+                entry: Any = ahead[0]
+                if entry.__class__ is not _Unfit:
+                    return entry  # type: ignore[no-any-return]
+                ahead.popleft()
+            except IndexError:
+                self._read_ahead()
+                continue
+            raise entry.error
+
+    def _peek_one_by_one(self) -> KeyValue[K, V]:
+        if self._ended:
+            error = ClosedStoreError(self._ended[0])
             raise self._lost(error) from error
+        if self._peeked is None:
+            try:
+                self._peeked = next(self._entries)
+            except ClosedStoreError as error:
+                raise self._lost(error) from error
+        return self._peeked
 
     def _read_ahead(self) -> None:
         try:
@@ -106,11 +151,10 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
 
     def has_next(self) -> bool:
         """Whether there is another entry."""
-        if self._peeked is None:
-            try:
-                self._peeked = next(self)
-            except StopIteration:
-                return False
+        try:
+            self._peek()
+        except StopIteration:
+            return False
         return True
 
     def peek_next_key(self) -> K:
@@ -119,9 +163,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         Raises:
             StopIteration: there are no more.
         """
-        if self._peeked is None:
-            self._peeked = next(self)
-        return self._peeked.key
+        return self._peek().key
 
     def close(self) -> None:
         """Release what it holds of the store. Idempotent."""
@@ -145,6 +187,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._sources = []
         self._peeked = None
         self._ahead = None
+        self._ended = []
         self._entries = _Raises(error)
 
     def _already_closed(self) -> Exception:

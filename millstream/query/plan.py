@@ -34,8 +34,9 @@ class Plan:
 
     Attributes:
         presences: what each partition that is here is good for.
-        parts: the parts that can be read, in partition order; `readers` are the `get`s of those of a
-            key-value store.
+        parts: the parts that can be read, in partition order, of the partition that was asked for or of
+            all; `readers` are the `get`s of those of a key-value store.
+        readable: every partition that can be read here, whichever was asked for.
         window_size_ms: how long a window of a window store is; 0 where that is not known.
         left: the partitions that the handle has read before and cannot read now.
         partition_of: None where every part has to be asked.
@@ -46,6 +47,7 @@ class Plan:
     settled: bool
     presences: Mapping[int, Presence]
     parts: Mapping[int, LocalStore]
+    readable: tuple[int, ...]
     readers: Mapping[int, Callable[[bytes], bytes | None]]
     left: frozenset[int]
     partition_of: Callable[[bytes], int] | None
@@ -95,7 +97,13 @@ class Plan:
     ) -> InvalidStateStoreException:
         """The exception for an outcome."""
         return refusal(
-            outcome, self.snapshot, self.parameters, partition=partition, here=self.parts, reader=reader
+            outcome,
+            self.snapshot,
+            self.parameters,
+            partition=partition,
+            here=self.readable,
+            reader=reader,
+            fresh=not reader and not self.parts and not self.left,
         )
 
     def refuse_whole(self) -> InvalidStateStoreException:
@@ -112,6 +120,9 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
     name = parameters.store_name
     declaration = snapshot.stores.get(name)
     settled = is_settled(snapshot)
+    only = parameters.partition
+    count = declaration.partitions if declaration is not None else None
+    exists = only is None or count is None or only < count
     outcome = decide(
         client_state=snapshot.client_state,
         known=declaration is not None,
@@ -119,15 +130,18 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         settled=settled,
         presence=Presence.READABLE,
         scope=Scope.STORE,
+        exists=exists,
     )
     if outcome is not Outcome.READ:
-        raise refusal(outcome, snapshot, parameters)
+        raise refusal(outcome, snapshot, parameters, partition=None if exists else only)
     if declaration is None or declaration.key_serde is None or declaration.value_serde is None:
         # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
         raise refusal(Outcome.REBALANCING, snapshot, parameters)
     found = parts_by_partition(snapshot, name, stale=parameters.stale_stores_enabled)
+    # The partitions of a global store are on no way to anywhere, whatever the stream threads are at.
+    settled = settled or (declaration.is_global and len(found) == count)
+    readable = tuple(number for number, (presence, _) in found.items() if presence is Presence.READABLE)
     partition_of = declaration.partition_of
-    only = parameters.partition
     if only is not None:
         found = {partition: part for partition, part in found.items() if partition == only}
         partition_of = _always(only)
@@ -141,6 +155,7 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         settled=settled,
         presences={number: presence for number, (presence, _) in found.items()},
         parts=parts,
+        readable=readable,
         readers={number: part.store.get for number, part in parts.items()} if has_get else {},
         left=seen - parts.keys(),
         partition_of=partition_of,

@@ -187,10 +187,18 @@ _STALE_READS = ("RUNNING", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNE
 
 
 def decide(
-    *, client_state: str, known: bool, type_fits: bool, settled: bool, presence: Presence, scope: Scope
+    *,
+    client_state: str,
+    known: bool,
+    type_fits: bool,
+    settled: bool,
+    presence: Presence,
+    scope: Scope,
+    exists: bool = True,
 ) -> Outcome:
     """What a query meets. Pure; this function is KIP-216.
 
+    `exists` is false for a partition that the store does not have on any client: waiting brings none.
     `settled` is false while partitions may be on their way to this client (`is_settled`): then what is
     missing may come, and the same call can be tried again.
 
@@ -207,6 +215,8 @@ def decide(
         return Outcome.UNKNOWN
     if not type_fits:
         return Outcome.WRONG_TYPE
+    if not exists:
+        return Outcome.WRONG_PARTITION
     if presence is Presence.READABLE:
         return Outcome.READ
     if presence is Presence.WAITING or not settled:
@@ -284,11 +294,12 @@ def refusal(
     partition: int | None = None,
     here: Iterable[int] = (),
     reader: str = "",
+    fresh: bool = False,
 ) -> InvalidStateStoreException:
     """The exception for an outcome: what happened, the facts, and what to do next.
 
     `partition` is the one that the read needed, `here` are those that can be read on this client,
-    `reader` says what read it, where that was no handle.
+    `reader` says what read it, where that was no handle, `fresh` whether the handle was only just asked for.
     """
     name = parameters.store_name
     client = f"client '{snapshot.client_id}'"
@@ -351,13 +362,18 @@ def refusal(
                 **facts,
             )
         case _:
-            subject = f"{what} was closed under {reader}" if reader else f"{what} is not here (any more)"
+            if reader:
+                subject = f"{what} was closed under {reader}"
+            else:
+                subject = f"{what} is not here" if fresh else f"{what} is not here (any more)"
             copies = _standbys(name, partition, snapshot)
             advice = f"; {copies}, which enable_stale_stores() reads" if copies else ""
-            holds = "no partition" if numbers == "none" else f"partitions {numbers}"
+            plural = "s" if "," in numbers else ""
+            holds = "no partition" if numbers == "none" else f"partition{plural} {numbers}"
+            again = "ask KafkaStreams.store() for a new handle; " if not fresh else ""
             return StateStoreMigratedException(
                 f"{subject}: {client} is {state} and holds {holds} of it{advice}",
-                next_step=f"ask KafkaStreams.store() for a new handle; {elsewhere} has a key now",
+                next_step=f"{again}{elsewhere} has a key now",
                 **facts,
             )
 

@@ -40,11 +40,14 @@ from millstream.ports import (
     TopicDescription,
     Topics,
 )
+from millstream.runtime.afresh import forget_now
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
+from millstream.runtime.epochs import check_epoch, floor, highest_epoch
+from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, Owner, checkpoint_identity
 from millstream.runtime.global_tables import declared_serdes, find_global_parts
+from millstream.runtime.identity import Policies, Role, topics_of
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -52,11 +55,13 @@ from millstream.runtime.preparation import (
     kept_counts,
     source_descriptions,
 )
+from millstream.runtime.reconcile import Reconciler
+from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_news import Written, source_patterns, written_topics
 from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, serde_of
+from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
@@ -66,7 +71,8 @@ __all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
 
 log = logging.getLogger(__name__)
 
-_ENGINE_CLOSE_S = 30.0
+_ENGINE_CLOSE_S = 2.0
+"""How long closing waits for Spark that is just starting. It ends by itself later: see pipelines.py."""
 
 
 class ClosedMeanwhile(Exception):
@@ -156,6 +162,8 @@ class Assembly:
         directory: StateDirectory,
         view: ClientView,
         client_id: str,
+        *,
+        on_compiled: Callable[[Mapping[str, tuple[str, str]]], object] = lambda serdes: None,
     ) -> None:
         self._topology = topology
         self._config = config
@@ -174,6 +182,14 @@ class Assembly:
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
         self._global_topics: Mapping[str, TopicDescription] = {}
+        self._sources: Mapping[str, TopicDescription] = {}
+        self._parts_filled: tuple[StorePart, ...] = ()
+        self._writers = {
+            use.topic: pipeline.name
+            for pipeline in topology.queries
+            for use in topics_of(pipeline, config.application_id)
+            if use.role is Role.CHANGELOG
+        }
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0
@@ -184,7 +200,8 @@ class Assembly:
         )
         """What fills each global store; nothing is known of it before the global thread has looked."""
         self.listener: StateRestoreListener | None = None
-        self.on_compiled: Callable[[], None] = lambda: None
+        self._on_compiled = on_compiled
+        self._interrupted = False
 
     @property
     def config(self) -> StreamsConfig:
@@ -241,15 +258,31 @@ class Assembly:
         step()
         self._topics = self._parts.topics(self._config)
         self.hold("admin client", self._topics.close)
+        if self._embedded:
+            forget_now(self._directory.path, self._topics, self._config.application_id)
 
     def plan(self) -> Plan:
         """Look at the topics: those of the program have to be there, ours are made.
 
         Raises:
-            MissingSourceTopicException, InternalTopicException, StreamsException: what is in the way.
+            MissingSourceTopicException, LostTopicException, LostCheckpointException: topics or checkpoints
+                are not what the pipelines' progress belongs to.
+            InternalTopicException, StreamsException: what else is in the way.
         """
         topics, pipelines = self.topics, self._topology.pipelines
+        if self._checkpoints.is_local:
+            raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
+        reconciler = Reconciler(
+            self._topology.queries,
+            self._config.application_id,
+            self._checkpoints,
+            topics,
+            self._policies,
+            self._config.dead_letter_topic if self._drops_records else None,
+        )
+        # Before anything is made: a changelog that is missing must not come back empty, and unnoticed.
+        reconciler.check()
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
         )
@@ -285,15 +318,20 @@ class Assembly:
             self._topology.queries,
             plan.partitions,
             self._compiled,
-            self._claim,
+            lambda compiled, engine: self._claim(compiled, engine, reconciler),
+            f"{self._client_id}-SparkStart",
         )
         self._pipelines = running
-        self.hold("pipelines", lambda: running.close(_ENGINE_CLOSE_S))
+        if self._interrupted:
+            running.interrupt()
+        self.hold("pipelines", lambda: running.close(0.0))  # after `close_pipelines`, which has waited
         written = written_topics(
             pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
         outputs = topics.confirm(each.name for each in written)
-        return Plan(sources, plan, tuple(store_parts(plan)), written, outputs)
+        self._sources = sources
+        self._parts_filled = tuple(store_parts(plan))
+        return Plan(sources, plan, self._parts_filled, written, outputs)
 
     def join(self, member: GroupMember, plan: Plan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -306,6 +344,12 @@ class Assembly:
             str(self._directory.process_id()),
             f"{self._client_id}-GroupThread",
         )
+
+    def interrupt(self) -> None:
+        """The client closes: nobody waits for Spark any more. Returns at once; any thread."""
+        self._interrupted = True
+        if self._pipelines is not None:
+            self._pipelines.interrupt()
 
     def close_pipelines(self) -> None:
         """End Spark, if it is this client's. What does not close is logged."""
@@ -356,7 +400,7 @@ class Assembly:
         figures = self._recorder.metrics() if self._recorder is not None else {}
         return ClientMetrics({**client_metrics(view), **figures})
 
-    # --- what threads need (thread.Supplies) -------------------------------------------------------------
+    # --- what threads need (thread.Resources) ------------------------------------------------------------
 
     def stored_tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have left something in the state directory. Never raises."""
@@ -428,6 +472,7 @@ class Assembly:
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,
+            check_epoch=self._check_epoch,
         )
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
@@ -469,25 +514,71 @@ class Assembly:
             raise StreamsException("the client is not prepared")
         return self._pipelines
 
-    def _claim(self, name: str, engine: Engine) -> CheckpointClaim:
+    def _claim(self, compiled: CompiledPipeline, engine: Engine, reconciler: Reconciler) -> CheckpointClaim:
+        name = compiled.pipeline.name
         root = self._checkpoints.root
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
         claims = CheckpointClaims(files, root, clock=self._parts.clock)
         with self._claiming:
             claim = self._claims.get(name)
             if claim is None:
-                # The time of day keeps epochs growing where nothing else is left that tells the last one: a
-                # group that was forgotten, checkpoints that were deleted by hand, and a changelog that
-                # stayed.
-                floor = max(self.generation, self._parts.clock.epoch_ms())
-                claim = self._claims[name] = claims.claim(name, floor, self._client_id)
+                seen = self._highest_epoch(compiled, claims.owner(name))
+                least = floor(self.generation, seen)
+                claim = self._claims[name] = claims.claim(name, least, self._client_id)
             elif not claims.is_held(claim):
                 # Never claimed back: whoever has it now may be the one whom the group gave it.
                 raise TaskMigratedException(
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
                     "client since"
                 )
+            reconciler.settle(
+                compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
+            )
+            begin(
+                compiled.pipeline,
+                compiled.scans,
+                claim.path.rpartition("/")[2],
+                files,
+                root,
+                self.topics,
+                self._sources,
+                offset_reset(self._config),
+            )
             return claim
+
+    def _highest_epoch(self, compiled: CompiledPipeline, owner: Owner | None) -> int:
+        """The highest epoch in the changelogs of a pipeline, as far as the last claim does not tell.
+
+        Raises:
+            StreamsException: there is one that no claim can have had.
+        """
+        stores = {store.name for store in compiled.pipeline.stores}
+        seen = max((each.epoch for each in self._view.open_stores() if each.name in stores), default=0)
+        if owner is not None and seen <= owner.epoch:
+            return seen
+        # Nobody knows of a claim, or one is known that is older than what was written: checkpoints from a
+        # backup. So the changelogs are asked.
+        partitions = [part.changelog for part in self._parts_filled if part.store.name in stores]
+        consumer = self._parts.changelog(self._config)
+        try:
+            return highest_epoch(consumer, partitions, owner.epoch if owner is not None else None)
+        finally:
+            consumer.close()
+
+    def _check_epoch(self, partition: TopicPartition, epoch: int, offset: int) -> None:
+        name = self._writers.get(partition.topic)
+        if name is None:
+            return
+        files = self._checkpoints.files
+        owner = CheckpointClaims(files, self._checkpoints.root).owner(name) if files is not None else None
+        check_epoch(partition, epoch, offset, owner.epoch if owner is not None else None)
+
+    @property
+    def _policies(self) -> Policies:
+        return Policies(
+            from_beginning=self._config["source.lost.policy"] == "from-beginning",
+            rebuild_changelogs=self._config["changelog.lost.policy"] == "rebuild",
+        )
 
     def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
         return declared_serdes(
@@ -521,4 +612,4 @@ class Assembly:
         self.serdes = {
             store: (key.name, value.name) for store, (key, value) in serdes.items() if key and value
         }
-        self.on_compiled()
+        self._on_compiled(self.serdes)

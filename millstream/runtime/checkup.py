@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from millstream.clock import Clock
 from millstream.errors import MissingSourceTopicException
 from millstream.model import LagInfo
 from millstream.query.provider import Role
+from millstream.runtime.client_state import ClientState
 from millstream.runtime.crew import Crew
 from millstream.runtime.health import HealthView, Waiting
-from millstream.runtime.participation import Participation
-from millstream.runtime.roster import Roster
-from millstream.runtime.states import State
-from millstream.runtime.supervisor import Supervisor
 from millstream.runtime.view import ClientView
 from millstream.topology.topology import Topology
 
@@ -23,22 +20,19 @@ __all__ = ["health_view"]
 
 def health_view(
     topology: Topology,
-    state: State,
-    failure: BaseException | None,
+    state: ClientState,
     *,
     wanted_threads: int,
     crew: Crew,
-    roster: Roster,
-    participation: Participation,
-    supervisor: Supervisor,
+    missing_topics: tuple[str, ...],
     view: ClientView,
     lags: Mapping[str, Mapping[int, LagInfo]],
     clock: Clock,
     query_server_failure: BaseException | None = None,
 ) -> HealthView:
     """How things are at this moment."""
-    threads, records = crew.threads, supervisor.history.records()
-    now, time_of_day = clock.now(), supervisor.now()
+    threads, records = crew.threads, state.history.records()
+    now, time_of_day = clock.now(), datetime.fromtimestamp(clock.epoch_ms() / 1000, UTC)
     waiting: dict[str, Waiting] = {}
     for thread in threads:
         for what, due in thread.waiting.items():
@@ -55,28 +49,28 @@ def health_view(
         if any(part.role is Role.RESTORING for part in parts)
     }
     every = [pipeline.name for pipeline in topology.queries]
-    agreed = participation.agreed
+    agreed = state.group.agreed
     taken = {name for names, _ in agreed.members.values() for name in names} if agreed is not None else set()
-    missing = participation.missing_topics()
-    if participation.plan is None and records:
+    if state.plan is None and records:
         last = records[-1].exception
-        missing = last.topics if isinstance(last, MissingSourceTopicException) else missing
+        missing_topics = last.topics if isinstance(last, MissingSourceTopicException) else missing_topics
+    pipelines = [pipeline for thread in crew.metadata() for pipeline in thread.pipelines]
     return HealthView(
-        client_state=state,
+        client_state=state.state,
         threads={thread.name: thread.state.name for thread in threads},
         wanted_threads=wanted_threads if topology.pipelines else 0,
         waiting=waiting,
         pipelines_total=len(every),
-        pipelines_owned=len(roster.work.pipelines),
-        pipelines_running=sum(
-            pipeline.running for thread in crew.metadata() for pipeline in thread.pipelines
-        ),
+        pipelines_owned=len(state.roster.pipelines),
+        pipelines_running=sum(each.running for each in pipelines),
         unowned=tuple(name for name in every if agreed is not None and name not in taken),
         last_failure=records[-1] if records else None,
         restoring=restoring,
-        member=participation.lost_reason is None,
-        lost=participation.lost_reason,
-        missing_topics=missing,
+        member=state.group.lost is None,
+        lost=state.group.lost,
+        missing_topics=missing_topics,
+        lost_executors=tuple(sorted({lost for each in pipelines for lost in each.lost_executors})),
         query_server_failure=query_server_failure,
-        failure=failure,
+        failure=None if state.failure is None else state.failure.error,
+        paused=state.paused,
     )

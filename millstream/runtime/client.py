@@ -1,10 +1,8 @@
-"""KafkaStreams: the client. It moves by the tables of states.py and performs what supervision.py decides.
+"""KafkaStreams: the client. It asks its owner for things, and opens and closes what that says.
 
-What it is made of: crew.py has its threads, participation.py its part in the application (topics, group),
-assembly.py what it holds open, view.py what queries see of it.
-
-Lock order: `_opening` (held while `start()` opens things, and while the close thread closes them), then the
-supervisor's `deciding`, then the roster's. None is held while a handler or a hook of the user's is called.
+Its state is one value, which changes by one pure function: owner.py, client_state.py, reactions.py. What it
+is made of: performer.py carries instructions out, crew.py has its threads, participation.py its part in the
+application (topics, group), assembly.py what it holds open, view.py what queries see of it.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -27,26 +25,51 @@ from millstream.errors import (
     StreamsException,
     TimeoutException,
 )
-from millstream.machine import Machine
+from millstream.foreign import ESCAPED
+from millstream.machine import Announcer
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
 from millstream.runtime import states
+from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
+from millstream.runtime.client_state import About, ClientState
 from millstream.runtime.crew import Crew
+from millstream.runtime.events import (
+    AddAsked,
+    BeginClosing,
+    CloseAsked,
+    Compiled,
+    Instruction,
+    Made,
+    MakeThread,
+    Open,
+    OpeningBegins,
+    OpeningEnded,
+    Passed,
+    PauseAsked,
+    Phase,
+    RemoveAsked,
+    StartAsked,
+    StartFailed,
+    StopThread,
+    TimeUp,
+)
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
 from millstream.runtime.health import Health, assess
 from millstream.runtime.history import FailureRecord
+from millstream.runtime.owner import Owner
 from millstream.runtime.participation import Participation
+from millstream.runtime.performer import Performer
 from millstream.runtime.policies import default_budget
 from millstream.runtime.queries import InteractiveQueries
-from millstream.runtime.roster import Roster
-from millstream.runtime.states import CLIENT, GlobalThreadState, State, ThreadState, all_running
+from millstream.runtime.reset import Reset, reset_application
+from millstream.runtime.reset_plan import ResetPlan, To
+from millstream.runtime.states import State
 from millstream.runtime.supervision import Failure
 from millstream.runtime.supervisor import Supervisor
-from millstream.runtime.supply import Supply
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, QueryServing, real_parts
@@ -59,6 +82,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaStreams"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 StateListener = Callable[[State, State], None]
 
@@ -105,86 +129,88 @@ class KafkaStreams(InteractiveQueries):
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         parts = parts or real_parts()
-        self._topology = topology
+        self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server
         self._query_server: QueryServing | None = None
-        self._directory = StateDirectory(self._config.state_dir, self._config.application_id)
+        self._directory = StateDirectory(
+            self._config.state_dir,
+            self._config.application_id,
+            group_writes=self._config.lets_group_write,
+        )
         self._client_id = (
             self._config.client_id or f"{self._config.application_id}-{self._directory.process_id()}"
         )
-        self._machine = Machine(
-            CLIENT,
-            State.CREATED,
-            owner=f"stream-client [{self._client_id}]",
-            log=log,
-            clock=parts.clock,
-            at_change=self._publish,
+        self._announcer: Announcer[State] = Announcer(
+            owner=f"stream-client [{self._client_id}]", log=log, clock=parts.clock
         )
-        self._machine.add_listener(self._tell_user)
-        self._thread_states: Callable[[], dict[str, str]] = dict
+        self._announcer.add_listener(self._tell_user)
+        self._crew = Crew()
+        self._owner = Owner(
+            ClientState(self._about()),
+            self._perform,
+            at_change=lambda: self._view.refresh(),
+            announcer=self._announcer,
+            clock=parts.clock,
+            log=log,
+        )
         self._view = ClientView(
             self._client_id,
             (*topology.stores.values(), *topology.global_stores.values()),
-            self._states,
+            lambda: (self.state.name, self._crew.states()),
             topology.global_stores,
         )
         self._assembly = Assembly(
-            topology, self._config, parts, spark, self._directory, self._view, self._client_id
+            topology,
+            self._config,
+            parts,
+            spark,
+            self._directory,
+            self._view,
+            self._client_id,
+            on_compiled=lambda serdes: self._owner.post(Compiled(serdes)),
         )
-        budget = default_budget(self._config)
-        self._roster = Roster(self._let_go)
         self._participation = Participation(
             topology,
             self._assembly,
             self._view,
-            self._roster,
+            self._crew,
+            self._owner,
             client_id=self._client_id,
             process_id=self._directory.process_id(),
-            wanted=self._is_wanted,
-            on_shutdown=self._shut_down_by_another,
-        )
-        supply = Supply(self._assembly, self._participation, self._roster, self._view)
-        self._crew = self._participation.crew = Crew(
-            self._client_id,
-            supply,
-            self._roster,
-            clock=parts.clock,
-            on_failure=self._thread_failed,
-            on_state=self._thread_changed,
-            at_change=self._publish,
-        )
-        self._supervisor = Supervisor(
-            self._client_id,
-            self._machine,
-            self._crew,
-            self._roster,
-            self._participation,
-            budget=budget,
-            clock=parts.clock,
-            close_to_error=self._close_to_error,
         )
         self._global: GlobalStreamThread | None = None
-        self._global_ran = False
         if topology.global_stores:
             self._global = GlobalStreamThread(
                 global_thread_name(self._client_id),
-                supply,
+                self._assembly,
+                self._view,
                 clock=parts.clock,
                 on_failure=self._global_failed,
-                on_state=self._global_changed,
-                at_change=self._publish,
+                tell=self._owner.post,
+                at_change=lambda new, old: self._view.refresh(),
             )
-        # A topology of global tables alone has nothing for stream threads to do.
-        for _ in range(self._config.num_stream_threads if topology.pipelines else 0):
-            self._crew.add()  # each CREATED
-        self._thread_states = self._all_thread_states
-        self._view.refresh()
+            self._crew.keep(self._global)
+        self._supervisor = Supervisor(self._owner, parts.clock)
+        self._performer = Performer(
+            self._owner,
+            self._crew,
+            self._participation,
+            self._assembly,
+            self._view,
+            self._global,
+            clock=parts.clock,
+            announcer=self._announcer,
+            log=log,
+            on_failure=self._thread_failed,
+            begin_closing=self._begin_closing,
+        )
         self._listener: StateListener | None = None
-        self._opening = threading.Lock()
-        self._failure: Failure | None = None
         self._closed = threading.Event()
         self._terminable = program_end.Terminable()
+        # A topology of global tables alone has nothing for stream threads to do.
+        self._owner.call(Made(self._config.num_stream_threads if topology.pipelines else 0))
+        self._view.refresh()
 
     # --- lifecycle ---------------------------------------------------------------------------------------
 
@@ -205,40 +231,46 @@ class KafkaStreams(InteractiveQueries):
             StreamsException: Kafka cannot be reached, or the query server's address cannot be listened at.
             SystemExit: SIGTERM came meanwhile, and the client is closed.
         """
-        if not self._machine.to(State.REBALANCING, only_from=(State.CREATED,)):
+        if not self._owner.call(StartAsked()):
             raise IllegalStateException(
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
                 "CREATED. To start again make a new KafkaStreams"
             )
         program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
         self._config.log_without_effect()
+        if Open() not in self._owner.call(OpeningBegins()):
+            log.info("%s closed before it had started", self._announcer.owner)
+            return
         try:
-            with self._opening:
-                # First, so that health is told while stores are restored; queries are told to come again.
-                self._query_server = self._serve_queries(self, self._config)
-                self._assembly.open(self._is_wanted)
-                if self._global is not None and not self._global.start(_GLOBAL_RESTORE_S):
-                    raise ClosedMeanwhile
-                try:
-                    if self._crew.threads:
-                        self._participation.take_part()
-                except MissingSourceTopicException as error:
-                    # Each thread finds the same, and its handler decides (KIP-662).
-                    log.error("%s %s", self._machine.owner, error)
-                self._assembly.start_housekeeping(self._owned_tasks)
-                for thread in self._crew.threads:
-                    thread.start()
-            self._run_if_all_do()
+            self._open()
         except ClosedMeanwhile:
-            log.info("%s closed while it was starting", self._machine.owner)
+            log.info("%s closed while it was starting", self._announcer.owner)
         except (KeyboardInterrupt, SystemExit):
+            self._owner.call(CloseAsked())
+            self._owner.call(OpeningEnded())
             self.close()
             raise
         except BaseException as error:
             # Not a thread's failure: whoever called start() gets it, and nobody else decides about it.
-            self._close_to_error(Failure(threading.current_thread().name, error))
+            self._owner.call(StartFailed(Failure(threading.current_thread().name, error)))
             self._closed.wait(_JOIN_S)
             raise
+        self._owner.call(OpeningEnded())
+
+    def _open(self) -> None:
+        # First, so that health is told while stores are restored; queries are told to come again.
+        self._query_server = self._serve_queries(self, self._config)
+        self._assembly.open(self._is_wanted)
+        if self._global is not None and not self._global.start(_GLOBAL_RESTORE_S):
+            raise ClosedMeanwhile
+        try:
+            if self._owner.state.threads:
+                self._participation.take_part()
+        except MissingSourceTopicException as error:
+            # Each thread finds the same, and its handler decides (KIP-662).
+            log.error("%s %s", self._announcer.owner, error)
+        if self._is_wanted():
+            self._assembly.start_housekeeping(self._owned_tasks)
 
     def close(self, timeout: timedelta | None = None) -> bool:
         """Stop all threads and let go of everything; whether that is done.
@@ -254,23 +286,23 @@ class KafkaStreams(InteractiveQueries):
             ValueError: the timeout is negative.
         """
         seconds = _seconds(timeout)
-        if not self._begin_closing(State.PENDING_SHUTDOWN):
+        if BeginClosing() not in self._owner.call(CloseAsked()):
             state = self.state
             if state in (State.PENDING_ERROR, State.ERROR):
-                log.warning("%s close() does nothing: the client is %s", self._machine.owner, state)
+                log.warning("%s close() does nothing: the client is %s", self._announcer.owner, state)
                 return state is State.ERROR
             if state is State.NOT_RUNNING:
                 log.info(
                     "%s Skipping shutdown since Streams client is already in the terminal %s state",
-                    self._machine.owner,
+                    self._announcer.owner,
                     state,
                 )
                 return True
-        if self._machine.in_listener() or self._on_own_thread():
+        if self._announcer.in_listener() or self._on_own_thread():
             log.warning(
                 "%s close() was called on a thread that closing waits for (%s), so it does not wait; the "
                 "client closes in the background",
-                self._machine.owner,
+                self._announcer.owner,
                 threading.current_thread().name,
             )
             return self._closed.is_set()
@@ -296,7 +328,7 @@ class KafkaStreams(InteractiveQueries):
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so there is nothing to wait for; call start() first"
             )
-        program_end.wait(self._closed, seconds, close=self.close, owner=self._machine.owner)
+        program_end.wait(self._closed, seconds, close=self.close, owner=self._announcer.owner)
         self._raise_failure()
         return self.state
 
@@ -315,7 +347,7 @@ class KafkaStreams(InteractiveQueries):
                 f"client '{self._client_id}' is CREATED, so it will not be RUNNING; call start() first"
             )
         settled = set(State) - {State.REBALANCING}
-        in_time = self._machine.wait_until(settled, seconds)
+        in_time = self._owner.wait_until(settled, seconds)
         if self.state is State.RUNNING:
             return None
         if not in_time:
@@ -358,12 +390,15 @@ class KafkaStreams(InteractiveQueries):
         """Delete this application's local stores; they are filled again from their changelogs.
 
         Args:
-            checkpoints: delete the pipelines' checkpoints too. The application then starts afresh: it reads
-                its sources from the beginning and counts from nothing.
+            checkpoints: delete the pipelines' checkpoints too, and in Kafka the changelogs, the repartition
+                topics and the group. The application then starts afresh: it reads its sources as one that
+                never ran, and counts from nothing.
 
         Raises:
-            IllegalStateException: the client is neither CREATED nor ended.
+            IllegalStateException: the client is neither CREATED nor ended, or, with `checkpoints`, another
+                client of the application runs.
             LockException: another client uses the state directory.
+            StreamsException: the cluster cannot be reached, or refuses.
 
         Differs: the progress of the pipelines is in checkpoints, not in committed offsets; like those, it is
             kept unless asked for.
@@ -375,7 +410,68 @@ class KafkaStreams(InteractiveQueries):
         self._directory.clean_all()
         if checkpoints:
             with self._directory:
-                Checkpoints(self._config, self._directory.path).delete()
+                self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        checkpoints = Checkpoints(self._config, self._directory.path)
+        names = internal_topics(self._topology, self._config.application_id, checkpoints.files)
+        if self._config.embedded:
+            forget_later(self._directory.path, names)
+        elif self._topology.queries or names:
+            topics = self._parts.topics(self._config)
+            try:
+                delete_internal(topics, self._config.application_id, names)
+            finally:
+                topics.close()
+        checkpoints.delete()
+
+    def reset(
+        self,
+        to: To = "earliest",
+        *,
+        topics: Sequence[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ResetPlan:
+        """Have the application begin anew: what it reads from where `to` says, and nothing of what it had.
+
+        Its internal topics are deleted (they are made again at the next start), and so are the checkpoints
+        and the local state. What it has written to its outputs stays. The same as the command
+        `millstream reset`; docs/reset.md has more.
+
+        Args:
+            to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
+                offset of each partition.
+            topics: the input topics; None: all of the topology. Others are read from where
+                `auto.offset.reset` says.
+            dry_run: change nothing; what is returned tells what would be done.
+            force: take members that do not live any more out of the group.
+
+        Returns:
+            What was done: `print` it.
+
+        Raises:
+            IllegalStateException: this client is neither CREATED nor ended, or another one of the application
+                runs.
+            LockException: another client uses the state directory.
+            ConfigException: `topics` has an internal topic.
+            StreamsException: Kafka or the checkpoints cannot be reached.
+
+        Source: Kafka's tool kafka-streams-application-reset. Differs: what it decides is kept beside the
+            checkpoints; checkpoints and local state are part of it.
+        """
+        if not (self.state.has_not_started or self.state.has_completed_shutdown):
+            raise IllegalStateException(
+                f"Cannot reset while running. Client '{self._client_id}' is {self.state}; close() it first"
+            )
+        return reset_application(
+            self._config,
+            self._parts,
+            Reset(to, inputs=topics, force=force),
+            topology=self._topology,
+            spark=self._spark,
+            dry_run=dry_run,
+        )
 
     # --- settings before start ---------------------------------------------------------------------------
 
@@ -453,7 +549,8 @@ class KafkaStreams(InteractiveQueries):
 
         Source: KIP-663; KafkaStreams.addStreamThread.
         """
-        return self._supervisor.add_thread()
+        made = [each for each in self._owner.call(AddAsked()) if isinstance(each, MakeThread)]
+        return made[0].name if made else None
 
     def remove_stream_thread(self, timeout: timedelta | None = None) -> str | None:
         """End one stream thread while the client runs; its name. None: there is none, or the client does
@@ -472,12 +569,14 @@ class KafkaStreams(InteractiveQueries):
         Source: KIP-663; KafkaStreams.removeStreamThread.
         """
         seconds = _seconds(timeout)
-        thread = self._supervisor.remove_thread()
-        if thread is None:
+        asker = self._crew.current
+        told = [each for each in self._owner.call(RemoveAsked(asker)) if isinstance(each, StopThread)]
+        if not told:
             return None
-        if not thread.is_current() and not self._crew.wait_until_gone(thread, seconds):
-            raise TimeoutException(f"Thread {thread.name} did not stop in the allotted time")
-        return thread.name
+        name, number = told[0].name, told[0].number
+        if name != asker and not self._owner.wait_for(lambda value: not value.has(number), seconds):
+            raise TimeoutException(f"Thread {name} did not stop in the allotted time")
+        return name
 
     def pause(self) -> None:
         """Stop processing until `resume()`. Queries of stores go on, and so does the place in the group.
@@ -486,23 +585,23 @@ class KafkaStreams(InteractiveQueries):
 
         Source: KIP-834; KafkaStreams.pause.
         """
-        self._crew.pause(True)
+        self._owner.call(PauseAsked(True))
 
     def resume(self) -> None:
         """Go on processing after `pause()`."""
-        self._crew.pause(False)
+        self._owner.call(PauseAsked(False))
 
     @property
     def is_paused(self) -> bool:
         """Whether it was paused."""
-        return self._crew.is_paused
+        return self._owner.state.paused
 
     # --- what it tells -----------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
         """The state now."""
-        return self._machine.state
+        return self._owner.state.state
 
     @property
     def client_id(self) -> str:
@@ -546,7 +645,7 @@ class KafkaStreams(InteractiveQueries):
         """The last failures of threads, oldest first: what failed, what was decided, when it is tried
         again.
         """
-        return self._supervisor.history.records()
+        return self._owner.state.history.records()
 
     @property
     def health(self) -> Health:
@@ -554,13 +653,10 @@ class KafkaStreams(InteractiveQueries):
         return assess(
             health_view(
                 self._topology,
-                self.state,
-                self._failure.error if self._failure is not None else None,
+                self._owner.state,
                 wanted_threads=self._config.num_stream_threads,
                 crew=self._crew,
-                roster=self._roster,
-                participation=self._participation,
-                supervisor=self._supervisor,
+                missing_topics=self._participation.missing_topics(),
                 view=self._view,
                 lags=self.all_local_store_partition_lags(),
                 clock=self._clock,
@@ -583,7 +679,7 @@ class KafkaStreams(InteractiveQueries):
                 version=_version(),
                 state=self.state.name,
                 threads={thread.name: thread.state.name for thread in self._crew.threads},
-                failed=self._supervisor.history.count,
+                failed=self._owner.state.history.count,
                 topology=str(self._topology.describe()),
             )
         )
@@ -594,61 +690,52 @@ class KafkaStreams(InteractiveQueries):
         Raises:
             AssertionError: something does not hold.
         """
-        state, threads = self.state, [thread.state for thread in self._crew.threads]
-        self._roster.check()
-        if state is State.CREATED:
-            assert set(threads) <= {ThreadState.CREATED}, f"{state} with threads {threads}"
-        if state.has_completed_shutdown:
-            assert set(threads) <= {ThreadState.DEAD}, f"{state} with threads {threads}"
-            assert not self._directory.is_locked, f"{state} holds the state directory"
-            assert not self._view.parts(), f"{state} has open stores"
-            assert self._global is None or self._global.state is GlobalThreadState.DEAD, (
-                f"{state} with {self._global}"
-            )
-        if state is State.ERROR:
-            assert self._failure is not None, "ERROR without a failure"
+        value = self._owner.state
+        value.check()
+        if value.state.has_completed_shutdown:
+            states = self._crew.states()
+            assert set(states.values()) <= {"DEAD"}, f"{value.state} with threads {states}"
+            assert not self._directory.is_locked, f"{value.state} holds the state directory"
+            assert not self._view.parts(), f"{value.state} has open stores"
 
     def __repr__(self) -> str:
         return f"KafkaStreams('{self._client_id}', {self.state})"
 
     # --- how it ends -------------------------------------------------------------------------------------
 
-    def _begin_closing(self, pending: State) -> bool:
-        """Move to PENDING_SHUTDOWN or PENDING_ERROR and close in the background; whether this call did."""
-        if not self._machine.to(pending):
-            return False
-        self._roster.end()  # before a failed thread lets go of what another one would begin with
-        threading.Thread(
-            target=self._close_everything, args=(pending,), name=f"{self._client_id}-CloseThread", daemon=True
-        ).start()
-        return True
+    def _begin_closing(self) -> None:
+        threading.Thread(target=self._close_all, name=f"{self._client_id}-CloseThread", daemon=True).start()
 
-    def _close_everything(self, pending: State) -> None:
-        # 1. Every thread is told at once; they let go of queries and stores side by side.
-        self._supervisor.stop_all()
-        if self._global is not None and self._global.state is GlobalThreadState.CREATED:
-            self._global.stop()  # it restores, and start() waits for that
-        # 2. A start() that is going on sees the state and ends at its next step.
-        with self._opening:
-            if self._query_server is not None:
-                self._query_server.close()
-            self._assembly.stop_housekeeping()
-            self._crew.join(_JOIN_S)
-            if self._global is not None:
-                # After the stream threads, which may read its tables.
-                self._global.stop()
-                self._global.join(_JOIN_S)
-            # 3. Out of the group, which gives what this client did to others; after a request to shut the
-            #    application down, when they know of it. Spark ends meanwhile.
-            wait_until_left = self._begin_leaving()
-            self._assembly.close_pipelines()
-            wait_until_left()
-            # 4. Topics, the broker, the directory: last opened, first closed.
-            self._assembly.close()
-        # 5. Only now, with everything closed, the terminal state (KIP-696).
-        self._machine.to(State.NOT_RUNNING if pending is State.PENDING_SHUTDOWN else State.ERROR)
+    def _close_all(self) -> None:
+        """Go through the phases of closing: do what is to be done in one, or wait for what it waits for."""
+        while (phase := self._phase()) is not Phase.DONE:
+            if phase.is_work:
+                self._close_what_belongs_to(phase)
+                self._owner.call(Passed(phase))
+            elif not self._owner.wait_for(lambda value, at=phase: _phase_of(value) is not at, _JOIN_S):  # type: ignore[misc]
+                self._owner.call(TimeUp(phase, _JOIN_S))
         self._closed.set()
         program_end.forget(self)
+
+    def _phase(self) -> Phase:
+        return _phase_of(self._owner.state)
+
+    def _close_what_belongs_to(self, phase: Phase) -> None:
+        try:
+            match phase:
+                case Phase.FRONT:
+                    if self._query_server is not None:
+                        self._query_server.close()
+                    self._assembly.stop_housekeeping()
+                case Phase.GROUP:
+                    wait_until_left = self._begin_leaving()
+                    self._assembly.close_pipelines()
+                    wait_until_left()
+                case _:
+                    self._assembly.close()
+        except Exception:
+            # The rest must be closed all the same.
+            log.exception("%s did not close cleanly: %s", self._announcer.owner, phase.value)
 
     def _begin_leaving(self) -> Callable[[], None]:
         """Leave the group in the background; what is returned waits for it."""
@@ -664,104 +751,52 @@ class KafkaStreams(InteractiveQueries):
 
     def _close_at_exit(self) -> None:
         # From Python 3.12 on no thread can be started any more by now, so this one does the work.
-        if self._machine.to(State.PENDING_SHUTDOWN):
-            log.warning("%s the program ends and nobody closed the client; closing it", self._machine.owner)
-            self._close_everything(State.PENDING_SHUTDOWN)
+        if BeginClosing(here=True) in self._owner.call(CloseAsked(here=True)):
+            log.warning("%s the program ends and nobody closed the client; closing it", self._announcer.owner)
+            self._close_all()
         else:
             self._closed.wait(_EXIT_S.total_seconds())
-
-    def _close_to_error(self, failure: Failure) -> None:
-        # Before the state changes: whoever sees ERROR finds the failure. The first one is the one.
-        if self._failure is None:
-            self._failure = failure
-        self._begin_closing(State.PENDING_ERROR)
 
     # --- what its threads tell it ------------------------------------------------------------------------
 
     def _thread_failed(self, thread: StreamThread, error: StreamsException) -> None:
-        self._supervisor.failed(Failure.of(thread.name, error, line=thread.line), thread)
+        self._supervisor.failed(Failure.of(thread.name, error, line=thread.line), thread.name)
 
     def _global_failed(self, thread: GlobalStreamThread, error: StreamsException) -> None:
         self._supervisor.failed(Failure.of(thread.name, error, is_global=True), None)
 
-    def _thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
-        if new is ThreadState.RUNNING:
-            self._run_if_all_do()
-        elif new in (ThreadState.PARTITIONS_REVOKED, ThreadState.PARTITIONS_ASSIGNED):
-            self._machine.to(State.REBALANCING, only_from=(State.RUNNING,))
-        elif new is ThreadState.DEAD:
-            if not self._supervisor.excuses(thread) and self.state.is_running_or_rebalancing:
-                # Never a client that is RUNNING with nobody in it.
-                self._close_to_error(
-                    Failure(
-                        thread.name,
-                        StreamsException(
-                            f"stream thread '{thread.name}' ended and nobody decided that; this is a bug, "
-                            "please report it"
-                        ),
-                    )
-                )
-            self._run_if_all_do()
-
-    def _global_changed(self, thread: GlobalStreamThread, new: GlobalThreadState) -> None:
-        if new is GlobalThreadState.RUNNING:
-            self._global_ran = True
-            self._run_if_all_do()
-        elif new is GlobalThreadState.DEAD and self._global_ran and self.state.is_running_or_rebalancing:
-            # As with stream threads: never RUNNING without it. What fails its start is told by start().
-            message = "Global thread has died. The streams application or client will now close to ERROR."
-            log.error("%s %s", self._machine.owner, message)
-            error = StreamsException(f"{message} Nobody decided that; this is a bug, please report it")
-            self._close_to_error(Failure(thread.name, error, is_global=True))
-
-    def _run_if_all_do(self) -> None:
-        """RUNNING, once every thread is; the global one too."""
-        if self._global is not None and self._global.state is not GlobalThreadState.RUNNING:
-            return
-        # Threads may be RUNNING while what another had is still on its way to them. When they have it, they
-        # are RUNNING anew, and look here again.
-        if self._roster.is_settled and all_running([thread.state for thread in self._crew.threads]):
-            self._machine.to(State.RUNNING, only_from=(State.REBALANCING,))
-
-    def _shut_down_by_another(self, error: StreamsException) -> None:
-        """KIP-671: a client has asked all of them to. The handler is not asked."""
-        if self.state.is_running_or_rebalancing:
-            log.error("%s %s", self._machine.owner, error)
-        self._close_to_error(Failure(threading.current_thread().name, error))
-
-    def _let_go(self) -> None:
-        self._participation.let_go()
-
     # --- small things ------------------------------------------------------------------------------------
 
-    def _states(self) -> tuple[str, Mapping[str, str]]:
-        return self.state.name, self._thread_states()
+    def _about(self) -> About:
+        return About(
+            self._client_id,
+            pipelines=tuple(pipeline.name for pipeline in self._topology.queries),
+            budget=default_budget(self._config),
+            standbys=int(self._config["num.standby.replicas"]),
+            keeps_warm=bool(self._topology.queries) and self._config.keeps_spark_warm,
+            has_global=bool(self._topology.global_stores),
+        )
 
-    def _all_thread_states(self) -> dict[str, str]:
-        states = {thread.name: thread.state.name for thread in self._crew.threads}
-        if self._global is not None:
-            states[self._global.name] = self._global.state.name
-        return states
-
-    def _publish(self, new: object, old: object) -> None:
-        self._view.refresh()
+    def _perform(self, instruction: Instruction) -> None:
+        self._performer.perform(instruction)
 
     def _tell_user(self, new: State, old: State) -> None:
         if self._listener is not None:
             self._listener(new, old)
 
     def _is_wanted(self) -> bool:
-        return self.state.is_running_or_rebalancing
+        return self._owner.state.is_wanted
 
     def _on_own_thread(self) -> bool:
-        return self._crew.is_current() or (self._global is not None and self._global.is_current())
+        return self._crew.current is not None or (self._global is not None and self._global.is_current())
 
     def _owned_tasks(self) -> frozenset[TaskId]:
-        return frozenset(self._roster.held.tasks) | frozenset(self._roster.work.tasks)
+        roster = self._owner.state.roster
+        return frozenset(roster.held.tasks) | frozenset(roster.work.tasks)
 
     def _warn_of_two(self) -> None:
         if (warning := resolve(self._supervisor.handler, self._supervisor.hook).warning) is not None:
-            log.warning("%s %s", self._machine.owner, warning)
+            log.warning("%s %s", self._announcer.owner, warning)
 
     def _only_created(self, what: str) -> None:
         if self.state is not State.CREATED:
@@ -775,9 +810,13 @@ class KafkaStreams(InteractiveQueries):
             raise failure
 
     def _ended_by(self) -> BaseException | None:
-        if self._failure is None or self.state not in (State.PENDING_ERROR, State.ERROR):
-            return None
-        return self._failure.error
+        failure = self._owner.state.failure
+        return None if failure is None else failure.error
+
+
+def _phase_of(value: ClientState) -> Phase:
+    assert value.closing is not None
+    return value.closing.phase
 
 
 def _version() -> str:

@@ -1,40 +1,51 @@
-"""The client's side of the group: what it says of itself, and what an agreement means for it.
+"""What an agreement of the group means for a client, and what it tells the group then. Pure.
 
-The membership (kafka/membership.py) carries bytes; `group/` knows what is in them and how the leader decides;
-this file puts the two together for one client. `react` is the table of Kafka's assignment error codes.
+The membership (kafka/membership.py) carries bytes; `group/` knows what is in them and how the leader decides.
+`react` is the table of Kafka's assignment error codes; the rest is what reactions.py does about events of the
+group and of the topics.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from millstream.errors import (
     ApplicationShutdownException,
+    LostTopicException,
     MissingSourceTopicException,
     StreamsException,
     TaskAssignmentException,
 )
 from millstream.foreign import listed, printable
-from millstream.group.assignor import Facts, Memory, assign
 from millstream.group.codes import AssignorError
 from millstream.group.trust import unknown_work
-from millstream.group.userdata import (
-    MOST_REASON_CHARS,
-    MOST_USER_DATA_BYTES,
-    Assignment,
-    MemberInfo,
-    fitting,
-)
-from millstream.model import TopicPartition
+from millstream.group.userdata import MOST_REASON_CHARS, Assignment
+from millstream.model import TaskId
+from millstream.ports import TopicDescription
+from millstream.runtime.assignment import Share
+from millstream.runtime.events import Assigned, FailThread, ForgetClaims, KeepWarm, Said, TakeAgreement
+from millstream.runtime.holdings import missing_standbys
+from millstream.runtime.supervision import Failure
+from millstream.runtime.turn import Turn
 
-__all__ = ["Coordination", "FailThreads", "Host", "Reaction", "ShutDown", "TakeWork", "react"]
-
-log = logging.getLogger(__name__)
+__all__ = [
+    "FailThreads",
+    "Reaction",
+    "ShutDown",
+    "TakeWork",
+    "agreement_asked",
+    "assigned",
+    "failed",
+    "lost",
+    "react",
+    "said",
+    "tell_serdes",
+    "tell_warm",
+    "topics_grown",
+    "topics_lost",
+]
 
 
 @dataclass(frozen=True)
@@ -108,120 +119,165 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
             )
 
 
-class Host(Protocol):
-    """What a coordination needs of its client."""
-
-    def member_info(self) -> MemberInfo:
-        """What it is and holds now. Quick; never raises."""
-
-    def facts(self) -> Facts:
-        """What it knows as a leader. Quick; never raises."""
-
-    def source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:
-        """The partitions that pipelines read from topics of the user's."""
-
-    def group_agreed(self, reaction: Reaction, generation: int) -> None: ...
-
-    def group_lost(self, reason: str) -> None: ...
-
-    def group_failed(self, error: StreamsException) -> None: ...
-
-    def finished_offsets(self) -> Mapping[TopicPartition, int]:
-        """The next offset to read of each source partition."""
+# --- what happens in the group -----------------------------------------------------------------------------
 
 
-class Coordination:
-    """`ports.GroupMember` for one client."""
+def agreement_asked(turn: Turn) -> None:
+    """A thread begins. After an agreement that was an error the group is to agree once more."""
+    if turn.state.group.refused:
+        turn.set_group(refused=False)
+        turn.rejoin("a stream thread begins again after the group could not agree")
 
-    def __init__(self, client_id: str, host: Host) -> None:
-        self._client_id = client_id
-        self._host = host
-        self._nonce = itertools.count(1)
-        self._lock = threading.Lock()
-        self._shutdown: str | None = None
-        self._told_pipelines: frozenset[str] = frozenset()
-        self._agreed: Assignment | None = None
-        self._took_part = False
-        self._memory = Memory()
-        self._left_out: tuple[str, ...] = ()
 
-    def request_shutdown(self, reason: str) -> None:
-        """From now on this client asks all of them to shut down (KIP-671); the caller has the group
-        rejoin.
-        """
-        with self._lock:
-            self._shutdown = self._shutdown or reason
+def said(turn: Turn, event: Said) -> None:
+    """The client has told the group of itself. What has changed since then it tells again."""
+    turn.set_group(
+        said=turn.state.group.said + 1,
+        said_threads=event.threads,
+        said_pipelines=event.pipelines,
+        said_up_to_date=event.up_to_date,
+        said_serdes=event.serdes,
+    )
+    turn.tell_what_was_let_go()
 
-    @property
-    def shutdown_requested(self) -> bool:
-        """Whether this client has asked the application to shut down."""
-        return self._shutdown is not None
 
-    @property
-    def agreed(self) -> Assignment | None:
-        """The last assignment that was no error."""
-        return self._agreed
+def assigned(turn: Turn, event: Assigned) -> None:
+    """The group has agreed."""
+    turn.set_group(lost=None)
+    if isinstance(event.assignment, StreamsException):
+        reaction: Reaction = FailThreads(event.assignment)
+    else:
+        reaction = react(event.assignment, turn.state.about.client_id)
+    if isinstance(reaction, TakeWork):
+        tasks = turn.state.plan.tasks if turn.state.plan is not None else ()
+        strange = unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
+        reaction = reaction if strange is None else FailThreads(strange)
+    turn.set_group(took_part=isinstance(reaction, TakeWork))
+    match reaction:
+        case TakeWork(assignment):
+            _take_work(turn, assignment, event)
+        case ShutDown(asked):
+            turn.set_group(placement=None)
+            if turn.state.is_wanted:
+                turn.say(logging.ERROR, str(asked))
+            turn.close_to_error(Failure(f"{turn.state.about.client_id}-GroupThread", asked))
+        case FailThreads(error):
+            turn.say(logging.ERROR, str(error))
+            # The group has given what this client had to others. A thread that begins after this one has
+            # the group agree again.
+            turn.set_group(placement=None, refused=True)
+            _let_all_go(turn)
+            turn.fail_all(error)
 
-    def must_rejoin(self, pipelines: Iterable[str]) -> bool:
-        """Whether the group still believes that this client holds a pipeline that it has let go of."""
-        with self._lock:
-            return not self._told_pipelines <= frozenset(pipelines)
 
-    # --- ports.GroupMember -------------------------------------------------------------------------------
+def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
+    plan, state = turn.state.plan, turn.state
+    threads = state.group.said_threads if assignment.threads is None else assignment.threads
+    turn.set_group(agreed=assignment, placement=event.placement, agreed_threads=threads, refused=False)
+    turn.do(TakeAgreement(assignment, event.generation))
+    turn.say(
+        logging.INFO,
+        f"generation {event.generation}: pipelines {_all_of(assignment.pipelines)}, tasks "
+        f"{_all_of(assignment.active)}, standbys {_all_of(assignment.standby)}",
+    )
+    _tell_too_few(turn, assignment)
+    parts = plan.parts_of(assignment.active, assignment.standby) if plan is not None else ()
+    turn.set(roster=turn.state.roster.assigning(assignment.pipelines, parts))
+    turn.hand_out()
+    turn.tell_what_was_let_go()
+    tell_serdes(turn)
+    if not assignment.pipelines and state.about.keeps_warm and not state.group.kept_warm:
+        turn.set_group(kept_warm=True)
+        turn.do(KeepWarm())
 
-    def user_data(self) -> bytes:
-        info = self._host.member_info()
-        with self._lock:
-            # Changes with each join: a follower that says the same as before is not listened to.
-            info = replace(info, unique_field=next(self._nonce) % 128)
-            if self._shutdown is not None:
-                info = replace(info, error_code=AssignorError.SHUTDOWN_REQUESTED, reason=self._shutdown)
-            self._told_pipelines = frozenset(info.pipelines)
-        data, left_out = fitting(info)
-        if left_out and left_out != self._left_out:
-            log.warning(
-                "stream-client [%s] says more of itself than the group carries (%d bytes); left out: %s",
-                self._client_id,
-                MOST_USER_DATA_BYTES,
-                ", ".join(left_out),
-            )
-        self._left_out = left_out
-        self._memory.own = data if self._took_part else b""
-        return data
 
-    def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return assign(self._host.facts(), members, self._client_id, self._memory)
+def _all_of(things: Iterable[object]) -> str:
+    return ", ".join(map(str, things)) or "none"
 
-    def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
-        try:
-            return self._host.source_partitions(Assignment.decode(assignment).pipelines)
-        except TaskAssignmentException:
-            return ()  # `assigned` says what is wrong with it
 
-    def assigned(self, assignment: bytes, generation: int) -> None:
-        try:
-            decoded = Assignment.decode(assignment)
-        except TaskAssignmentException as error:
-            self._host.group_agreed(FailThreads(error), generation)
-            return
-        reaction = react(decoded, self._client_id)
-        if isinstance(reaction, TakeWork):
-            facts = self._host.facts()
-            strange = unknown_work(decoded, facts.pipelines, facts.tasks)
-            if strange is not None:
-                reaction = FailThreads(strange)
-        self._took_part = isinstance(reaction, TakeWork)
-        if isinstance(reaction, TakeWork):
-            self._agreed = decoded
-        self._host.group_agreed(reaction, generation)
+def _tell_too_few(turn: Turn, assignment: Assignment) -> None:
+    """The leader says once that the group is too small for its standbys."""
+    about, there = turn.state.about, len(assignment.members)
+    missing = missing_standbys(about.standbys, there) if assignment.leader == about.client_id else 0
+    if missing and not turn.state.group.told_too_few:
+        turn.say(
+            logging.WARNING,
+            f"num.standby.replicas is {about.standbys} and the application has {there} client(s), so each "
+            f"task has {about.standbys - missing} standby(s); start {missing} more client(s), or ask for "
+            "fewer standbys",
+        )
+    turn.set_group(told_too_few=bool(missing))
 
-    def lost(self, reason: str) -> None:
-        self._took_part = False
-        self._memory.forget()
-        self._host.group_lost(reason)
 
-    def failed(self, error: StreamsException) -> None:
-        self._host.group_failed(error)
+def tell_serdes(turn: Turn) -> None:
+    """The pipelines are compiled. Clients that run none learn from the group which serdes came of it.
 
-    def offsets(self) -> Mapping[TopicPartition, int]:
-        return self._host.finished_offsets()
+    Also looked at after each agreement: one may have been under way, without them, when they were found.
+    """
+    group = turn.state.group
+    alone = group.agreed is None or len(group.agreed.members) <= 1
+    if not alone and turn.state.serdes != group.said_serdes:
+        turn.rejoin("the serdes of stores are known")
+
+
+def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
+    """What the group waits for to become active here is up to date, and the group does not know it."""
+    group = turn.state.group
+    if group.agreed is None or not group.agreed.warming:
+        return
+    warm = (tasks - group.said_up_to_date).intersection(group.agreed.warming)
+    if warm:
+        turn.rejoin(f"warmed up here: task(s) {', '.join(map(str, sorted(warm)))}")
+
+
+def lost(turn: Turn, reason: str) -> None:
+    """The group has gone on without this client."""
+    turn.set_group(lost=reason, placement=None, took_part=False)
+    turn.say(
+        logging.WARNING,
+        f"is not in its group any more: {reason}; it stops its pipelines and joins again",
+    )
+    _let_all_go(turn)
+
+
+def failed(turn: Turn, error: StreamsException) -> None:
+    """The place in the group has ended for good: the threads fail, and one that replaces them joins anew."""
+    turn.set_group(lost=str(error), over=True, placement=None)
+    _let_all_go(turn)
+    turn.fail_all(error)
+
+
+def _let_all_go(turn: Turn) -> None:
+    roster, told = turn.state.roster.losing()
+    turn.set(roster=roster)
+    turn.do(*told, ForgetClaims())
+
+
+# --- topics ------------------------------------------------------------------------------------------------
+
+
+def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, int]]) -> None:
+    """Spark reads the new partitions by itself; the plan knows them, so that Kafka's tools show who does."""
+    plan = turn.state.plan
+    if plan is None:
+        return
+    sources = dict(plan.sources)
+    for name, (_, count) in grown.items():
+        there = sources.get(name)
+        sources[name] = TopicDescription(name, count, there.topic_id if there is not None else "")
+    turn.set(plan=replace(plan, sources=sources))
+    turn.say(
+        logging.INFO,
+        "source topics have more partitions, which Spark reads from now on: "
+        + ", ".join(f"{name} {old} to {new}" for name, (old, new) in sorted(grown.items())),
+    )
+    if turn.state.roster.held_pipelines:
+        turn.rejoin("source topics have more partitions")
+
+
+def topics_lost(turn: Turn, pipeline: str, error: LostTopicException) -> None:
+    """Whoever runs the pipeline fails, and whoever keeps stores that are filled from what is gone."""
+    for entry in turn.state.live:
+        share = turn.state.roster.given.get(entry.name, Share())
+        if pipeline in share.pipelines or any(part.changelog.topic in error.topics for part in share.parts):
+            turn.do(FailThread(entry.name, error))

@@ -37,7 +37,6 @@ import os
 import re
 import secrets
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -48,6 +47,7 @@ from urllib.parse import unquote, urlparse
 
 from millstream.clock import Clock, SystemClock
 from millstream.errors import StreamsException, TaskMigratedException
+from millstream.polling import pause
 from millstream.ports import CheckpointClaim, CheckpointFiles
 
 __all__ = [
@@ -297,7 +297,7 @@ class CheckpointClaims:
             except StreamsException as error:
                 # What is there has changed between the look and the renaming; look again.
                 failure = error
-                threading.Event().wait(_PAUSE_S)
+                pause(_PAUSE_S)
         else:
             raise StreamsException(
                 f"'{self._root}/{old}' could not be fenced in {_FENCE_S:g} s ({failure or 'it comes back'}); "
@@ -424,7 +424,7 @@ class LocalCheckpointFiles:
         with self._told("read", path):
             try:
                 return (self._root / path).read_bytes()
-            except (FileNotFoundError, IsADirectoryError):
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
     def write(self, path: str, content: bytes) -> None:
@@ -433,7 +433,11 @@ class LocalCheckpointFiles:
         with self._told("written", path):
             file.parent.mkdir(parents=True, exist_ok=True)
             draft = _draft(file, content)
-            os.replace(draft, file)
+            try:
+                os.replace(draft, file)
+            except OSError:
+                draft.unlink(missing_ok=True)
+                raise
             _sync(file.parent)
 
     @contextlib.contextmanager

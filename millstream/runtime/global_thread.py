@@ -32,19 +32,21 @@ from millstream.errors import (
 from millstream.model import ThreadMetadata, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
-from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState
+from millstream.runtime.events import GlobalMoved
+from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
     Stopped,
-    StoreSupplies,
+    StoresShown,
     StoreThread,
     UpdaterFailed,
+    Updaters,
     told,
 )
 from millstream.runtime.topic_watch import TopicWatch
 
-__all__ = ["GlobalStreamThread", "GlobalSupplies", "global_thread_name"]
+__all__ = ["GlobalResources", "GlobalStreamThread", "global_thread_name"]
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +59,8 @@ def global_thread_name(client_id: str) -> str:
     return f"{client_id}-GlobalStreamThread"
 
 
-class GlobalSupplies(StoreSupplies, Protocol):
-    """What the global thread gets from its client, and tells it."""
+class GlobalResources(Updaters, Protocol):
+    """What the global thread gets from its client's assembly."""
 
     def global_parts(self) -> Sequence[StorePart]:
         """Every partition of every global table. What it raises is raised by `start()`."""
@@ -92,31 +94,33 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     Args:
         on_failure: decides about a failure after the start; called on this thread, which then ends.
-        on_state: told of every transition, after it; at_change: told inside it (machine.py).
+        tell: told of every transition, after it; at_change: told inside it (machine.py).
     """
 
     def __init__(
         self,
         name: str,
-        supplies: GlobalSupplies,
+        resources: GlobalResources,
+        view: StoresShown,
         *,
         clock: Clock,
         on_failure: Callable[[GlobalStreamThread, StreamsException], None],
-        on_state: Callable[[GlobalStreamThread, GlobalThreadState], None] = lambda thread, new: None,
+        tell: Callable[[GlobalMoved], object] = lambda event: None,
         at_change: Callable[[GlobalThreadState, GlobalThreadState], None] = lambda new, old: None,
     ) -> None:
         super().__init__(
             name,
-            supplies,
+            resources,
+            view,
             GlobalThreadState,
             GLOBAL_THREAD,
             owner="global-stream-thread",
             log=log,
             clock=clock,
-            on_state=lambda new: on_state(self, new),
+            on_state=lambda new: tell(GlobalMoved(name, new)),
             at_change=at_change,
         )
-        self._supplies = supplies
+        self._resources = resources
         self._on_failure = on_failure
         self._has_run = False
         self._start_failure: StreamsException | None = None
@@ -187,15 +191,15 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     def _work(self) -> None:
         self._raise_if_stopping()
-        parts = self._supplies.global_parts()
-        self._watch = self._supplies.watch_global_topics(lambda error: self._inbox.put(Missing(error)))
+        parts = self._resources.global_parts()
+        self._watch = self._resources.watch_global_topics(lambda error: self._inbox.put(Missing(error)))
         self._open_stores(parts)
         self._run_if_restored()
         while True:
             self._react(self._inbox.get())
 
     def _open_store(self, part: StorePart) -> BytesStore:
-        return self._supplies.open_global_store(part)
+        return self._resources.open_global_store(part)
 
     def _called(self, part: StorePart) -> str:
         return f"partition {part.task_id.partition} of store {part.store.name}"
@@ -217,9 +221,9 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
                 raise error if found is None else found from error
 
     def _run_if_restored(self) -> None:
-        if not self._unrestored and self._machine.state is GlobalThreadState.CREATED:
+        if not (self._unrestored or self._has_run or self._stopping.is_set()):
             self._has_run = True
-            self._machine.to(GlobalThreadState.RUNNING)
+            self._machine.because(ThreadCause.READY)
 
     def _restoring(self, partition: TopicPartition) -> None:
         super()._restoring(partition)

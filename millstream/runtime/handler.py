@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.foreign import ESCAPED
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import Budget, UncaughtExceptionPolicy
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 Handler = Callable[..., Any]
 """`handler(exception)` or `handler(exception, context)`, which returns a response or a policy."""

@@ -28,7 +28,7 @@ class Health:
         live: whether it is worth keeping. False: it will not work again by itself, so start a new one.
             Rebalancing, restoring and waiting for another try are no reason to end a client.
         ready: whether it does its work and its stores answer: it may be sent queries.
-        status: one word: created, running, degraded, restoring, rebalancing, waiting, missing,
+        status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
             lost, empty, closing, closed or failed.
         reason: why, in a sentence.
         next_try: when something is tried again, in UTC; None: nothing waits.
@@ -84,7 +84,9 @@ class HealthView:
         member: whether it is a member of its group; True for a client that needs none.
         lost: why it is not.
         missing_topics: source topics that do not exist.
+        lost_executors: those that the Spark cluster has lost lately, in words.
         query_server_failure: why the query server does not answer any more.
+        paused: whether the user has called `pause()`.
         failure: what the client ended, or is ending, with.
     """
 
@@ -101,7 +103,9 @@ class HealthView:
     member: bool = True
     lost: str | None = None
     missing_topics: tuple[str, ...] = ()
+    lost_executors: tuple[str, ...] = ()
     query_server_failure: BaseException | None = None
+    paused: bool = False
     failure: BaseException | None = None
 
     @property
@@ -224,6 +228,13 @@ def _not_all_run(view: HealthView) -> str:
     )
 
 
+def _paused(view: HealthView) -> str:
+    return (
+        "the client is paused, so nothing is processed here; stores answer queries as they are: resume() "
+        "has it go on"
+    )
+
+
 def _unowned(view: HealthView) -> str:
     names = ", ".join(sorted(view.unowned))
     return f"nobody runs pipeline{_s(len(view.unowned))} {names}" + _after(view.last_failure)
@@ -245,9 +256,14 @@ def _running(view: HealthView) -> str:
     threads = f"{len(view.live_threads)} thread{_s(len(view.live_threads))}"
     if view.pipelines_owned:
         run = "pipeline runs" if view.pipelines_owned == 1 else "pipelines run"
-        return f"{view.pipelines_owned} {run} here, on {threads}"
+        return f"{view.pipelines_owned} {run} here, on {threads}{_executors(view)}"
     where = "; the pipelines are on other clients" if view.pipelines_total else ""
     return f"every store is up to date, on {threads}{where}"
+
+
+def _executors(view: HealthView) -> str:
+    lost = len(view.lost_executors)
+    return f"; Spark has lost {lost} executor{_s(lost)} in the last ten minutes" if lost else ""
 
 
 def _s(count: int) -> str:
@@ -271,6 +287,7 @@ _ROWS: tuple[_Row, ...] = (
     _Row("lost", True, False, lambda view: not view.member, _lost),
     _Row("restoring", True, False, lambda view: bool(view.restoring), _restoring),
     _Row("rebalancing", True, False, _in(State.REBALANCING), _starting),
+    _Row("paused", True, False, lambda view: view.paused, _paused),
     _Row("degraded", True, False, lambda view: view.pipelines_running < view.pipelines_owned, _not_all_run),
     _Row("degraded", True, False, lambda view: bool(view.unowned), _unowned),
     _Row("degraded", True, False, lambda view: view.query_server_failure is not None, _serves_nobody),
@@ -295,9 +312,11 @@ def _details(view: HealthView) -> dict[str, Any]:
             "unowned": sorted(view.unowned),
         },
         "restoring": dict(view.restoring),
+        "paused": view.paused,
         "member": view.member,
         "lost": view.lost,
         "missing_topics": sorted(view.missing_topics),
+        "lost_executors": list(view.lost_executors),
         "query_server_failure": (
             None if view.query_server_failure is None else in_short(view.query_server_failure)
         ),

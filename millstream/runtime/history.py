@@ -1,14 +1,12 @@
 """What failed before, and what follows from it: whether there is another try, and when.
 
-The history is the only thing here that changes; how to count and how long to pause are functions of it.
+Nothing here changes: a history is a value, and how to count and how long to pause are functions of it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from millstream.model import TaskId, TopicPartition
@@ -89,49 +87,42 @@ class FailureRecord:
         )
 
 
+@dataclass(frozen=True)
 class FailureHistory:
-    """The last failures of a client. Any thread may use it at any time.
+    """The last failures of a client, as a value.
 
-    Args:
+    Attributes:
         maxlen: how many are kept of each pipeline; of each task for what is not a pipeline's; and of each
             class of exception for the rest. A pipeline that fails often so does not push out the others.
+        count: how many failures there ever were, those included that are not kept any more.
+        kept: the records with their numbers, by what they count for; what failed last comes last.
     """
 
-    def __init__(self, maxlen: int = MOST_FAILURES) -> None:
-        if maxlen < 1:
-            raise ValueError(f"maxlen is 1 or more; got {maxlen}")
-        self._maxlen = maxlen
-        self._lock = threading.Lock()
-        self._kept: dict[Hashable, deque[tuple[int, FailureRecord]]] = {}
-        self._count = 0
+    maxlen: int = MOST_FAILURES
+    count: int = 0
+    kept: Mapping[Hashable, tuple[tuple[int, FailureRecord], ...]] = field(default_factory=dict)
 
-    @property
-    def count(self) -> int:
-        """How many failures there ever were, those included that are not kept any more."""
-        with self._lock:
-            return self._count
+    def __post_init__(self) -> None:
+        if self.maxlen < 1:
+            raise ValueError(f"maxlen is 1 or more; got {self.maxlen}")
 
-    def add(self, record: FailureRecord) -> None:
-        """Remember one."""
-        with self._lock:
-            self._count += 1
-            # What failed last is last in the dict too; so what has been quiet for longest goes first.
-            kept = self._kept.pop(_subject(record), None) or deque(maxlen=self._maxlen)
-            kept.append((self._count, record))
-            self._kept[_subject(record)] = kept
-            if len(self._kept) > _MOST_SUBJECTS:
-                del self._kept[next(iter(self._kept))]
+    def adding(self, record: FailureRecord) -> FailureHistory:
+        """The same with one more."""
+        subject, number = _subject(record), self.count + 1
+        kept = {each: records for each, records in self.kept.items() if each != subject}
+        kept[subject] = (*self.kept.get(subject, ()), (number, record))[-self.maxlen :]
+        if len(kept) > _MOST_SUBJECTS:
+            del kept[next(iter(kept))]  # what has been quiet for longest
+        return replace(self, count=number, kept=kept)
 
     def records(self) -> tuple[FailureRecord, ...]:
         """Those that are kept, oldest first."""
-        with self._lock:
-            numbered = [each for kept in self._kept.values() for each in kept]
+        numbered = [each for kept in self.kept.values() for each in kept]
         return tuple(record for _, record in sorted(numbered, key=lambda each: each[0]))
 
     def last(self) -> FailureRecord | None:
         """The newest one."""
-        with self._lock:
-            return next(reversed(self._kept.values()))[-1][1] if self._kept else None
+        return self.kept[next(reversed(list(self.kept)))][-1][1] if self.kept else None
 
 
 def plan_retry(

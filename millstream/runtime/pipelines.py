@@ -1,4 +1,4 @@
-"""The client's pipelines: one engine for all of them, started by whichever thread needs it first."""
+"""The client's pipelines: one engine for all of them, started when a thread needs it first."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd, RunningPipeline
+from millstream.runtime.store_thread import Stopped
 from millstream.topology.pipeline import Pipeline, writers_first
 
 __all__ = ["Pipelines"]
@@ -18,14 +18,17 @@ log = logging.getLogger(__name__)
 class Pipelines:
     """Compiles all pipelines before any starts, so that a mistake in one shows before another has written.
 
-    Starting Spark takes seconds; it happens on the first stream thread that asks, while the others wait.
+    Starting Spark takes seconds, so it has a thread of its own, and whoever needs it waits. When the client
+    closes, nobody waits any more, and nothing is claimed: `Stopped` is raised in those that did, and Spark
+    ends as soon as it can be told to.
 
     Args:
         engine: makes the engine, which starts Spark; it gives up as soon as the event that it gets is set.
         pipelines: all of the client's.
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
-        claim: claims a pipeline's checkpoint for this client, once the engine is there.
+        claim: claims a pipeline's checkpoint for this client, once the engine is there, and has it fit.
+        name: of the thread that starts Spark.
     """
 
     def __init__(
@@ -34,16 +37,20 @@ class Pipelines:
         pipelines: Sequence[Pipeline],
         partitions: Mapping[str, int],
         on_compiled: Callable[[Mapping[str, CompiledPipeline]], None],
-        claim: Callable[[str, Engine], CheckpointClaim],
+        claim: Callable[[CompiledPipeline, Engine], CheckpointClaim],
+        name: str = "SparkStart",
     ) -> None:
         self._make_engine = engine
         self._pipelines = tuple(pipelines)
         self._partitions = dict(partitions)
         self._on_compiled = on_compiled
         self._claim = claim
-        self._lock = threading.Lock()
+        self._name = name
+        self._changed = threading.Condition()
+        self._starter: threading.Thread | None = None
         self._engine: Engine | None = None
         self._compiled: Mapping[str, CompiledPipeline] | None = None
+        self._error: BaseException | None = None
         self._closing = threading.Event()
         self._warmed_up = False
 
@@ -53,13 +60,12 @@ class Pipelines:
         Raises:
             TopologyException: a lambda or a serde of any pipeline is wrong.
             TaskMigratedException: the checkpoint belongs to another client by now.
-            StreamsException: the pipelines are closed.
+            Stopped: the client closes.
         """
-        with self._lock:
-            compiled = self._ready()
-            engine = self._engine
-        assert engine is not None
-        running = engine.start(compiled[name], self._claim(name, engine), on_end)
+        engine, compiled = self._ready()
+        claim = self._claim(compiled[name], engine)
+        self._raise_if_closing()
+        running = engine.start(compiled[name], claim, on_end)
         self._warmed_up = True
         return running
 
@@ -68,10 +74,7 @@ class Pipelines:
 
         A pipeline may start meanwhile. Raises as `start`.
         """
-        with self._lock:
-            self._ready()
-            engine = self._engine
-        assert engine is not None
+        engine, _ = self._ready()
         engine.warm_up(topic)
         self._warmed_up = True
 
@@ -80,46 +83,87 @@ class Pipelines:
         """Whether Spark runs, all is compiled, and a query has run."""
         return self._compiled is not None and self._warmed_up
 
-    def close(self, timeout_s: float) -> None:
-        """End the engine, and what it still runs. One that is just starting gives up."""
+    def interrupt(self) -> None:
+        """The client closes: from now on nobody waits for Spark. Returns at once; any thread."""
         self._closing.set()
-        if not self._lock.acquire(timeout=timeout_s):
-            log.warning(
-                "Spark is still starting after %.1f s; it is ended as soon as it has started", timeout_s
-            )
-            return
-        try:
-            engine, self._engine = self._engine, None
-        finally:
-            self._lock.release()
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self, timeout_s: float) -> None:
+        """End the engine, and what it still runs. One that is just starting ends once it can be told to.
+
+        Args:
+            timeout_s: how long to wait for one that is just starting.
+        """
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._starter is None, timeout_s):
+                log.info("Spark is still starting; it ends by itself as soon as it has started")
+                return
+            engine, self._engine, self._compiled = self._engine, None, None
         if engine is not None:
             engine.close()
 
-    def _ready(self) -> Mapping[str, CompiledPipeline]:
-        self._raise_if_closed()
-        engine = self._engine
-        if engine is not None and not engine.is_alive:
-            log.warning("Spark's Java process is gone; another one is started")
-            self._engine = self._compiled = None
-            self._warmed_up = False
-            engine.close()
-        if self._compiled is None:
-            self._compiled = self._compile()
-        return self._compiled
+    # --- starting Spark ----------------------------------------------------------------------------------
 
-    def _compile(self) -> Mapping[str, CompiledPipeline]:
-        engine = self._engine or self._make_engine(self._closing)
-        if self._closing.is_set():
-            engine.close()
-            self._raise_if_closed()
-        self._engine = engine
-        compiled = {
-            pipeline.name: engine.compile(pipeline, self._partitions)
-            for pipeline in writers_first(self._pipelines)
-        }
-        self._on_compiled(compiled)
-        return compiled
+    def _ready(self) -> tuple[Engine, Mapping[str, CompiledPipeline]]:
+        """The engine, and all pipelines compiled by it; waits for both.
 
-    def _raise_if_closed(self) -> None:
+        What goes wrong is raised in the thread that had Spark started; others that wait try it themselves.
+        """
+        with self._changed:
+            while True:
+                self._raise_if_closing()
+                if self._starter is None and self._compiled is not None and self._engine is not None:
+                    if self._engine.is_alive:
+                        return self._engine, self._compiled
+                    log.warning("Spark's Java process is gone; another one is started")
+                    self._compiled, self._warmed_up = None, False
+                mine = self._starter is None
+                if mine:
+                    self._error = None
+                    self._starter = threading.Thread(
+                        target=self._start_engine, args=(self._engine,), name=self._name, daemon=True
+                    )
+                    self._starter.start()
+                self._changed.wait_for(self._is_over(self._starter))
+                self._raise_if_closing()
+                if mine and self._error is not None:
+                    raise self._error
+
+    def _is_over(self, starter: threading.Thread | None) -> Callable[[], bool]:
+        return lambda: self._closing.is_set() or self._starter is not starter
+
+    def _start_engine(self, engine: Engine | None) -> None:
+        """On the thread that starts Spark."""
+        compiled: Mapping[str, CompiledPipeline] | None = None
+        error: BaseException | None = None
+        try:
+            if engine is not None and not engine.is_alive:
+                engine.close()
+                engine = None
+            engine = engine or self._make_engine(self._closing)
+            if not self._closing.is_set():
+                compiled = {
+                    pipeline.name: engine.compile(pipeline, self._partitions)
+                    for pipeline in writers_first(self._pipelines)
+                }
+                self._on_compiled(compiled)
+        except BaseException as problem:  # raised on the threads that wait for it
+            error = problem
+        unwanted: Engine | None = None
+        if self._closing.is_set() and engine is not None:
+            unwanted, engine = engine, None
+            try:
+                unwanted.close()
+            except Exception:
+                log.exception("Spark, which nobody waits for any more, did not close cleanly")
+        with self._changed:
+            self._engine, self._compiled, self._error = engine, compiled, error
+            self._starter = None
+            self._changed.notify_all()
+
+    def _raise_if_closing(self) -> None:
         if self._closing.is_set():
-            raise StreamsException("the client is closing; its pipelines cannot be started any more")
+            raise Stopped

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
+from millstream.clock import in_words
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
 from millstream.runtime.supervision import Response, StreamThreadExceptionResponse
@@ -62,12 +63,12 @@ class Budget:
                 raise TypeError(f"{name} is a timedelta, such as timedelta(minutes=10); got {value!r}")
             if value < _ZERO or (name == "window" and value == _ZERO):
                 raise ValueError(
-                    f"{name} can't be {'zero or ' if name == 'window' else ''}negative; got {value}"
+                    f"{name} can't be {'zero or ' if name == 'window' else ''}negative; got {in_words(value)}"
                 )
         if self.backoff_max < self.backoff:
             raise ValueError(
                 "backoff_max is the longest pause, so it can't be shorter than backoff; got "
-                f"{self.backoff_max} and {self.backoff}"
+                f"{in_words(self.backoff_max)} and {in_words(self.backoff)}"
             )
         if not isinstance(self.then, StreamThreadExceptionResponse):
             raise TypeError(_not_a_response("then", self.then))

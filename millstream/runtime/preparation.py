@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.errors import ConfigException, InternalTopicException, MissingSourceTopicException
+from millstream.foreign import printable
 from millstream.ports import InternalTopic, TopicDescription, Topics
 from millstream.runtime.topic_news import matching_topics, source_patterns
 from millstream.topology.internal_topics import InternalTopics
@@ -64,11 +65,13 @@ def missing_sources(
     missing: Sequence[str], existing: Iterable[str], servers: str
 ) -> MissingSourceTopicException:
     """The error for source topics that do not exist."""
-    candidates = [name for name in existing if not name.startswith("__")]
+    # Nobody means an internal topic, of this application or of another one.
+    internal = ("-changelog", "-repartition")
+    candidates = [name for name in existing if not name.startswith("__") and not name.endswith(internal)]
     hints = []
     for name in missing:
         near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
-        hints.append(f"'{name}' (did you mean '{near[0]}'?)" if near else f"'{name}'")
+        hints.append(f"'{name}' (did you mean '{printable(near[0])}'?)" if near else f"'{name}'")
     plural = "s" if len(missing) > 1 else ""
     verb = "do" if len(missing) > 1 else "does"
     pronoun = "them" if len(missing) > 1 else "it"

@@ -5,7 +5,6 @@ Nothing here changes anything. Reads go by the view's snapshot (view.py), from a
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -20,6 +19,8 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import StoreKind, TopicPartition
+from millstream.not_there import TellsWhatIsMissing
+from millstream.polling import looks
 from millstream.query.composite import open_store
 from millstream.query.metadata import (
     KeyQueryMetadata,
@@ -53,7 +54,7 @@ _PAUSE_S = 0.005
 """Between two looks at something that nobody tells of when it changes."""
 
 
-class InteractiveQueries:
+class InteractiveQueries(TellsWhatIsMissing):
     """What `KafkaStreams` answers about its stores."""
 
     _view: ClientView
@@ -167,13 +168,13 @@ class InteractiveQueries:
         Source: KIP-796; KafkaStreams.query.
         Differs: global stores answer. `wait`.
         """
-        deadline = self._clock.now() + seconds_of(wait)
-        while True:
-            result = run_query(self._view, request)
-            if not result.may_pass or self._clock.now() >= deadline:
-                return result
+        result = run_query(self._view, request)
+        for _ in looks(seconds_of(wait), every_s=_PAUSE_S, now=self._clock.now):
+            if not result.may_pass:
+                break
             result.close()
-            threading.Event().wait(_PAUSE_S)
+            result = run_query(self._view, request)
+        return result
 
     def sql(
         self,
@@ -385,12 +386,11 @@ class _Progress:
             raise
 
     def wait_until(self, fits: Callable[[], bool]) -> bool:
-        while not fits():
+        for _ in looks(self._deadline - self._clock.now(), every_s=_PAUSE_S, now=self._clock.now):
+            if fits():
+                return True
             self._raise_if_ended()
-            if self._clock.now() >= self._deadline:
-                return False
-            threading.Event().wait(_PAUSE_S)
-        return True
+        return False
 
 
 def _parameters(store: str | StoreQueryParameters[Any], snapshot: StoreSnapshot) -> StoreQueryParameters[Any]:

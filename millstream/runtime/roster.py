@@ -1,45 +1,44 @@
-"""The client's stream threads, and who of them does what.
+"""Who of the client's stream threads does what, as a value.
 
 A thing (a pipeline, a task) has one holder at a time: its store is locked, its query runs once. So what moves
 from one thread to another is taken from the first, and given to the second when the first has let go. Which
-thread is to have what is `assignment.share_out`; this file remembers who has what, and asks again whenever
-that changes.
+thread is to have what is `assignment.share_out`; a roster remembers who has what, and `handed_out` says what
+has to be given to whom whenever that has changed.
 
-Threads call `settled` from their own loops, the client calls the rest from wherever something happens. The
-lock is held while shares are worked out and put into inboxes, never while anybody waits.
+Nothing here changes: each method returns another roster. It is a part of `client_state.ClientState`.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from millstream.runtime.assignment import Share, StorePart, Thing, share_out
-from millstream.runtime.states import ThreadState
 
-__all__ = ["Roster", "RosterThread", "next_index"]
+__all__ = ["Give", "Lose", "Roster", "next_index"]
 
 
-class RosterThread(Protocol):
-    """What a roster sees of a stream thread."""
+@dataclass(frozen=True)
+class Give:
+    """From now on the thread owns this, and nothing else; it tells when that is so, with the ticket.
 
-    @property
-    def name(self) -> str: ...
+    Attributes:
+        not_before: when a pipeline may start at the earliest, by the client's clock.
+    """
 
-    @property
-    def state(self) -> ThreadState: ...
+    thread: str
+    share: Share
+    ticket: int
+    not_before: Mapping[str, float] = field(default_factory=dict)
 
-    def give(self, share: Share, not_before: Mapping[str, float], ticket: int) -> None:
-        """From now on the thread owns this, and nothing else; it calls `settled` with the ticket when that
-        is so.
 
-        `not_before`: when a pipeline may start at the earliest, by the client's clock.
-        """
+@dataclass(frozen=True)
+class Lose:
+    """From now on the thread owns no pipeline; it tells when that is so, with the ticket."""
 
-    def lose(self, ticket: int) -> None:
-        """From now on the thread owns no pipeline; it calls `settled` with the ticket when that is so."""
+    thread: str
+    ticket: int
 
 
 def next_index(names: Sequence[str]) -> int:
@@ -51,198 +50,215 @@ def next_index(names: Sequence[str]) -> int:
     return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
+T = TypeVar("T")
+
+_NOTHING = Share()
+
+
+@dataclass(frozen=True)
 class Roster:
-    """Keeps threads and shares. `on_let_go` is called, without the lock, when the client holds less than
-    before.
+    """Threads, by name, and shares.
+
+    Attributes:
+        names: the threads that work or are to work.
+        pipelines, parts: the work of this client, if it is `assigned`.
+        ended: nobody is given anything any more, not even what a dying thread lets go of.
+        given: what each thread was given last; tickets: with which number; answered: the number that it has
+            told last. What is on its way to a thread has a number: only the answer to the last one says what
+            it holds.
+        held: what each thread holds: runs, or has not let go of yet.
+        heirs: who gets what a thread had that is ending.
+        not_before: when a pipeline may start, where it has to wait.
     """
 
-    def __init__(self, on_let_go: Callable[[], None] = lambda: None) -> None:
-        self._lock = threading.RLock()
-        self._on_let_go = on_let_go
-        self._threads: dict[str, RosterThread] = {}
-        self._pipelines: tuple[str, ...] = ()
-        self._parts: tuple[StorePart, ...] = ()
-        self._assigned = False
-        self._ended = False
-        self._given: dict[str, Share] = {}
-        # What is on its way to a thread has a number: only the answer to the last one says what it holds.
-        self._numbers = itertools.count(1)
-        self._last: dict[str, int] = {}
-        self._answered: dict[str, int] = {}
-        self._held: dict[str, Share] = {}
-        self._heirs: dict[str, str] = {}
-        self._not_before: dict[str, float] = {}
+    names: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
+    parts: tuple[StorePart, ...] = ()
+    assigned: bool = False
+    ended: bool = False
+    given: Mapping[str, Share] = field(default_factory=dict)
+    tickets: Mapping[str, int] = field(default_factory=dict)
+    answered: Mapping[str, int] = field(default_factory=dict)
+    shares_held: Mapping[str, Share] = field(default_factory=dict)
+    heirs: Mapping[str, str] = field(default_factory=dict)
+    not_before: Mapping[str, float] = field(default_factory=dict)
+    last_ticket: int = 0
 
     # --- threads -----------------------------------------------------------------------------------------
 
-    def add(self, thread: RosterThread, *, instead_of: str | None = None) -> None:
+    def adding(self, name: str, *, instead_of: str | None = None) -> Roster:
         """A thread that is there from now on; it gets what `instead_of` had, once that one has let go."""
-        with self._lock:
-            self._threads[thread.name] = thread
-            if instead_of is not None:
-                self._heirs[instead_of] = thread.name
+        heirs = self.heirs if instead_of is None else {**self.heirs, instead_of: name}
+        return replace(self, names=(*self.names, name), heirs=heirs)
 
-    def retire(self, name: str) -> None:
+    def retiring(self, name: str) -> Roster:
         """The thread is ending: it gets nothing any more, and still holds what it has."""
-        with self._lock:
-            self._threads.pop(name, None)
-            self._given.pop(name, None)
-            self.share_out()
+        names = tuple(each for each in self.names if each != name)
+        return replace(self, names=names, given=_without(self.given, name))
 
-    def gone(self, name: str) -> None:
+    def gone(self, name: str) -> Roster:
         """The thread has let go of everything."""
-        with self._lock:
-            self._threads.pop(name, None)
-            self._given.pop(name, None)
-            self._last.pop(name, None)
-            self._answered.pop(name, None)
-            heir = self._heirs.pop(name, None)
-            # Whoever was to inherit through this one inherits all the same.
-            for dead in [dead for dead, each in self._heirs.items() if each == name]:
-                if heir is None:
-                    del self._heirs[dead]
-                else:
-                    self._heirs[dead] = heir
-            held = self._held.pop(name, Share())
-            if heir is not None and heir in self._threads:
-                # Its inheritance: as if it held it, so that nobody else is given it.
-                self._held[heir] = self._held.get(heir, Share()).joined(held)
-            self.share_out()
-        if held != Share():
-            self._on_let_go()
+        heirs = dict(self.heirs)
+        heir = heirs.pop(name, None)
+        # Whoever was to inherit through this one inherits all the same.
+        for dead in [dead for dead, each in heirs.items() if each == name]:
+            if heir is None:
+                del heirs[dead]
+            else:
+                heirs[dead] = heir
+        held = dict(self.shares_held)
+        inheritance = held.pop(name, _NOTHING)
+        if heir is not None and heir in self.names:
+            # As if it held it, so that nobody else is given it.
+            held[heir] = held.get(heir, _NOTHING).joined(inheritance)
+        return replace(
+            self,
+            names=tuple(each for each in self.names if each != name),
+            given=_without(self.given, name),
+            tickets=_without(self.tickets, name),
+            answered=_without(self.answered, name),
+            heirs=heirs,
+            shares_held=held,
+        )
 
     # --- work --------------------------------------------------------------------------------------------
 
-    def assign(self, pipelines: Sequence[str], parts: Sequence[StorePart]) -> None:
+    def assigning(self, pipelines: Sequence[str], parts: Sequence[StorePart]) -> Roster:
         """The work of this client, from now on."""
-        with self._lock:
-            self._pipelines, self._parts = tuple(pipelines), tuple(parts)
-            self._assigned = True
-            self.share_out()
+        return replace(self, pipelines=tuple(pipelines), parts=tuple(parts), assigned=True)
 
-    def end(self) -> None:
-        """The client closes: nobody is given anything any more, not even what a dying thread lets go of."""
-        with self._lock:
-            self._ended = True
+    def ending(self) -> Roster:
+        """The client closes."""
+        return replace(self, ended=True)
 
-    def unassign(self) -> None:
-        """Nobody knows what this client's work is: nothing new is given until `assign`."""
-        with self._lock:
-            self._assigned = False
-            self._pipelines, self._parts = (), ()
-            self._given.clear()  # so that each thread is given its share anew, whatever that is
-            for name, thread in self._threads.items():
-                thread.lose(self._next(name))
+    def losing(self) -> tuple[Roster, tuple[Lose, ...]]:
+        """Nobody knows what this client's work is: nothing new is given until `assigning`."""
+        tickets, told, last = dict(self.tickets), [], self.last_ticket
+        for name in self.names:
+            last = tickets[name] = last + 1
+            told.append(Lose(name, last))
+        return (
+            # Nothing counts as given, so that each thread is given its share anew, whatever that is.
+            replace(
+                self, assigned=False, pipelines=(), parts=(), given={}, tickets=tickets, last_ticket=last
+            ),
+            tuple(told),
+        )
 
-    def drop(self, name: str, pipeline: str) -> None:
+    def dropping(self, name: str, pipeline: str) -> Roster:
         """A thread does not have this pipeline any more: another client does."""
         gone: frozenset[Thing] = frozenset((pipeline,))
-        with self._lock:
-            self._pipelines = tuple(each for each in self._pipelines if each != pipeline)
-            for shares in (self._given, self._held):
-                if name in shares:
-                    shares[name] = shares[name].without(gone)
-        self._on_let_go()
+        given, held = dict(self.given), dict(self.shares_held)
+        for shares in (given, held):
+            if name in shares:
+                shares[name] = shares[name].without(gone)
+        pipelines = tuple(each for each in self.pipelines if each != pipeline)
+        return replace(self, pipelines=pipelines, given=given, shares_held=held)
 
-    def hold_back(self, until: Mapping[str, float]) -> None:
+    def holding_back(self, until: Mapping[str, float]) -> Roster:
         """These pipelines are not to be started before (by the client's clock)."""
-        with self._lock:
-            self._not_before.update(until)
+        return replace(self, not_before={**self.not_before, **until})
 
-    def share_out(self) -> None:
-        """Give every thread what it is to have, without what another one still holds."""
-        with self._lock:
-            if not self._assigned or self._ended:
-                return
-            names = list(self._threads)
-            held = {name: share.things for name, share in self._held.items()}
-            for dead in self._heirs:
-                heir = self._last_heir(dead)
-                held[heir] = held.get(heir, frozenset()) | held.get(dead, frozenset())
-            target = share_out(self._pipelines, self._parts, names, held)
-            waiting = {self._last_heir(dead) for dead in self._heirs}
-            for name, thread in self._threads.items():
-                if name in waiting:
-                    continue  # it takes over when the one before it has let go, and all at once
-                elsewhere: frozenset[Thing] = frozenset().union(
-                    *(share.things for other, share in self._held.items() if other != name)
-                )
-                share = target[name].without(elsewhere)
-                if self._given.get(name) == share:
-                    continue
-                self._given[name] = share
-                self._held[name] = self._held.get(name, Share()).joined(share)
-                not_before = {p: self._not_before[p] for p in share.pipelines if p in self._not_before}
-                thread.give(share, not_before, self._next(name))
+    def settled(self, name: str, share: Share, ticket: int) -> Roster:
+        """A thread has what it was given, and nothing else any more."""
+        if self.tickets.get(name) != ticket:
+            return self  # it has been given something else since
+        answered = {**self.answered, name: ticket}
+        if name not in self.shares_held:
+            return replace(self, answered=answered)
+        not_before = {each: when for each, when in self.not_before.items() if each not in share.pipelines}
+        return replace(
+            self,
+            answered=answered,
+            shares_held={**self.shares_held, name: share},
+            not_before=not_before,
+        )
+
+    def handed_out(self) -> tuple[Roster, tuple[Give, ...]]:
+        """Each thread has its part, as far as nobody else holds it; and what is to be given for that."""
+        if not self.assigned or self.ended or not self.names:
+            return self, ()
+        held = {name: share.things for name, share in self.shares_held.items()}
+        for dead in self.heirs:
+            heir = self._last_heir(dead)
+            held[heir] = held.get(heir, frozenset()) | held.get(dead, frozenset())
+        target = share_out(self.pipelines, self.parts, self.names, held)
+        waiting = {self._last_heir(dead) for dead in self.heirs}
+        given, shares_held = dict(self.given), dict(self.shares_held)
+        tickets, last = dict(self.tickets), self.last_ticket
+        told = []
+        for name in self.names:
+            if name in waiting:
+                continue  # it takes over when the one before it has let go, and all at once
+            elsewhere: frozenset[Thing] = frozenset().union(
+                *(share.things for other, share in shares_held.items() if other != name)
+            )
+            share = target[name].without(elsewhere)
+            if given.get(name) == share:
+                continue
+            given[name] = share
+            shares_held[name] = shares_held.get(name, _NOTHING).joined(share)
+            last = tickets[name] = last + 1
+            not_before = {each: self.not_before[each] for each in share.pipelines if each in self.not_before}
+            told.append(Give(name, share, last, not_before))
+        if not told:
+            return self, ()
+        return (
+            replace(self, given=given, shares_held=shares_held, tickets=tickets, last_ticket=last),
+            tuple(told),
+        )
 
     def _last_heir(self, name: str) -> str:
         """Who gets in the end what this one has."""
-        while name in self._heirs:
-            name = self._heirs[name]
+        while name in self.heirs:
+            name = self.heirs[name]
         return name
-
-    def _next(self, name: str) -> int:
-        number = self._last[name] = next(self._numbers)
-        return number
-
-    def settled(self, name: str, share: Share, ticket: int) -> None:
-        """A thread has what it was given, and nothing else any more."""
-        with self._lock:
-            if self._last.get(name) != ticket:
-                return  # it has been given something else since
-            self._answered[name] = ticket
-            if name not in self._held:
-                return
-            before = self._held[name]
-            self._held[name] = share
-            for pipeline in share.pipelines:
-                self._not_before.pop(pipeline, None)
-            let_go = bool(before.things - share.things)
-            if let_go:
-                self.share_out()
-        if let_go:
-            self._on_let_go()
 
     # --- what there is -----------------------------------------------------------------------------------
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The threads that work or are to work."""
-        with self._lock:
-            return tuple(self._threads)
-
-    @property
     def held(self) -> Share:
         """What the client holds: runs, or has not let go of yet."""
-        with self._lock:
-            whole = Share()
-            for share in self._held.values():
-                whole = whole.joined(share)
-            return whole
+        whole = _NOTHING
+        for share in self.shares_held.values():
+            whole = whole.joined(share)
+        return whole
+
+    @property
+    def held_pipelines(self) -> frozenset[str]:
+        """The pipelines among it."""
+        return frozenset(name for share in self.shares_held.values() for name in share.pipelines)
 
     @property
     def work(self) -> Share:
         """What the client is to do."""
-        with self._lock:
-            return Share(self._pipelines, self._parts)
+        return Share(self.pipelines, self.parts)
 
     @property
     def is_settled(self) -> bool:
         """Whether the threads have all the work, as far as there are any: nothing of it is on its way to one,
         or waits until another one has let go of it.
         """
-        with self._lock:
-            given: frozenset[Thing] = frozenset().union(*(share.things for share in self._given.values()))
-            return not self._threads or (
-                Share(self._pipelines, self._parts).things <= given
-                and all(self._answered.get(name) == self._last.get(name) for name in self._threads)
-            )
+        if not self.names:
+            return True
+        if any(self.answered.get(name) != self.tickets.get(name) for name in self.names):
+            return False
+        given: frozenset[Thing] = frozenset().union(*(share.things for share in self.given.values()))
+        return self.work.things <= given
 
     def check(self) -> None:
         """Assert what must hold at any time."""
-        with self._lock:
-            seen: dict[Thing, str] = {}
-            for name, share in self._given.items():
-                for thing in share.things:
-                    assert thing not in seen, f"{thing} is given to '{seen[thing]}' and to '{name}'"
-                    seen[thing] = name
+        seen: dict[Thing, str] = {}
+        for name, share in self.given.items():
+            for thing in share.things:
+                assert thing not in seen, f"{thing} is given to '{seen[thing]}' and to '{name}'"
+                seen[thing] = name
+        holders: dict[Thing, str] = {}
+        for name, share in self.shares_held.items():
+            for thing in share.things:
+                assert thing not in holders, f"{thing} is held by '{holders[thing]}' and by '{name}'"
+                holders[thing] = name
+
+
+def _without(each: Mapping[str, T], name: str) -> dict[str, T]:
+    return {other: what for other, what in each.items() if other != name}

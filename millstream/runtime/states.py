@@ -15,8 +15,10 @@ __all__ = [
     "CLIENT",
     "GLOBAL_THREAD",
     "STREAM_THREAD",
+    "Cause",
     "GlobalThreadState",
     "State",
+    "ThreadCause",
     "ThreadState",
     "all_running",
 ]
@@ -112,6 +114,24 @@ class GlobalThreadState(Enum):
         return self.name
 
 
+class Cause(Enum):
+    """What moves a client."""
+
+    START = "start() was called"
+    WORK_MOVES = "not everything that is to run here runs"
+    ALL_RUNS = "everything that is to run here runs"
+    CLOSE = "close() was called"
+    FAIL = "it was decided that the client ends, after a failure"
+    CLOSED = "everything is closed"
+
+
+class ThreadCause(Enum):
+    """What moves a thread from some of its states only."""
+
+    READY = "its pipelines have started, and its stores are up to date"
+    NEVER_BEGAN = "it was told to end before it began"
+
+
 _C = State
 CLIENT: Rules[State] = Rules(
     allowed={
@@ -142,6 +162,14 @@ CLIENT: Rules[State] = Rules(
             for new in (_C.PENDING_ERROR, _C.ERROR, _C.PENDING_SHUTDOWN)
         },
     },
+    causes={
+        Cause.START: {_C.CREATED: _C.REBALANCING},
+        Cause.WORK_MOVES: {_C.RUNNING: _C.REBALANCING},
+        Cause.ALL_RUNS: {_C.REBALANCING: _C.RUNNING},
+        Cause.CLOSE: dict.fromkeys((_C.CREATED, _C.REBALANCING, _C.RUNNING), _C.PENDING_SHUTDOWN),
+        Cause.FAIL: dict.fromkeys((_C.REBALANCING, _C.RUNNING), _C.PENDING_ERROR),
+        Cause.CLOSED: {_C.PENDING_SHUTDOWN: _C.NOT_RUNNING, _C.PENDING_ERROR: _C.ERROR},
+    },
 )
 
 _T = ThreadState
@@ -168,6 +196,10 @@ STREAM_THREAD: Rules[ThreadState] = Rules(
         },
         **{(_T.DEAD, new): "the thread has ended" for new in _T},
     },
+    causes={
+        ThreadCause.READY: {_T.PARTITIONS_ASSIGNED: _T.RUNNING},
+        ThreadCause.NEVER_BEGAN: {_T.CREATED: _T.PENDING_SHUTDOWN},
+    },
 )
 
 _G = GlobalThreadState
@@ -181,6 +213,10 @@ GLOBAL_THREAD: Rules[GlobalThreadState] = Rules(
     ignored={
         (_G.PENDING_SHUTDOWN, _G.PENDING_SHUTDOWN): "the thread is stopping already",
         **{(_G.DEAD, new): "the thread has ended" for new in _G},
+    },
+    causes={
+        ThreadCause.READY: {_G.CREATED: _G.RUNNING},
+        ThreadCause.NEVER_BEGAN: {_G.CREATED: _G.PENDING_SHUTDOWN},
     },
 )
 

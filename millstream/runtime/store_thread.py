@@ -22,8 +22,19 @@ from millstream.machine import Machine, Rules
 from millstream.model import LagInfo, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
+from millstream.runtime.states import ThreadCause
 
-__all__ = ["Restored", "Stop", "Stopped", "StoreSupplies", "StoreThread", "Updater", "UpdaterFailed", "told"]
+__all__ = [
+    "Restored",
+    "Stop",
+    "Stopped",
+    "StoreThread",
+    "StoresShown",
+    "Updater",
+    "UpdaterFailed",
+    "Updaters",
+    "told",
+]
 
 S = TypeVar("S", bound=Enum)
 
@@ -44,9 +55,8 @@ class Updater(Protocol):
     def close(self, timeout_s: float = 10.0) -> None: ...
 
 
-class StoreSupplies(Protocol):
-    """What a thread gets from its client for its stores, and tells it. All of it is called on the thread, or
-    on its updater's."""
+class Updaters(Protocol):
+    """Makes updaters: the client's assembly."""
 
     def make_updater(
         self,
@@ -57,22 +67,26 @@ class StoreSupplies(Protocol):
     ) -> Updater:
         """An updater with a consumer of its own."""
 
-    def store_opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
+
+class StoresShown(Protocol):
+    """What queries see of stores: the client's view. Called on the thread, or on its updater's."""
+
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         """Queries may see it: as a standby, if the part is one, else as restoring."""
 
-    def store_role_changed(self, part: StorePart) -> None:
+    def role_changed(self, part: StorePart) -> None:
         """An open store is what the part says now: a standby, or an active one, which is restoring."""
 
-    def standby_caught_up(self, part: StorePart) -> None:
+    def caught_up(self, changelog: TopicPartition) -> None:
         """A standby has what its changelog had when it was opened, and follows it from here on."""
 
-    def store_restored(self, partition: TopicPartition) -> None:
+    def restored(self, changelog: TopicPartition) -> None:
         """Queries may read it."""
 
-    def store_restoring(self, partition: TopicPartition) -> None:
+    def restoring(self, changelog: TopicPartition) -> None:
         """Queries may not, for now: its changelog was made anew."""
 
-    def store_closing(self, partition: TopicPartition) -> None:
+    def closing(self, changelog: TopicPartition) -> None:
         """Queries must not see it any more."""
 
 
@@ -116,18 +130,20 @@ class StoreThread(ABC, Generic[S]):
     def __init__(
         self,
         name: str,
-        supplies: StoreSupplies,
+        updaters: Updaters,
+        view: StoresShown,
         states: type[S],
         rules: Rules[S],
         *,
         owner: str,
         log: logging.Logger,
         clock: Clock,
-        on_state: Callable[[S], None],
+        on_state: Callable[[S], object],
         at_change: Callable[[S, S], None],
     ) -> None:
         self.name = name
-        self._store_supplies = supplies
+        self._updaters = updaters
+        self._view = view
         self._states = states
         self._log = log
         self._clock = clock
@@ -157,9 +173,7 @@ class StoreThread(ABC, Generic[S]):
         self._machine.note("asked to stop")
         self._stopping.set()
         self._inbox.put(Stop())
-        if self._thread.ident is None and self._machine.to(
-            self._states["PENDING_SHUTDOWN"], only_from=(self._states["CREATED"],)
-        ):
+        if self._thread.ident is None and self._machine.because(ThreadCause.NEVER_BEGAN):
             self._machine.to(self._states["DEAD"])
 
     def join(self, timeout_s: float) -> bool:
@@ -210,7 +224,7 @@ class StoreThread(ABC, Generic[S]):
     def _let_go(self) -> None:
         """Queries first, then who writes the stores, then the stores."""
         for partition in self._open:
-            self._closing(f"view of {partition}", lambda at=partition: self._store_supplies.store_closing(at))  # type: ignore[misc]
+            self._closing(f"view of {partition}", lambda at=partition: self._view.closing(at))  # type: ignore[misc]
         updater, self._updater = self._updater, None
         if updater is not None:
             self._closing("updater", updater.close)
@@ -230,7 +244,7 @@ class StoreThread(ABC, Generic[S]):
         updater = self._updater
         is_new = updater is None
         if updater is None:
-            updater = self._updater = self._store_supplies.make_updater(
+            updater = self._updater = self._updaters.make_updater(
                 f"{self.name}-StateUpdater",
                 lambda error: self._inbox.put(UpdaterFailed(error)),
                 self._restored,
@@ -241,7 +255,7 @@ class StoreThread(ABC, Generic[S]):
             self._raise_if_stopping()
             store = self._open_store(part)
             self._open[part.changelog] = (part, store)
-            self._store_supplies.store_opened(self.name, part, store)
+            self._view.opened(self.name, part, store)
             updater.add(store, part.changelog)
         if is_new:
             updater.start()
@@ -256,7 +270,7 @@ class StoreThread(ABC, Generic[S]):
         partition, updater = part.changelog, self._updater
         _, store = self._open[partition]
         assert updater is not None, "a store is open, and nothing fills it"
-        self._store_supplies.store_role_changed(part)
+        self._view.role_changed(part)
         if part.standby:
             self._unrestored -= {partition}
         else:
@@ -273,7 +287,7 @@ class StoreThread(ABC, Generic[S]):
     def _close_stores(self, partitions: tuple[TopicPartition, ...]) -> None:
         updater = self._updater
         for partition in partitions:
-            self._store_supplies.store_closing(partition)
+            self._view.closing(partition)
         for partition in partitions:
             part, store = self._open.pop(partition)
             self._unrestored -= {partition}
@@ -289,14 +303,18 @@ class StoreThread(ABC, Generic[S]):
             return  # it has been let go of since, or begins anew
         part, _ = opened
         if part.standby:
-            self._store_supplies.standby_caught_up(part)
+            self._standby_caught_up(part)
         else:
-            self._store_supplies.store_restored(partition)
+            self._view.restored(partition)
             self._inbox.put(Restored(partition))
+
+    def _standby_caught_up(self, part: StorePart) -> None:
+        # On the updater's thread.
+        self._view.caught_up(part.changelog)
 
     def _restoring(self, partition: TopicPartition) -> None:
         # On the updater's thread, which wipes the store next.
-        self._store_supplies.store_restoring(partition)
+        self._view.restoring(partition)
 
     def _closing(self, what: str, close: Callable[[], None]) -> None:
         """Close one thing; a failure must not keep the others open."""

@@ -1,7 +1,7 @@
 """What a client does about a failed thread. Pure: an answer and a view in, actions out, in their order.
 
 KIP-671 is this file. It knows no thread, no Spark and no Kafka: handler.py asks the user, history.py counts
-what failed before, and `client.py` performs what is said here.
+what failed before, and reactions.py makes of what is said here the client's next state.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "EndThread",
     "Exhausted",
     "Failure",
+    "Hopeless",
     "Log",
     "LogFailure",
     "ReplaceThread",
@@ -137,13 +138,15 @@ class View:
     """The client at the moment of the decision.
 
     Attributes:
-        live_threads: how many stream threads live; a failing one still does.
+        live_threads: how many stream threads live; a failing one still does, unless it is being removed.
         group: whether the client is a member of a group and so can tell others.
+        removed: whether the failing thread is being removed at this moment.
     """
 
     state: State
     live_threads: int
     group: bool = False
+    removed: bool = False
 
 
 # --- whether there is another try: history.py says ---------------------------------------------------------
@@ -164,6 +167,18 @@ class Retry:
 
     def __str__(self) -> str:
         return f"attempt {self.attempt}" + ("" if self.most is None else f" of {self.most}")
+
+
+@dataclass(frozen=True)
+class Hopeless:
+    """No other try of this client can succeed, so there is none.
+
+    Attributes:
+        why: a clause, for the log.
+    """
+
+    why: str
+    then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
 
 @dataclass(frozen=True)
@@ -231,16 +246,20 @@ Action = Log | LogFailure | ReplaceThread | CloseToError | ShutdownApplication |
 # --- the decision ------------------------------------------------------------------------------------------
 
 _FIRST = Retry(1, 0.0)
+_LESS_THAN_A_REMOVAL = (Response.REPLACE_THREAD, Response.SHUTDOWN_THREAD)
 
 
 def decide(
-    answer: Answer, failure: Failure, view: View, plan: Retry | Exhausted = _FIRST
+    answer: Answer, failure: Failure, view: View, plan: Retry | Exhausted | Hopeless = _FIRST
 ) -> tuple[Action, ...]:
     """What the client does about `failure`, in order.
 
     Args:
         plan: whether there is another try, and when: what `history.plan_retry` says. It counts only for an
             answer of REPLACE_THREAD.
+
+    No answer is lost. It is carried out, or something stronger happens: of one that is about the thread, its
+    removal; of one that is about this client, its closing; SHUTDOWN_APPLICATION goes before both.
 
     Source: KIP-671 "Proposed Changes" and its earlier draft (SHUTDOWN_THREAD); KIP-696 (SHUTDOWN_CLIENT ends
         in ERROR); KafkaStreams.handleStreamsUncaughtException. Messages are upstream's where it has one.
@@ -249,7 +268,15 @@ def decide(
         (upstream: ClassCastException); SHUTDOWN_APPLICATION needs no other live thread.
     """
     if not view.state.is_running_or_rebalancing:
-        return (LogFailure(_too_late(failure, view.state)),)
+        return _while_closing(answer, failure, view)
+    if view.removed and answer.response in _LESS_THAN_A_REMOVAL and answer.problem is None:
+        told: tuple[Action, ...] = (
+            LogFailure(
+                f"thread '{failure.thread}' failed while it was being removed; it ends, and "
+                f"{answer.response} asks for no more than that"
+            ),
+        )
+        return (*told, CallHook()) if answer.hook else told
     if answer.hook:
         return _after_hook(failure, view)
     if answer.problem is not None:
@@ -259,7 +286,18 @@ def decide(
     return _end(answer.response, failure, view, _opened(f"opted to {answer.response}"))
 
 
-def _replace(failure: Failure, view: View, plan: Retry | Exhausted) -> tuple[Action, ...]:
+def _while_closing(answer: Answer, failure: Failure, view: View) -> tuple[Action, ...]:
+    """Closing is stronger than any answer that is about this client alone. One that is about all of them is
+    stronger than closing, as long as there is a way to tell them.
+    """
+    told = LogFailure(_too_late(failure, view.state))
+    asked = answer.response is Response.SHUTDOWN_APPLICATION and answer.problem is None
+    if not (asked and view.state.is_shutting_down and view.group):
+        return (told,)
+    return told, ShutdownApplication(_reason(failure))
+
+
+def _replace(failure: Failure, view: View, plan: Retry | Exhausted | Hopeless) -> tuple[Action, ...]:
     if failure.is_global:
         return (
             Log(
@@ -276,6 +314,14 @@ def _replace(failure: Failure, view: View, plan: Retry | Exhausted) -> tuple[Act
                 f"'{failure.thread}', {when} ({plan})"
             ),
             ReplaceThread(plan.delay_s, plan.attempt),
+        )
+    if isinstance(plan, Hopeless):
+        return (
+            Log(
+                logging.ERROR,
+                f"Not replacing thread '{failure.thread}': {plan.why}. What follows is {plan.then}",
+            ),
+            *_end(plan.then, failure, view, _opened(f"falls back to {plan.then}")),
         )
     return (
         Log(
@@ -315,9 +361,13 @@ def _shutdown_application(failure: Failure, view: View, opening: str) -> tuple[A
             "Encountered the following exception during processing and sent shutdown request for the entire "
             f"application. It began in {failure.where}."
         ),
-        ShutdownApplication(f"thread '{failure.thread}', {failure.where}: {in_short(failure.error)}"),
+        ShutdownApplication(_reason(failure)),
         CloseToError(),
     )
+
+
+def _reason(failure: Failure) -> str:
+    return f"thread '{failure.thread}', {failure.where}: {in_short(failure.error)}"
 
 
 def _end_thread(failure: Failure, view: View, opening: str) -> tuple[Action, ...]:

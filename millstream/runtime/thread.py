@@ -25,43 +25,57 @@ from millstream.model import (
 )
 from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
-from millstream.runtime.states import STREAM_THREAD, ThreadState
+from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
+from millstream.runtime.states import STREAM_THREAD, ThreadCause, ThreadState
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
     Stopped,
-    StoreSupplies,
+    StoresShown,
     StoreThread,
     UpdaterFailed,
+    Updaters,
     told,
 )
 
-__all__ = ["StreamThread", "Supplies"]
+__all__ = ["Application", "Resources", "StreamThread"]
 
 log = logging.getLogger(__name__)
 
 
-class Supplies(StoreSupplies, Protocol):
-    """What a stream thread gets from its client, and tells it."""
-
-    def take_part(self) -> None:
-        """Make sure that the topics are there and that the client is in its group; on the thread, so that
-        what is wrong with them is the thread's failure."""
-
-    def settled(self, thread: str, share: Share, ticket: int) -> None:
-        """The thread has what it was given, and nothing else any more."""
+class Resources(Updaters, Protocol):
+    """What a stream thread gets from its client's assembly."""
 
     def open_store(self, part: StorePart) -> BytesStore:
         """Open one task's part of a store."""
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        """Claim a pipeline's checkpoint and start its query; the first one starts Spark."""
+        """Claim a pipeline's checkpoint and start its query; the first one starts Spark.
 
-    def pipeline_migrated(self, thread: str, name: str, error: TaskMigratedException) -> None:
-        """Somebody else has claimed the pipeline's checkpoint; it was dropped here."""
+        Raises:
+            Stopped: the client closes, and nobody waits for Spark any more.
+        """
+
+
+class Application(Protocol):
+    """What a stream thread sees of the application that its client takes part in."""
+
+    def take_part(self) -> None:
+        """Make sure that the topics are there and that the client is in its group; on the thread, so that
+        what is wrong with them is the thread's failure."""
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         """The same error, or what is known to be behind it."""
+
+    def check_written(self, pipeline: str) -> None:
+        """Whether everything is there that the pipeline writes, as far as it was there before.
+
+        Raises:
+            LostTopicException: a topic was deleted meanwhile.
+        """
+
+    def standby_caught_up(self, task: TaskId) -> None:
+        """One more store of a standby is warm."""
 
 
 # --- events ----------------------------------------------------------------------------------------------
@@ -105,15 +119,17 @@ class Ended:
     run: int
 
 
-Event = Stop | Given | Lost | Fail | Pause | Ended | UpdaterFailed | Restored
+Inbox = Stop | Given | Lost | Fail | Pause | Ended | UpdaterFailed | Restored
 
 
 class StreamThread(StoreThread[ThreadState]):
     """Supervises a share of the client's work, on a thread called `<client id>-StreamThread-<n>`.
 
     Args:
+        resources, view, application: its client's.
+        tell: takes what has happened here; any thread of this one's may call it.
         on_failure: decides about a failure; called on the failing thread, which ends when it returns.
-        on_state: told of every transition, after it; at_change: told inside it (machine.py).
+        at_change: told of every transition inside it (machine.py).
         not_before: when it begins to work, by the clock: a replacement that waits before it tries again.
         paused: whether it starts without running queries.
         line: which line of threads it goes on with (supervision.py: Failure.line).
@@ -122,11 +138,13 @@ class StreamThread(StoreThread[ThreadState]):
     def __init__(
         self,
         name: str,
-        supplies: Supplies,
+        resources: Resources,
+        view: StoresShown,
+        application: Application,
         *,
         clock: Clock,
+        tell: Callable[[ThreadMoved | Settled | PipelineMigrated], object],
         on_failure: Callable[[StreamThread, StreamsException], None],
-        on_state: Callable[[StreamThread, ThreadState], None] = lambda thread, new: None,
         at_change: Callable[[ThreadState, ThreadState], None] = lambda new, old: None,
         not_before: float = float("-inf"),
         paused: bool = False,
@@ -134,17 +152,20 @@ class StreamThread(StoreThread[ThreadState]):
     ) -> None:
         super().__init__(
             name,
-            supplies,
+            resources,
+            view,
             ThreadState,
             STREAM_THREAD,
             owner="stream-thread",
             log=log,
             clock=clock,
-            on_state=lambda new: on_state(self, new),
+            on_state=lambda new: tell(ThreadMoved(name, new)),
             at_change=at_change,
         )
         self.line = line
-        self._supplies = supplies
+        self._resources = resources
+        self._application = application
+        self._tell = tell
         self._on_failure = on_failure
         self._not_before = not_before
         self._share: Share | None = None
@@ -217,7 +238,7 @@ class StreamThread(StoreThread[ThreadState]):
         self._raise_if_stopping()
         self._machine.to(ThreadState.STARTING)
         self._wait_for_its_turn()
-        self._supplies.take_part()
+        self._application.take_part()
         while True:
             try:
                 event = self._inbox.get(timeout=self._time_to_next())
@@ -232,7 +253,7 @@ class StreamThread(StoreThread[ThreadState]):
             if self._stopping.wait(left):
                 raise Stopped
 
-    def _react(self, event: Event) -> None:
+    def _react(self, event: Inbox) -> None:
         match event:
             case Stop():
                 raise Stopped
@@ -269,7 +290,7 @@ class StreamThread(StoreThread[ThreadState]):
             name: not_before.get(name, float("-inf")) for name in share.pipelines if name not in self._running
         }
         self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
-        self._supplies.settled(self.name, share, ticket)
+        self._tell(Settled(self.name, share, ticket))
         # 2. Standbys become active where they are, and the other way round.
         for part in share.parts:
             if part.changelog in self._open and self._open[part.changelog][0] != part:
@@ -286,7 +307,7 @@ class StreamThread(StoreThread[ThreadState]):
         self._due.clear()
         held = Share((), self.share.parts)
         self._share = held
-        self._supplies.settled(self.name, held, ticket)
+        self._tell(Settled(self.name, held, ticket))
 
     def _pipeline_ended(self, pipeline: str, error: BaseException | None) -> None:
         if self._running.pop(pipeline, None) is None:
@@ -295,7 +316,7 @@ class StreamThread(StoreThread[ThreadState]):
             self._migrated(pipeline, error)
             return
         if isinstance(error, StreamsException):
-            raise self._supplies.diagnosed(error)
+            raise self._application.diagnosed(error)
         if error is not None:
             raise error
         self._raise_if_stopping()
@@ -313,8 +334,9 @@ class StreamThread(StoreThread[ThreadState]):
         for name in [] if self._paused else [name for name, due in self._due.items() if due <= now]:
             self._raise_if_stopping()
             run = self._runs[name] = self._runs.get(name, 0) + 1
+            self._application.check_written(name)
             try:
-                self._running[name] = self._supplies.start_pipeline(
+                self._running[name] = self._resources.start_pipeline(
                     name,
                     lambda end, run=run: self._inbox.put(Ended(end, run)),  # type: ignore[misc]
                 )
@@ -329,7 +351,7 @@ class StreamThread(StoreThread[ThreadState]):
         log.warning("stream-thread [%s] drops pipeline %s: %s", self.name, name, error)
         self._due.pop(name, None)
         self._share = self.share.without(frozenset((name,)))
-        self._supplies.pipeline_migrated(self.name, name, error)
+        self._tell(PipelineMigrated(self.name, name, str(error)))
 
     def _stop_pipelines(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -347,11 +369,15 @@ class StreamThread(StoreThread[ThreadState]):
     # --- stores ------------------------------------------------------------------------------------------
 
     def _open_store(self, part: StorePart) -> BytesStore:
-        return self._supplies.open_store(part)
+        return self._resources.open_store(part)
 
     def _run_if_ready(self) -> None:
         if not self._unrestored and (self._paused or not self._due):
-            self._machine.to(ThreadState.RUNNING, only_from=(ThreadState.PARTITIONS_ASSIGNED,))
+            self._machine.because(ThreadCause.READY)
+
+    def _standby_caught_up(self, part: StorePart) -> None:
+        super()._standby_caught_up(part)
+        self._application.standby_caught_up(part.task_id)
 
     # --- the end -----------------------------------------------------------------------------------------
 

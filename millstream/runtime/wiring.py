@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text
-from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Membership, Topics
+from millstream.permissions import umask_of_children
+from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
-__all__ = ["Broker", "Parts", "QueryServing", "real_parts", "serde_of"]
+__all__ = ["Broker", "Parts", "QueryServing", "offset_reset", "real_parts", "serde_of"]
 
 
 class Broker(Protocol):
@@ -55,6 +56,7 @@ class Parts:
         broker: takes a data directory; starts an embedded broker.
         membership: takes the configuration, the client's side, the source topics, the client id, the process
             id of the state directory (which is locked), and the name of its thread; it has not joined yet.
+        groups: consumer groups, as an administrator sees them.
         query_server: takes the client and the configuration; a server that answers already, or None.
     """
 
@@ -64,6 +66,7 @@ class Parts:
     store: Callable[..., BytesStore]
     broker: Callable[[Path], Broker]
     membership: Callable[[StreamsConfig, GroupMember, Sequence[str], str, str, str], Membership]
+    groups: Callable[[StreamsConfig], Groups]
     query_server: Callable[[Any, StreamsConfig], QueryServing | None] = field(default=lambda *_: None)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -77,6 +80,7 @@ def real_parts() -> Parts:
         store=_store,
         broker=_broker,
         membership=_membership,
+        groups=_groups,
         query_server=_query_server,
     )
 
@@ -101,12 +105,12 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         SparkSettings(
             application_id=config.application_id,
             bootstrap_servers=",".join(config.bootstrap_servers),
-            spark=config.spark,
+            spark=_spark_settings(config),
             consumer=_spark_client(config, "consumer.", "main.consumer."),
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
             default_value_serde=serde_of(config.default_value_serde),
-            offset_reset=_offset_reset(config),
+            offset_reset=offset_reset(config),
             max_records_per_batch=config.get("max.batch.records"),
             batch_interval=config.commit_interval,
             handlers=RecordHandlers.of(config),
@@ -114,6 +118,16 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
         spark,
         closing=closing,
     )
+
+
+def _spark_settings(config: StreamsConfig) -> dict[str, str]:
+    """Settings of the Spark session: what the configuration has, and what follows from the rest of it."""
+    settings = config.spark
+    if config.lets_group_write:
+        settings.setdefault(
+            "spark.hadoop.fs.permissions.umask-mode", f"{umask_of_children(group_writes=True):03o}"
+        )
+    return settings
 
 
 def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:
@@ -143,6 +157,12 @@ def _broker(data_dir: Path) -> Broker:
     return EmbeddedKafka(data_dir).start()
 
 
+def _groups(config: StreamsConfig) -> Groups:
+    from millstream.kafka.groups import KafkaGroups
+
+    return KafkaGroups(config)
+
+
 def _query_server(streams: Any, config: StreamsConfig) -> QueryServing | None:
     if not config["query.server.enabled"]:
         return None
@@ -165,8 +185,11 @@ _COMMON = (
 _SPARKS_OWN = frozenset(
     (
         "auto.offset.reset",  # becomes startingOffsets
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
         "bootstrap.servers",
         "enable.auto.commit",
+        "exclude.internal.topics",
         "group.id",
         "interceptor.classes",
         "key.deserializer",
@@ -176,10 +199,12 @@ _SPARKS_OWN = frozenset(
         # The group is the client's affair. Java's consumer would compare one of these with its own defaults
         # of the others, and refuse it.
         "group.instance.id",
+        "group.remote.assignor",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "partition.assignment.strategy",
         "session.timeout.ms",
+        "transactional.id",
     )
 )
 """Client settings that Spark makes itself and refuses to be given, or has no use for."""
@@ -187,17 +212,18 @@ _SPARKS_OWN = frozenset(
 
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     """Client options for Spark's source or sink, in Kafka's names; a later prefix wins."""
+    from millstream.kafka.login import for_java
+
     given = config.given
     options = {name: as_text(given[name]) for name in _COMMON if name in given}
-    options.update(config.security)
-    for prefix in prefixes:
-        options.update({name: as_text(value) for name, value in config.with_prefix(prefix).items()})
+    options.update({name: as_text(value) for name, value in config.client_options(*prefixes).items()})
+    options.update(for_java(config.security(*prefixes)))
     return {name: value for name, value in options.items() if name not in _SPARKS_OWN}
 
 
-def _offset_reset(config: StreamsConfig) -> OffsetReset:
+def offset_reset(config: StreamsConfig) -> OffsetReset:
     name = "auto.offset.reset"
-    value = {**config.with_prefix("consumer."), **config.with_prefix("main.consumer.")}.get(name, "earliest")
+    value = config.client_options("consumer.", "main.consumer.").get(name, "earliest")
     return OffsetReset(str(value).lower())
 
 

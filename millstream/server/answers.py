@@ -32,6 +32,7 @@ from millstream.errors import (
     TimeoutException,
     UnknownStateStoreException,
 )
+from millstream.foreign import printable
 
 __all__ = ["BEFORE_HISTORY", "ERRORS", "Answer", "Refused", "answer_to", "exception_from", "is_misdirected"]
 
@@ -113,6 +114,9 @@ ERRORS: dict[type[Exception], Row] = {
 }
 """Every exception that has a row of its own; any other is a StreamsException, and 500."""
 
+_MOST_MESSAGE = 4_000
+"""Characters of another server's message that get into an exception."""
+
 _BY_NAME = {kind.__name__: kind for kind in ERRORS}
 _OTHER = Row(500)
 
@@ -165,7 +169,8 @@ def exception_from(status: int, body: Mapping[str, Any], server: str) -> Excepti
     if it is in the table.
     """
     name = body.get("error")
-    message = str(body.get("message") or f"the query server at {server} answered with status {status}")
+    said = body.get("message") or f"the query server at {server} answered with status {status}"
+    message = printable(said, _MOST_MESSAGE)
     kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if name == BEFORE_HISTORY:
         return ValueError(message)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
+from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.server.allowed import Allowed
 from millstream.server.answers import Answer, Refused
@@ -30,6 +31,7 @@ from millstream.server.workers import Deadline, server_closed
 __all__ = ["ADMITTED", "QueryApplication"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

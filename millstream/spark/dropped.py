@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.errors import PipelineException
+from millstream.foreign import ESCAPED
 from millstream.spark.ending import wait_for_end
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 METRICS = "millstream.dropped."
 """How the names of our observed metrics begin."""

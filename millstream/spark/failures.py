@@ -25,6 +25,7 @@ from py4j.protocol import Py4JNetworkError
 from millstream.errors import (
     CheckpointException,
     ExecutorLostException,
+    LostTopicException,
     MissingSourceTopicException,
     PipelineException,
     PythonWorkerException,
@@ -108,8 +109,13 @@ _UNREADABLE = re.compile(
     r"(?P<topic>[\w.-]+)-(?P<partition>\d+) offset (?P<offset>\d+) (?:key|value): "
     r"serde '[^']+' cannot read these \d+ bytes[^\n\[]*?(?= SQLSTATE|\n|\Z)"
 )
+_NO_TIMESTAMP = re.compile(
+    r"Record at topic (?P<topic>\S+) partition (?P<partition>\d+) offset (?P<offset>\d+) "
+    r"has timestamp value (?P<value>-?\d+) that overflows"
+)
 _UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLSTATE|\n|\Z)")
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
+_EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _FENCED = (
     "Parent path is not a directory",
@@ -220,6 +226,8 @@ def translate(
         )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
+    elif lost := _lost(pipeline, report, classes):
+        translated = lost
     else:
         kind, message = PipelineException, f"{head}\n{report.text}"
         remote = rebuilt(_python_text(report)) if error_class == _PYTHON else None
@@ -232,20 +240,20 @@ def translate(
         elif unfit := _unfit(report, classes):
             cause = unfit
             cause.__cause__ = error
-            message = f"{head}: a record does not fit its serde\n{unfit}"
+            message = f"{head}: a record cannot be read or written\n{unfit}"
         elif (said := _said_by_damage(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif (found := _meaning(report, classes)) is not None:
             kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
+        facts: dict[str, Any] = {"path": _damaged_path(report, claim)} if kind is CheckpointException else {}
         translated = kind(
             message,
             pipeline=pipeline,
             error_class=error_class,
             offsets=offsets,
             batch_id=report.batch_id if offsets else None,
+            **facts,
         )
-        if isinstance(translated, CheckpointException):
-            translated.path = _damaged_path(report, claim)
     translated.__cause__ = cause
     return translated
 
@@ -307,11 +315,37 @@ def _missing(
     )
 
 
+def _lost(pipeline: str, report: Report, classes: list[str]) -> LostTopicException | None:
+    """Whether a topic that is written is gone."""
+    if classes:
+        return None
+    missing = _NO_SINK_TOPIC.search(report.text)
+    if missing is None and "UnknownTopicOrPartitionException" not in report.text:
+        return None
+    which = f"topic '{missing[1]}', which it writes to, does" if missing else "a topic that it writes to does"
+    return LostTopicException(
+        f"pipeline {pipeline}: {which} not exist; create it, then start a new client",
+        (missing[1],) if missing else (),
+    )
+
+
 def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
-    """What a serde refused: bytes of a record, which it names, or a value."""
+    """What cannot be read of a record, which is named, or a value that cannot be written."""
+    said = "\n".join(message for _, message in report.causes) or report.text
+    if not classes and (time := _NO_TIMESTAMP.search(said)):
+        at = f"{time['topic']}-{time['partition']} offset {time['offset']}"
+        return SerializationException(
+            f"{at}: its timestamp {time['value']} is no time in milliseconds that Spark's Kafka connector "
+            "can read (was it written in nanoseconds?), so no handler can skip it. Have the broker refuse "
+            "such records with the topic's message.timestamp.after.max.ms, or stamp them itself with "
+            "message.timestamp.type=LogAppendTime; then have the application go on behind this one with "
+            "`millstream reset`",
+            topic=time["topic"],
+            partition=int(time["partition"]),
+            offset=int(time["offset"]),
+        )
     if classes[:1] != ["USER_RAISED_EXCEPTION"]:
         return None
-    said = "\n".join(message for _, message in report.causes) or report.text
     if read := _UNREADABLE.search(said):
         return SerializationException(
             read[0], topic=read["topic"], partition=int(read["partition"]), offset=int(read["offset"])
@@ -332,8 +366,8 @@ def _said_by_damage(report: Report, claim: CheckpointClaim | None) -> str | None
         return None
     said = f"'{claim.path}/{damage.file}' of its checkpoint {damage.what}"
     if damage.heals:
-        files = " and ".join(f"'{file}'" for file in damage.heals)
-        return f"{said}, as a power cut leaves it; delete {files} there, and start again: {damage.then}"
+        files = ", ".join(f"'{file}'" for file in damage.heals)
+        return f"{said}, as a power cut leaves it; delete there {files} and start again: {damage.then}"
     return f"{said}; restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
 
 
@@ -347,12 +381,13 @@ def _meaning(report: Report, classes: list[str]) -> _Kind | None:
     for name in classes[:1]:
         # Where Spark has a name for it, the rest may be a record's content.
         return next((kind for beginning, kind in _BY_CLASS if name.startswith(beginning)), None)
-    missing = _NO_SINK_TOPIC.search(report.text)
-    if missing is not None or "UnknownTopicOrPartitionException" in report.text:
-        which = f" '{missing[1]}'" if missing else ""
+    expired = _EXPIRED.search(report.text)
+    if expired is not None:
         return (
             PipelineException,
-            f"topic{which}, which the pipeline writes to, does not exist; create it, then start a new client",
+            f"topic '{expired[1]}', which the pipeline writes to, has not taken records within "
+            "delivery.timeout.ms; see whether it is there, with as many partitions as before, and whether "
+            "its brokers are well",
         )
     said = "\n".join((report.text, *(f"{name}: {message}" for name, message in report.causes)))
     return next((kind for mark, kind in _BY_MARK if mark in said), None)

@@ -67,7 +67,9 @@ class RecordHandlers:
             production=config.continues("production"),
             dead_letter_topic=config.dead_letter_topic,
             max_ratio=config.continue_max_ratio,
-            max_request_size=int(config.with_prefix("producer.").get("max.request.size", MAX_REQUEST_SIZE)),
+            max_request_size=int(
+                config.client_options("producer.").get("max.request.size", MAX_REQUEST_SIZE)
+            ),
         )
 
     @property

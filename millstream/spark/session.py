@@ -18,78 +18,38 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
-from millstream.java import find_java
+from millstream.java import find_java, home_for_spark
+from millstream.permissions import umask_of_children
+from millstream.scratch import PrivateDirectory
+from millstream.spark.settings import (
+    has_connector,
+    java_options,
+    launch_settings,
+    quiet_options,
+    sql_settings,
+    told_by_arguments,
+)
 from millstream.spark.stale import forget_java_halves
 
-__all__ = ["SQL_DEFAULTS", "SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
+__all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 _LOOK_SECONDS = 0.05
+_UMASK = "spark.hadoop.fs.permissions.umask-mode"
+"""With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
 _END_SECONDS = 2.0
-_STREAMING = "spark.sql.streaming."
-
-SQL_DEFAULTS: Mapping[str, str] = {
-    # State in RocksDB, with a small file per batch instead of a snapshot: 190 to 81 ms for a small batch.
-    f"{_STREAMING}stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A rename instead of a FileContext round: 65 to 16 ms per batch on local and HDFS-like paths.
-    f"{_STREAMING}checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    f"{_STREAMING}pollingDelay": "5ms",
-    f"{_STREAMING}noDataMicroBatches.enabled": "false",
-    # A task costs more than a small batch has work for. The first start of a query fixes the number.
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
-    # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
-    "spark.sql.constraintPropagation.enabled": "false",
-    # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
-    # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
-    # cuts there), and what else Spark checks here a topology cannot express.
-    f"{_STREAMING}unsupportedOperationCheck": "false",
-    # Records are late by the watermark that state is given up by, the stream time before the micro-batch. For
-    # operators in a row Spark would compare them with the one of a batch earlier.
-    f"{_STREAMING}statefulOperator.allowMultiple": "false",
-}
-"""SQL settings of a client's session, unless its configuration has others."""
-
-_LAUNCH_DEFAULTS: Mapping[str, str] = {
-    "spark.master": "local[*]",
-    "spark.driver.memory": "2g",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.artifact.isolation.enabled": "false",
-}
-
-_WITHOUT_UI: Mapping[str, str] = {
-    # What the UI would show is kept without a UI too: by default a thousand plans, and every micro-batch is
-    # one; after a thousand micro-batches that was half of the live heap, 60 of 130 MB.
-    "spark.sql.ui.retainedExecutions": "5",
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "200",
-}
-
-# Without Hadoop's native library each file that Spark writes costs a process, `chmod`: 2 for each batch, 1
-# for each state partition, and as many again for Hadoop's checksum files. Creating one takes 8.6 ms so (CPU
-# 7.6), 4.4 without checksum files, and 3.5 (CPU 3.3) if Java starts processes by vfork.
-_FAST_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
 
 
 class SharedSession:
@@ -98,6 +58,7 @@ class SharedSession:
     _lock = threading.Lock()
     _users = 0
     _starts = 0
+    _told: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -122,19 +83,21 @@ class SharedSession:
         self._closed = False
         self._lost = False
         self._gateway: Any = None
+        told: Mapping[str, str]
         if given is not None:
-            base = given
+            base, told = given, _told_to(given)
         else:
             _acquire(SharedSession._lock, closing)
             try:
                 base = _start(settings, app_name, closing)
                 SharedSession._users += 1
+                told = SharedSession._told
             finally:
                 SharedSession._lock.release()
         try:
             _go_on_unless(closing)
             check_connector(base)
-            self.spark = with_settings(base, {**SQL_DEFAULTS, **settings})
+            self.spark = with_settings(base, sql_settings(settings, told))
             self._gateway = SparkContext._gateway
         except BaseException:
             self.close()
@@ -142,9 +105,11 @@ class SharedSession:
 
     def close(self) -> None:
         """Give the session up; the last user stops Spark. Idempotent; quick where its JVM is gone."""
-        if self._closed or not self._owned:
+        if self._closed:
             return
         self._closed = True
+        if not self._owned:
+            return
         with SharedSession._lock:
             SharedSession._users -= 1
             if self._lost and not _ends_soon(self._gateway):
@@ -165,12 +130,43 @@ class SharedSession:
 
 
 def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own in the JVM of `base`, with the `spark.sql.*` among these settings."""
+    """A session of its own in the JVM of `base`, with these `spark.sql.*`."""
     session = base.newSession()
     for name, value in settings.items():
-        if name.startswith("spark.sql."):
-            _set(session, name, value)
+        _set(session, name, value)
     return session
+
+
+def _told_to(session: SparkSession) -> Mapping[str, str]:
+    """What the user told the Spark of a session that was handed over.
+
+    Raises:
+        SetupException: it is one of Spark Connect, where there is no JVM to talk to.
+    """
+    try:
+        context = session.sparkContext
+        if SharedSession._users and context is SparkContext._active_spark_context:
+            return SharedSession._told  # a Spark of ours has our settings
+        return dict(context.getConf().getAll())
+    except PySparkAttributeError as error:
+        raise SetupException(
+            "this is a session of Spark Connect, which Millstream does not support: it needs Spark's Java "
+            "process on this machine. Hand over a classic session, such as "
+            "SparkSession.builder.master('local[*]').getOrCreate() (on Databricks: on a cluster with "
+            "dedicated access mode), or let Millstream start Spark: KafkaStreams(topology, config) without a "
+            "session"
+        ) from error
+
+
+def _told_on_the_way() -> dict[str, str]:
+    """What the user told spark-submit, in whose JVM this program runs, or by `PYSPARK_SUBMIT_ARGS`."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return told_by_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    SparkContext._ensure_initialized()
+    told = dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+    if told.get("spark.app.name") == Path(sys.argv[0]).name:
+        del told["spark.app.name"]  # nobody said that: spark-submit has called it so
+    return told
 
 
 def check_connector(spark: SparkSession) -> None:
@@ -183,9 +179,11 @@ def check_connector(spark: SparkSession) -> None:
         )
     except Exception as error:
         raise SetupException(
-            f"this Spark session (version {spark.version}) has no Kafka connector; start it with "
-            f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}, or let "
-            "Millstream start Spark: KafkaStreams(topology, config) without a session"
+            f"this Spark session (version {spark.version}) has no Kafka connector. Let Millstream start "
+            "Spark: KafkaStreams(topology, config) without a session; or start yours with the same jars:\n"
+            "  from millstream.jars import connector_set, ensure_jars\n"
+            f"  jars = ensure_jars(connector_set('{spark.version}'))\n"
+            "  SparkSession.builder.config('spark.jars', ','.join(map(str, jars))).getOrCreate()"
         ) from error
 
 
@@ -245,6 +243,12 @@ def _forget_jvm() -> None:
     log.warning("Spark's Java process has ended; the next start of Spark starts another")
     if SparkContext._gateway is not None:
         program_end.forget(SparkContext._gateway)
+    _remove_scratch(SparkContext._gateway)
+    context: Any = SparkContext._active_spark_context
+    if context is not None:
+        # It waits for a connection of the JVM's, for ever.
+        server = context._accumulatorServer
+        threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -262,24 +266,21 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
                 "hand its session to the client: KafkaStreams(topology, config, spark=spark)"
             )
         return SparkSession.builder.getOrCreate()
-    conf = SparkConf(loadDefaults=False)
-    launch = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
-    if settings.get("spark.master", "local").startswith("local"):
-        launch |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-        if _workers_are_ours(settings):
-            launch["spark.python.daemon.module"] = "millstream.spark.daemon"
-    if not any("spark-sql-kafka" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages")):
+    told = SharedSession._told = _told_on_the_way()
+    chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
+    chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
+    if not has_connector(chosen):
         own = [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
-        launch["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own])
-        settings = {name: value for name, value in settings.items() if name != "spark.jars"}
-    for name, value in {**launch, **settings}.items():
+        chosen["spark.jars"] = ",".join([*filter(None, [chosen.get("spark.jars")]), *own])
+        if SparkContext._gateway is not None:
+            _add_to_driver(own)
+    own_heap = not {*told, *settings} & {"spark.driver.memory"}
+    chosen["spark.driver.extraJavaOptions"] = java_options(
+        chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
+    )
+    conf = SparkConf(loadDefaults=False)
+    for name, value in chosen.items():
         conf.set(name, value)
-    if conf.get("spark.ui.enabled") == "false":
-        for name, value in _WITHOUT_UI.items():
-            conf.setIfMissing(name, value)
-    own_heap = "spark.driver.memory" not in settings
-    options = _java_options(conf.get("spark.driver.extraJavaOptions") or "", own_heap, os.cpu_count() or 1)
-    conf.set("spark.driver.extraJavaOptions", options)
     try:
         if SparkContext._gateway is None:
             _go_on_unless(closing)
@@ -290,6 +291,7 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             forget_java_halves()
         SharedSession._starts += 1
         session = SparkSession(SparkContext.getOrCreate(conf))
+        _keep_quiet(session)
         _write_no_checksum_files(session)
         return session
     except PySparkException as error:
@@ -297,6 +299,21 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _add_to_driver(jars: list[str]) -> None:
+    """Have a JVM that runs already, such as spark-submit's, find classes in these jars.
+
+    `spark.jars` is then for the executors alone. A class loader that takes none leaves it to
+    `check_connector` to say so.
+    """
+    jvm: Any = SparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        for jar in jars:
+            loader.addURL(jvm.java.io.File(jar).toURI().toURL())
+    except Py4JError:
+        log.debug("the class loader of Spark's Java process takes no jars", exc_info=True)
 
 
 def _workers_are_ours(settings: Mapping[str, str]) -> bool:
@@ -313,27 +330,11 @@ def _is_installed() -> bool:
     return True
 
 
-def _java_options(given: str, own_heap: bool, cores: int) -> str:
-    """The user's options for Spark's JVM, with ours where they say nothing.
-
-    Args:
-        own_heap: the size of the heap is our default: small, so that a collector for large ones is a burden.
-            G1 takes each big buffer of a micro-batch for a reason to mark the whole heap. On two cores a
-            start took 21.8 s of CPU with G1, 19.8 with the parallel collector, 17.5 with the serial one;
-            after it the JVM had 1.1, 1.1 and 0.55 GB. Throughput was the same.
-    """
-    options = [given] if given else []
-    if own_heap and "GC" not in given:
-        options.append("-XX:+UseSerialGC" if cores <= 2 else "-XX:+UseParallelGC")
-    if "MetaspaceSize" not in given:
-        # Spark's classes take 170 MB; from the default of 21 MB on, each growth collects the whole heap.
-        options.append("-XX:MetaspaceSize=256m")
-    if "log4j" not in given:
-        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-        options.append(f"-Dlog4j2.configurationFile={quiet}")
-    if "launchMechanism" not in given:
-        options.append(_FAST_PROCESSES)
-    return " ".join(options)
+def _keep_quiet(session: SparkSession) -> None:
+    """Have PySpark not print what it raises anyway, or what we report: a JVM that is gone."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    server: Any = session.sparkContext._accumulatorServer
+    server.handle_error = lambda *_: log.debug("PySpark's accumulators", exc_info=True)
 
 
 def _write_no_checksum_files(spark: SparkSession) -> None:
@@ -364,18 +365,31 @@ def _launch(conf: SparkConf) -> Any:
     to stdout, which is the program's own.
     """
     java = find_java()
+    path = os.environ.get("MILLSTREAM_SPARK_LOG")
+    given = conf.get("spark.driver.extraJavaOptions") or ""
+    options = [given, *quiet_options(given, has_log_file=path is not None)]
+    scratch = _scratch_for(conf, options)
+    conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
     saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
-    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["JAVA_HOME"] = str(home_for_spark(java))
     # Another Spark on this machine must not be started with this PySpark.
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    path = os.environ.get("MILLSTREAM_SPARK_LOG")
     output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
+    umask = conf.get(_UMASK) or ""
     try:
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
         threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
         streams = {"stdout": output, "stderr": output} if output else _to_stderr()
-        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(
+            # Blocks, the state of queries and temporary files have records in them.
+            conf,
+            {**streams, "umask": int(umask, 8) if umask.isdigit() else umask_of_children()},
+        )  # type: ignore[no-untyped-call]
+    except BaseException:
+        if scratch is not None:
+            scratch.remove()
+        raise
     finally:
         if output is not None:
             output.close()
@@ -386,6 +400,7 @@ def _launch(conf: SparkConf) -> Any:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+    gateway.scratch = scratch
     _ignore_sigterm(gateway)
     program_end.close_after_clients(gateway, partial(_end, gateway))
     program_end.leave_to_parent(gateway)
@@ -403,6 +418,29 @@ def _ignore_sigterm(gateway: Any) -> None:
         java.Signal.handle(java.Signal("TERM"), java.SignalHandler.SIG_IGN)
     except Exception:  # a Java without that package
         log.debug("Spark's JVM does not ignore SIGTERM", exc_info=True)
+
+
+def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None:
+    """A directory for the JVM's temporary files, which it is told of; None: it has been given others."""
+    temporary = "java.io.tmpdir" not in options[0]
+    # Executors elsewhere have directories of their own.
+    local = (conf.get("spark.master") or "").startswith("local") and "SPARK_LOCAL_DIRS" not in os.environ
+    local = local and not conf.contains("spark.local.dir")
+    if not temporary and not local:
+        return None
+    scratch = PrivateDirectory("spark")
+    if temporary:
+        options.append(f'"-Djava.io.tmpdir={scratch.path}"')
+    if local:
+        conf.set("spark.local.dir", str(scratch.path))
+    return scratch
+
+
+def _remove_scratch(gateway: Any) -> None:
+    """What the JVM left on disk; it has ended."""
+    scratch = getattr(gateway, "scratch", None)
+    if isinstance(scratch, PrivateDirectory):
+        scratch.remove()
 
 
 class _Launch:
@@ -484,6 +522,7 @@ def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
     if process is None or process.poll() is not None:
+        _remove_scratch(gateway)
         return
     try:
         if SparkContext._active_spark_context is not None:
@@ -497,3 +536,4 @@ def _end(gateway: Any) -> None:
     except Exception:
         process.kill()
         process.wait(timeout=3)
+    _remove_scratch(gateway)

@@ -179,7 +179,7 @@ class StoreIterator(Iterator[Any]):
     last reference releases what it holds, as `close()` does.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_chunk", "_convert", "_gate", "_read", "_store")
+    __slots__ = ("__weakref__", "_buffer", "_chunk", "_convert", "_gate", "_read", "_store", "_told")
 
     def __init__(
         self,
@@ -193,6 +193,7 @@ class StoreIterator(Iterator[Any]):
         self._read: Callable[[int], list[Entry]] | None = read
         self._convert = convert
         self._buffer: deque[Any] = deque()
+        self._told: list[str] | None = None
         self._chunk = 16
 
     def __next__(self) -> Any:
@@ -206,6 +207,12 @@ class StoreIterator(Iterator[Any]):
     def ahead(self) -> deque[Any]:
         """What was read ahead, the next entry first. Empty at once when the iterator or its store closes."""
         return self._buffer
+
+    def tell(self, told: list[str]) -> None:
+        """Have the store's name put into `told` when the iterator or its store closes: for whoever holds
+        entries of this one elsewhere than in `ahead`.
+        """
+        self._told = told
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
         """Have `make` turn each chunk of entries into what the iterator gives. Before the first is read.
@@ -242,6 +249,8 @@ class StoreIterator(Iterator[Any]):
         """Release what it holds; there are no more entries. Idempotent."""
         self._read = None
         self._buffer.clear()
+        if self._told is not None:
+            self._told.append(self._store)
 
 
 class OpenIterators:

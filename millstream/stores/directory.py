@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 
 from millstream.errors import ConfigException, LockException, ProcessorStateException, TopologyException
 from millstream.model import TaskId
+from millstream.permissions import make_private
 
 __all__ = ["StateDirectory"]
 
@@ -44,13 +45,16 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class StateDirectory:
-    """The directory of one application under `state.dir`.
+    """The directory of one application under `state.dir`, which no other users can enter.
+
+    Args:
+        group_writes: this user's group can write there, not only read.
 
     Raises:
         ConfigException: the application id cannot name a directory.
     """
 
-    def __init__(self, state_dir: str | Path, application_id: str) -> None:
+    def __init__(self, state_dir: str | Path, application_id: str, *, group_writes: bool = False) -> None:
         if not _is_name(application_id):
             raise ConfigException(
                 f"application.id '{application_id}' cannot name a directory or a topic; use at most 249 "
@@ -58,6 +62,7 @@ class StateDirectory:
             )
         self._path = Path(state_dir).expanduser().absolute() / application_id
         self._application_id = application_id
+        self._group_writes = group_writes
         self._guard = threading.RLock()
         self._lock: FileLock | None = None
         self._process_id: uuid.UUID | None = None
@@ -86,7 +91,8 @@ class StateDirectory:
             # is_singleton is off by default, so that two clients of one process exclude each other too.
             lock = FileLock(self._path / _LOCK, thread_local=False)
             try:
-                self._path.mkdir(parents=True, exist_ok=True)
+                # What is in it can be reached through it only, so RocksDB may make files as it likes.
+                make_private(self._path, group_writes=self._group_writes)
                 lock.acquire(timeout=0)
             except Timeout as error:
                 raise LockException(self._taken()) from error

@@ -46,6 +46,7 @@ from rocksdict import (
 from millstream import program_end
 from millstream.errors import LockException, ProcessorStateException, TimeoutException
 from millstream.model import TaskId
+from millstream.polling import looks
 from millstream.stores.api import (
     MAX_ITERATORS,
     ClosedStoreError,
@@ -299,8 +300,7 @@ class RocksDBStore:
             ProcessorStateException: it could not be written; nothing of the batch was.
         """
         with self._writing:
-            waited_s = 0.0
-            while True:
+            for _ in looks(_STALL_TIMEOUT_S, every_s=_STALL_PAUSE_S):
                 if not self._is_open:
                     raise ClosedStoreError(self._name)
                 batch = WriteBatch(raw_mode=True)
@@ -318,14 +318,15 @@ class RocksDBStore:
                 try:
                     self._db.write(batch, self._write_options)
                 except Exception as error:
-                    if "Write stall" not in str(error) or waited_s >= _STALL_TIMEOUT_S:
+                    if "Write stall" not in str(error):
                         raise self._translated(error, "written") from error
-                    threading.Event().wait(_STALL_PAUSE_S)  # compaction is behind; readers go on
-                    waited_s += _STALL_PAUSE_S
+                    stalled = error  # compaction is behind; readers go on
                 else:
                     self._position = next_offset
                     self._epoch = max(self._epoch, epoch)
                     break
+            else:
+                raise self._translated(stalled, "written") from stalled
         # The binding held Python's lock. Whoever waits for it gets it now, and not when this thread has
         # prepared its next batch for another five milliseconds (sys.getswitchinterval).
         time.sleep(0)

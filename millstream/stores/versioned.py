@@ -208,7 +208,7 @@ class VersionedStore(LaidOutStore):
             IllegalStateException: too many iterators are open.
         """
         low, high = _bounds(_LATEST, start, end, end_inclusive)
-        return _Mapped(self._inner.range(low, high, reverse=reverse, end_inclusive=False), _latest_entry)
+        return _seen_as(self._inner.range(low, high, reverse=reverse, end_inclusive=False), _latest_entry)
 
     # --- reads as of a time ------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class VersionedStore(LaidOutStore):
         except ValueError:
             scan.close()
             raise
-        return _Mapped(scan, entry_at)
+        return _seen_as(scan, entry_at)
 
     def versions(self, key: bytes, from_ms: int | None = None, to_ms: int | None = None) -> list[Version]:
         """The values that a key had at any moment from one time to the other, both included; newest first.
@@ -550,25 +550,13 @@ def _as_text(time_ms: int) -> str:
 # --- iterators -------------------------------------------------------------------------------------------
 
 
-class _Mapped(Iterator[Entry]):
-    """What an iterator of the inner store gives, as users of this one see it; None: left out."""
-
-    __slots__ = ("_entries", "_see")
-
-    def __init__(self, entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | None]) -> None:
-        self._entries = entries
-        self._see = see
-
-    def __next__(self) -> Entry:
-        while True:
-            key, stored = next(self._entries)
-            seen = self._see(key, stored)
-            if seen is not None:
-                return seen
-
-    def close(self) -> None:
-        """Release what it holds; there are no more entries. Idempotent."""
-        self._entries.close()  # type: ignore[attr-defined]
+def _seen_as(entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | None]) -> Iterator[Entry]:
+    """An iterator of the inner store that gives what users of this one see; None: left out."""
+    assert isinstance(entries, StoreIterator)
+    entries.through(
+        lambda chunk: [seen for key, stored in chunk if (seen := see(key, stored)) is not None],
+    )
+    return entries
 
 
 class _closing:  # noqa: N801  # contextlib.closing, for iterators whose type does not say that they close

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
-from millstream.model import TaskId
+from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
     ChangelogBatch,
@@ -22,7 +22,14 @@ from millstream.ports import (
 )
 from millstream.runtime.wiring import Parts
 from millstream.stores.opening import open_store
-from millstream.testing.fakes import FakeChangelogConsumer, FakeEngine, FakeLog, FakePipeline, FakeTopics
+from millstream.testing.fakes import (
+    FakeChangelogConsumer,
+    FakeEngine,
+    FakeGroups,
+    FakeLog,
+    FakePipeline,
+    FakeTopics,
+)
 from millstream.testing.group import FakeGroup, FakeMembership
 from millstream.topology.nodes import Store
 
@@ -62,6 +69,14 @@ class FakeConnection:
     def __getattr__(self, name: str) -> Any:
         assert not self.closed, "the topics port is closed"
         return getattr(self._cluster, name)
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Engines leave no checkpoints here, and tests write changelogs by themselves: to a client that would
+        be an application whose checkpoints are gone. So logs begin where they end, unless a test says so.
+        """
+        if self._world.checkpoints_lost:
+            return self._cluster.beginning_offsets(partitions)
+        return self._cluster.end_offsets(partitions)
 
     def close(self) -> None:
         """Idempotent."""
@@ -108,13 +123,15 @@ class FakeWorld:
         log: the changelogs, in memory.
         engine: what Spark is here, of the client that asked for one last; engines counts how often that was.
         gate, stop_gate: of all engines, see FakeEngine. A connection waits for stop_gate too when it
-        closes, so
-            that a client in which nothing runs any more can be held up while it closes.
+            closes, so that a client in which nothing runs any more can be held up while it closes.
+        spark_gate: whoever asks for an engine waits for it; clear it to have Spark start slowly, whatever
+            else happens meanwhile. spark_asked: set when somebody has asked.
         engine_made: set when a client has got an engine.
         overlaps: what ran in two engines at once.
         engine_error, broker_error: raised instead of making one.
         disconnect_error: raised by closing a connection.
         stores: every store that was opened.
+        checkpoints_lost: changelogs show that the application has run before; see FakeConnection.
         group: the group that its clients join; memberships: their places in it, in the order of joining.
     """
 
@@ -124,6 +141,9 @@ class FakeWorld:
         self.gate, self.stop_gate = threading.Event(), threading.Event()
         self.gate.set()
         self.stop_gate.set()
+        self.spark_gate = threading.Event()
+        self.spark_gate.set()
+        self.spark_asked = threading.Event()
         self.engine_made = threading.Event()
         self.engine = _WorldsEngine(self)
         self.engines = 0
@@ -138,6 +158,7 @@ class FakeWorld:
         self.consumers: list[FakeChangelogConsumer] = []
         self.stores: list[BytesStore] = []
         self.configs: list[StreamsConfig] = []
+        self.checkpoints_lost = False
         self.group = FakeGroup()
         self.memberships: list[FakeMembership] = []
         self._places: dict[str, FakeMembership] = {}
@@ -183,6 +204,7 @@ class FakeWorld:
             store=self._make_store,
             broker=self._make_broker,
             membership=self._make_membership,
+            groups=lambda config: FakeGroups(self.topics),
             clock=self._clock,
         )
 
@@ -205,6 +227,8 @@ class FakeWorld:
 
     def _make_engine(self, config: StreamsConfig, closing: threading.Event, spark: Any) -> FakeEngine:
         self.engines += 1
+        self.spark_asked.set()
+        assert self.spark_gate.wait(30), "nobody opened Spark's gate"
         if self.engine_error is not None:
             raise self.engine_error
         with self._making:

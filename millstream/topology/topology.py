@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.describe import TopologyDescription, describe
 from millstream.topology.explain import explain
 from millstream.topology.nodes import GlobalTable, Node, Source, Store, TableSource
@@ -18,7 +19,7 @@ __all__ = ["Topology"]
 
 
 @dataclass(frozen=True, eq=False)
-class Topology:
+class Topology(TellsWhatIsMissing):
     """What `StreamsBuilder.build()` returns.
 
     Attributes:

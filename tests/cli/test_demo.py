@@ -14,6 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import wait_until
+
+from millstream.polling import looks
 
 TEXT = "To be, or not to be: that is the question.\nDon't panic, don't.\n\nStraße\n"
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +48,6 @@ class Demo:
         self.lines: list[str] = []
         self.family: dict[int, psutil.Process] = {}
         self._ended = threading.Event()
-        self._pause = threading.Event()
         self._reader = threading.Thread(target=self._read, name="demo-output", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="demo-family", daemon=True)
         self._reader.start()
@@ -70,11 +72,11 @@ class Demo:
         return "\n".join(self.lines)
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while text not in self.text:
-            assert self.process.poll() is None, f"ended without {text!r}:\n{self.text}"
-            assert time.monotonic() < deadline, f"no {text!r} in time:\n{self.text}"
-            self._pause.wait(0.02)
+        def said() -> bool:
+            assert text in self.text or self.process.poll() is None, f"ended without {text!r}:\n{self.text}"
+            return text in self.text
+
+        wait_until(said, f"it says {text!r}", DEADLINE_S)
 
     def wait_until_ended(self, timeout_s: float) -> int:
         """The exit code; all output has been read."""
@@ -84,12 +86,12 @@ class Demo:
 
     def survivors(self, timeout_s: float) -> list[str]:
         """The processes of its family that still run after so long."""
-        deadline = time.monotonic() + timeout_s
-        while True:
+        left: list[psutil.Process] = []
+        for _ in looks(timeout_s, every_s=0.02):
             left = [process for process in self.family.values() if _runs(process)]
-            if not left or time.monotonic() > deadline:
-                return [f"{process.pid} {process.name()}" for process in left]
-            self._pause.wait(0.02)
+            if not left:
+                break
+        return [f"{process.pid} {process.name()}" for process in left]
 
     def close(self) -> None:
         self._ended.set()

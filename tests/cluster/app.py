@@ -30,6 +30,7 @@ from millstream import (
     Consumed,
     FailureContext,
     KafkaStreams,
+    LostTopicException,
     Materialized,
     MissingSourceTopicException,
     Produced,
@@ -45,6 +46,7 @@ from millstream import (
     UncaughtExceptionPolicy,
 )
 from millstream.clock import SystemClock
+from millstream.polling import looks
 from millstream.runtime.wiring import real_parts
 
 Response = StreamThreadExceptionResponse
@@ -111,7 +113,11 @@ def handler(answer: str) -> Callable[[StreamsException, FailureContext], Any]:
     )
 
     def handle(error: StreamsException, context: FailureContext) -> Any:
-        topics = sorted(error.topics) if isinstance(error, MissingSourceTopicException) else []
+        topics = (
+            sorted(error.topics)
+            if isinstance(error, MissingSourceTopicException | LostTopicException)
+            else []
+        )
         say(
             event="handler",
             thread=context.thread,
@@ -162,18 +168,16 @@ def windowed_counts_of(client: KafkaStreams, store: str) -> dict[str, int]:
 
 def watch(client: KafkaStreams, store: str, keys: list[str], timeout_s: float = 120.0) -> None:
     """Say when all of the keys can be read here, and not stale: `event` is "readable"."""
-    deadline, pause = time.monotonic() + timeout_s, threading.Event()
 
     def look() -> None:
-        while time.monotonic() < deadline:
+        for _ in looks(timeout_s, every_s=0.002):
             try:
                 view = client.store(parameters_of(store))
                 if None not in view.multi_get(keys):
                     say(event="readable", keys=len(keys))
                     return
             except StreamsException:
-                pass  # not yet
-            pause.wait(0.002)
+                continue  # not yet
 
     threading.Thread(target=look, name="watch", daemon=True).start()
 
@@ -263,10 +267,12 @@ class ShiftedClock(SystemClock):
 
 
 def answer_questions(client: KafkaStreams, spec: dict[str, Any]) -> None:
-    """Until the input ends; then the client is closed, and with it the program."""
+    """Until the input ends, or the client is to end; then it is closed."""
     for line in sys.stdin:
+        if (question := json.loads(line)) == ["end"]:
+            break
         try:
-            found = answer_to(client, spec, json.loads(line))
+            found = answer_to(client, spec, question)
         except Exception as error:
             say(answer=None, raised=type(error).__name__, text=str(error))
         else:
@@ -274,11 +280,26 @@ def answer_questions(client: KafkaStreams, spec: dict[str, Any]) -> None:
     client.close(timedelta(seconds=60))
 
 
-def main(text: str) -> None:
-    spec = json.loads(text)
+def main(arguments: list[str]) -> None:
+    """Run the client that the argument describes; or one after the other as they come from the input."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
     )
+    if arguments:
+        run(json.loads(arguments[0]))
+        return
+    for line in sys.stdin:
+        spec = json.loads(line)
+        with Path(spec["log"]).open("ab") as log:
+            os.dup2(log.fileno(), sys.stderr.fileno())
+        run(spec)
+        while _readers:
+            _readers.pop().stop()
+        say(event="free")
+
+
+def run(spec: dict[str, Any]) -> None:
+    """One client, from its start to its end."""
     parts = replace(real_parts(), clock=ShiftedClock(spec.get("clock_off_s", 0.0)))
     client = KafkaStreams(build(spec), spec["config"], parts=parts)
     client.set_state_listener(lambda new, old: say(event="state", new=new.name, old=old.name))
@@ -301,4 +322,4 @@ def main(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

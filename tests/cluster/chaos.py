@@ -37,6 +37,7 @@ from confluent_kafka import Producer
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
+from millstream.polling import pause
 
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
@@ -215,7 +216,7 @@ class Chaos:
                     done = self._do(fault, feed, began)
                     self._report.done.append(f"{fault}: {done}")
                     print(f"{now:6.1f} s  {fault.kind}: {done}", flush=True)
-                self._pause()
+                pause(0.05)
         finally:
             for client in cluster.clients:
                 client.wake()
@@ -229,9 +230,6 @@ class Chaos:
             gone = {"source": source, "output": output, "changelog": changelog}[self._last]
             self._take_away(gone)
         self._end()
-
-    def _pause(self) -> None:
-        threading.Event().wait(0.05)
 
     # --- faults ------------------------------------------------------------------------------------------
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,11 +17,11 @@ from typing import Any
 import psutil
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from pool import Pool, start_process
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 
-APP = Path(__file__).parent / "app.py"
 SESSION_MS = 2500
 """How soon the group misses a client that is gone. Busy machines need some of it as a reserve."""
 
@@ -38,6 +36,14 @@ DOCUMENTED = {
 """What a read may meet while clients come and go."""
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it still does something: one that nobody has asked how it ended does not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Asked(Exception):
     """What a client's answer was an exception; `kind` is its class."""
 
@@ -47,9 +53,9 @@ class Asked(Exception):
 
 
 class ClientProcess:
-    """One process that runs app.py."""
+    """One client in a process that runs app.py: one of its own, or one of a pool."""
 
-    def __init__(self, name: str, spec: Mapping[str, Any], log: Path) -> None:
+    def __init__(self, name: str, spec: Mapping[str, Any], log: Path, pool: Pool | None = None) -> None:
         self.name = name
         self.spec = spec
         self.log_file = log
@@ -59,15 +65,17 @@ class ClientProcess:
         self._answers: list[dict[str, Any]] = []
         self._answered = 0
         self._asking = threading.Lock()
+        self.pool = pool
+        self._free = threading.Event()
+        self._reusable = pool is not None
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, str(APP), json.dumps(spec)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
+            if pool is None:
+                self.process = start_process(output, json.dumps(spec))
+            else:
+                self.process = pool.take(output)
+                assert self.process.stdin is not None
+                self.process.stdin.write(json.dumps({**spec, "log": str(log)}) + "\n")
+                self.process.stdin.flush()
         threading.Thread(target=self._read, name=f"{name}-reader", daemon=True).start()
 
     def _read(self) -> None:
@@ -77,6 +85,9 @@ class ClientProcess:
                 said = json.loads(line)
             except ValueError as error:
                 raise AssertionError(f"{self.name} printed what is no answer: {line!r}") from error
+            if said.get("event") == "free":
+                self._free.set()
+                return  # what it says from now on is another client's
             with self._arrived:
                 (self._events if "event" in said else self._answers).append(said)
                 self._arrived.notify_all()
@@ -173,12 +184,14 @@ class ClientProcess:
 
     def kill_jvm(self) -> None:
         """SIGKILL to Spark's Java process alone."""
+        self._reusable = False
         for each in self.family():
             if "java" in each.name():
                 each.kill()
 
     def freeze(self, *, jvm: bool) -> None:
         """SIGSTOP to the Python process, or to all of its processes."""
+        self._reusable = False
         for each in self.family() if jvm else self.family()[:1]:
             each.send_signal(signal.SIGSTOP)
 
@@ -211,20 +224,39 @@ class ClientProcess:
         return time.monotonic() - began
 
     def end(self) -> None:
-        """Close it as a program does that comes to its end."""
-        if self.process.poll() is None:
-            self.wake()
-            assert self.process.stdin is not None
-            with suppress(OSError):
-                self.process.stdin.close()
-            try:
-                self.process.wait(45)
-            except subprocess.TimeoutExpired:
+        """Close it as a program does that comes to its end; its process may run another client then."""
+        if self._free.is_set() or self.process.poll() is not None:
+            return
+        self.wake()
+        if self._reusable and self.pool is not None:
+            self.tell("end")
+            if not self._free.wait(45):
                 self.kill()
-                raise AssertionError(f"{self.name} did not end; {self.end_of_log()}") from None
+                raise AssertionError(f"{self.name} did not end; {self.end_of_log()}")
+            self.pool.give(self.process)
+            return
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(45)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} did not end; {self.end_of_log()}") from None
+
+    def dismiss(self) -> None:
+        """After the test: give the process back if that can be, and else end it."""
+        try:
+            if self._reusable:
+                self.end()
+        except (AssertionError, OSError):
+            pass  # after a test that failed it may be in any state
+        self.destroy()
 
     def destroy(self) -> None:
         """Whatever it takes."""
+        if self._free.is_set():
+            return  # it is the pool's
         family = self.family()
         for each in family:
             with suppress(psutil.NoSuchProcess):
@@ -252,8 +284,11 @@ class _Lazy(str):
 class Cluster:
     """A broker, and client processes of one test; names made with `name()` are this test's own."""
 
-    def __init__(self, kafka: EmbeddedKafka, directory: Path, servers: str | None = None) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, directory: Path, servers: str | None = None, pool: Pool | None = None
+    ) -> None:
         self.kafka = kafka
+        self._pool = pool
         self.directory = directory
         self.servers = servers or kafka.bootstrap_servers
         self._number = next(_numbers)
@@ -354,19 +389,26 @@ class Cluster:
             **more,
         }
 
-    def start(self, name: str, config: Mapping[str, Any] | None = None, **spec: Any) -> ClientProcess:
-        """A client process with its own state directory and the checkpoints of all."""
+    def start(
+        self, name: str, config: Mapping[str, Any] | None = None, *, fresh: bool = False, **spec: Any
+    ) -> ClientProcess:
+        """A client process with its own state directory and the checkpoints of all.
+
+        Args:
+            fresh: Not in a process that has run another client, and has a JVM already.
+        """
         client = ClientProcess(
             name,
             {**spec, "config": self.config(name, config or {})},
             self.directory / f"{name}.log",
+            None if fresh or spec.get("wait") else self._pool,
         )
         self.clients.append(client)
         return client
 
     def again(self, client: ClientProcess) -> ClientProcess:
         """The same program started once more."""
-        fresh = ClientProcess(client.name, client.spec, client.log_file)
+        fresh = ClientProcess(client.name, client.spec, client.log_file, client.pool)
         self.clients[self.clients.index(client)] = fresh
         return fresh
 
@@ -434,5 +476,5 @@ class Cluster:
     def close(self) -> None:
         """End every process; those of a failed test may be in any state."""
         for client in self.clients:
-            client.destroy()
+            client.dismiss()
         del self._producer

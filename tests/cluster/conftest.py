@@ -7,13 +7,22 @@ from pathlib import Path
 
 import pytest
 from cluster_world import Cluster
+from pool import Pool
 
 from millstream.broker import EmbeddedKafka
 
 
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    """Processes that have run a client, for the next test's."""
+    pool = Pool()
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def cluster(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Cluster]:
-    """Topics and client processes of this test's own, on the shared broker; none outlives the test."""
-    cluster = Cluster(kafka, tmp_path)
+def cluster(kafka: EmbeddedKafka, tmp_path: Path, pool: Pool) -> Iterator[Cluster]:
+    """Topics and clients of this test's own, on the shared broker; no client outlives the test."""
+    cluster = Cluster(kafka, tmp_path, pool=pool)
     yield cluster
     cluster.close()

@@ -30,9 +30,9 @@ def test_missing_before_start_reaches_the_handler_on_every_thread_of_every_clien
     """And asking for a topic does not make it."""
     missing = cluster.name("nowhere")
     spec = {"source": [cluster.topic("in"), missing], "handler": "patient"}
-    cluster.start("a", TWO, **spec)
-    cluster.start("b", TWO, **spec)
-    cluster.start("c", TWO, **{**spec, "handler": "SHUTDOWN_CLIENT"})
+    cluster.start("a", TWO, fresh=True, **spec)
+    cluster.start("b", TWO, fresh=True, **spec)
+    cluster.start("c", TWO, fresh=True, **{**spec, "handler": "SHUTDOWN_CLIENT"})
     for client in cluster.clients:
         # Once one thread has said that the client shall end, the other one need not be asked.
         calls = _handled_on_every_thread(client, 1 if client.name == "c" else 2)
@@ -88,6 +88,51 @@ def test_deleted_while_running_ends_every_client_and_names_the_topic(cluster: Cl
         client.reached("ERROR")
         client.end()
     assert deleted not in cluster.kafka.topics()
+
+
+def test_what_is_written_is_watched_as_what_is_read(cluster: Cluster) -> None:
+    """An output that is deleted is told at once, by its name, and nothing says that all is well; a client
+    that tries again goes on exactly when the topic is back. A changelog that is deleted and at once made anew
+    is told as well, also to who takes the thread's place.
+    """
+    source, output = cluster.topic("in"), cluster.topic("out")
+    client = cluster.start("a", source=source, output=output, handler="patient")
+    cluster.wait_until_running()
+    cluster.produce(source, ["x"] * 10)
+    cluster.wait_until_counted()
+    ordered = time.time()
+    cluster.kafka.delete_topic(output)
+    (first, *_) = wait_until(client.handled, client.told("the handler is asked"), 30)
+    print(f"\nhandler {first['at'] - ordered:.2f} s after the order")
+    assert (first["error"], first["topics"]) == ("LostTopicException", [output])
+    assert f"output topic '{output}' was deleted while the client was running" in first["text"]
+    assert first["at"] - ordered < 2, "half a second, and a busy machine"
+    health = client.ask("health")
+    assert not (health["status"] == "running" and health["ready"]), health
+    cluster.produce(source, ["x", "y"] * 5)
+    back = time.time()
+    cluster.kafka.create_topic(output, 3)
+    client.reached("RUNNING", after=back)
+    cluster.wait_until_counted()
+    assert output in client.log()
+
+    changelog = f"{cluster.application_id}-counts-changelog"
+    partitions = cluster.kafka.topics()
+    assert changelog in partitions
+    before = len(client.handled())
+    client.freeze(jvm=False)  # so that it cannot see that there is none, for a moment
+    cluster.kafka.delete_topic(changelog)
+    cluster.kafka.create_topic(changelog, 2)
+    client.wake()
+    calls = wait_until(
+        lambda: client.handled()[before : before + 2] if len(client.handled()) >= before + 2 else [],
+        client.told("the handler is asked, and again by who takes the thread's place"),
+        30,
+    )
+    for call in calls:
+        assert (call["error"], call["topics"]) == ("LostTopicException", [changelog])
+        assert f"changelog '{changelog}' was deleted and created again" in call["text"]
+    client.end()
 
 
 def test_a_topic_that_was_made_anew_is_told_from_one_that_is_gone(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -34,10 +35,23 @@ def _is_clean(client: ClientProcess) -> bool:
     return not client.handled() and client.states()[-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
 
 
+def _others_can_read(state_dir: Path, checkpoints: Path, client: ClientProcess) -> list[str]:
+    """What another user of the machine could enter, or read once inside."""
+    found = [state_dir, *state_dir.iterdir(), *checkpoints.iterdir(), *checkpoints.glob("*/p*/**/*")]
+    open_to_others = [f"{path} {path.stat().st_mode:o}" for path in found if path.stat().st_mode & 0o007]
+    for process in [each for each in client.family() if "java" in each.name()]:
+        (umask,) = re.findall(r"Umask:\s*(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+        if int(umask, 8) & 0o007 != 0o007:
+            open_to_others.append(f"{process.name()} writes with umask {umask}")
+    assert len(found) > 20
+    return open_to_others
+
+
 def test_ctrl_c_and_sigterm_are_no_failures(cluster: Cluster) -> None:
     """A program that ends without close(), by Ctrl-C, and one that waits and gets SIGTERM, with all of its
     processes, as systemd does it. The handler, which would shut the application down, is not asked; the other
-    client takes over. A forked child ends as it wants to, and Spark goes on."""
+    client takes over. A forked child ends as it wants to, and Spark goes on. Nothing of this is readable for
+    other users of the machine."""
     flag = cluster.directory / "flag"
     flag.touch()
     source = cluster.topic("in", 2)
@@ -48,6 +62,7 @@ def test_ctrl_c_and_sigterm_are_no_failures(cluster: Cluster) -> None:
     cluster.wait_until_running()
     cluster.produce(source, ["a", "b", "c"] * 10)
     cluster.wait_until_counted()
+    assert _others_can_read(cluster.directory / "a", cluster.directory / "checkpoints", first) == []
     assert first.ask("fork") == 7, first.end_of_log()
     cluster.produce(source, ["a", "b", "c"])
     cluster.wait_until_counted()

@@ -164,7 +164,8 @@ def test_the_global_thread_shuts_down_the_application_but_is_not_replaced(cluste
     table = cluster.topic("table", 1)
     alone = cluster.topic("table-of-c", 1)
     cluster.start("a", _threads(1), table=table, handler="SHUTDOWN_APPLICATION", **spec)
-    cluster.start("b", _threads(1), handler="REPLACE_THREAD", **spec)
+    # A global table of its own, so that both programs have the same tasks.
+    cluster.start("b", _threads(1), table=cluster.topic("table-of-b", 1), handler="REPLACE_THREAD", **spec)
     single = cluster.start(
         "c",
         {"application.id": cluster.name("single"), "checkpoint.location": str(cluster.directory / "other")},

@@ -29,7 +29,17 @@ SIZE_MS = 10_000
 GAP_MS = 1_000
 
 _KEYS = (None, b"", b"k", b"key \xe2\x98\x83", b"\xff\xfe", b"\0" * 12, b"long " * 2000)
-_VALUES = (None, b"", b"\0" * 8, b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"seven b", b"nine byte", b"{", b"x" * 9000)
+_VALUES = (
+    None,
+    b"",
+    b"\0" * 8,
+    b"\xff" * 8,
+    b"\x7f" + b"\xff" * 7,
+    b"seven b",
+    b"nine byte",
+    b"{",
+    b"x" * 9000,
+)
 _HEADERS: tuple[tuple[Header, ...], ...] = (
     (),
     ((TIMESTAMP_HEADER, b"\xff" * 8),),

@@ -1,4 +1,4 @@
-"""Nothing in a record ends a client: keys, values, headers and timestamps of every kind, in every kind of source."""
+"""Nothing in a record ends a client: whatever its key, value, headers and timestamp, in every source."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from fuzzing import Fuzzed, counted, fuzzed, is_good, program, sessions, windows
-from kafka import KafkaProducer
 from waiting import wait_until
 from world import World, content, key_value_store
 
-from millstream import KafkaStreams, PipelineException, SerializationException
+from millstream import KafkaStreams
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
@@ -42,3 +42,64 @@ def test_through_the_test_driver() -> None:
         assert starts == windows(records)
         found = driver.create_output_topic("sessions", "bytes", "long").read_key_values_to_map()
         assert sum(count or 0 for count in found.values()) == sessions(records)
+
+
+def send(world: World, topic: str, records: Iterable[Fuzzed]) -> None:
+    """Write records just as they are."""
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap_servers})
+    refused: list[Any] = []
+    for r in records:
+        producer.produce(
+            topic,
+            r.value,
+            r.key,
+            partition=0,
+            timestamp=r.timestamp,
+            headers=list(r.headers),
+            on_delivery=lambda error, _: refused.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert refused == []
+
+
+def dropped(client: KafkaStreams) -> int:
+    """How many records the client's pipelines have dropped."""
+    return sum(each.dropped for thread in client.metadata_for_local_threads() for each in thread.pipelines)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(240)
+def test_through_every_kind_of_source_on_a_broker(world: World) -> None:
+    """A stream, a repartition topic, windows and sessions behind them, a table that Spark reads, and a view
+    of one, a global table, a changelog: what cannot be read is dropped and counted, all else is there, and
+    the client has not had a failure."""
+    prefix, application_id = world.name("fuzz-"), world.name("app")
+    anything = {"message.timestamp.after.max.ms": str(2**63 - 1), "cleanup.policy": "delete"}
+    for name in ("in", "copy", "windows", "sessions", "table", "global"):
+        world.kafka.create_topic(f"{prefix}{name}", 1, anything)
+    client = world.client(
+        program(prefix=prefix), application_id, deserialization_exception_handler="continue"
+    )
+    records = fuzzed((1, -1, NOW_MS, NOW_MS + DAY_MS, 10**15, 2**53, -(10**15)), 600)
+    for name in ("in", "table", "global"):
+        send(world, f"{prefix}{name}", records)
+    inside = [replace(r, key=b"inside", timestamp=NOW_MS) for r in records[:100]]
+    send(world, f"{application_id}-again-repartition", inside)
+    stamps = [r for r in records if r.headers and r.key and r.value and len(r.value) == 8][:20]
+    send(world, f"{application_id}-zeros-changelog", [replace(r, key=b"forged", timestamp=1) for r in stamps])
+    last = [Fuzzed(b"last", (7).to_bytes(8, "big"), 10**15, ())]
+    for name in ("in", "table", "global"):
+        send(world, f"{prefix}{name}", last)
+
+    good = [record for record in (*records, *last) if is_good(record)]
+    copies = world.consume(f"{prefix}copy", len(good), 120)
+    assert [(r.key, r.value, r.headers) for r in copies] == [(r.key, r.value, r.headers) for r in good]
+    wanted = counted([*records, *inside, *last])
+    wait_until(lambda: content(key_value_store(client, "counts")) == wanted, "all is counted", 60)
+    wait_until(lambda: key_value_store(client, "table").get("last") == 7, "the table is filled")
+    wait_until(lambda: key_value_store(client, "everywhere").get("last") == 7, "the global table is filled")
+    wait_until(lambda: key_value_store(client, "zeros").get("forged") is not None, "the changelog is read")
+    bad = sum(not is_good(record) for record in (*records, *records, *inside))
+    wait_until(lambda: dropped(client) == bad, f"{bad} are counted")
+    assert client.failures == ()
+    assert client.state is KafkaStreams.State.RUNNING

@@ -219,6 +219,16 @@ def test_who_took_part_before_keeps_the_work_where_no_checkpoint_tells() -> None
     assert told["b"].active == TASKS
 
 
+def test_who_took_part_before_with_another_program_is_no_better_known_for_it() -> None:
+    """It says that it is one of them first, and changes its mind when it is believed."""
+    memory = Memory()
+    facts = replace(FACTS, pipelines=())
+    turncoat = replace(A, tasks={})
+    assert set(codes(answers(facts, memory=memory, a=turncoat, b=B)).values()) == {"NONE"}
+    turned = replace(BIGGER, process_id=turncoat.process_id)
+    assert codes(answers(facts, memory=memory, a=turned, b=B)) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
+
+
 def test_a_leader_that_took_part_before_knows_itself() -> None:
     """The leader that knew everybody has gone."""
     memory = Memory()

@@ -82,8 +82,7 @@ def test_what_kafka_has_a_field_for_is_in_that_field() -> None:
     """KIP-671: the error code is in the subscription itself, so that any version of a leader sees it."""
     info = FULL.to_subscription()
     assert (info.version, info.error_code, info.user_end_point) == (11, 4, "host:8080")
-    assert info.prev_tasks == {TaskId(1, 0)}
-    assert info.standby_tasks == {TaskId(1, 1)}
+    assert info.task_offset_sums == {TaskId(1, 0): LATEST_OFFSET, TaskId(1, 1): 55}
     assert all(key.startswith("millstream.") for key in info.client_tags)
 
 
@@ -137,7 +136,7 @@ def test_a_member_of_a_newer_version_is_only_known_to_be_one() -> None:
 
 def test_a_member_that_is_no_millstream_client_has_no_capacity() -> None:
     """It could do nothing with work; but its request to shut down counts."""
-    info = read(SubscriptionInfo(error_code=4, client_tags={"zone": "eu"}, version=9))
+    info = read(SubscriptionInfo(error_code=4, client_tags={"zone": "eu"}))
     assert (info.threads, info.client_id, info.program) == (0, "", None)
     assert info.error_code is AssignorError.SHUTDOWN_REQUESTED
 

@@ -1,4 +1,4 @@
-"""Kafka's layout of the user data: byte for byte, for every version; and bytes of any kind do no harm."""
+"""Kafka's layout of the user data: byte for byte; and bytes of any kind do no harm."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from millstream.group.layout import (
     LATEST_OFFSET,
     LATEST_SUPPORTED_VERSION,
     NEVER,
-    UNKNOWN_OFFSET_SUM,
-    UNKNOWN_VERSION,
     AssignmentInfo,
     HostInfo,
     SubscriptionInfo,
@@ -29,63 +27,56 @@ from millstream.model import TaskId, TopicPartition
 GOLDEN = json.loads((Path(__file__).parent / "userdata.json").read_text())
 """Written by Kafka Streams 4.3.1 itself; UserDataAll.java makes the file."""
 
-VERSIONS = range(1, LATEST_SUPPORTED_VERSION + 1)
+OLDER = range(1, LATEST_SUPPORTED_VERSION)
 PROCESS = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
-def golden_subscription(version: int) -> SubscriptionInfo:
-    return SubscriptionInfo(
-        process_id=PROCESS,
-        user_end_point="höst:8080",
-        task_offset_sums={TaskId(0, 3): LATEST_OFFSET, TaskId(7, 1): 1234567890123},
-        unique_field=-5,
-        error_code=4,
-        client_tags={"zone": "öst"},
-        version=version,
-        latest_supported_version=UNKNOWN_VERSION if version < 3 else 11,
-    )
-
-
-def golden_assignment(version: int) -> AssignmentInfo:
-    return AssignmentInfo(
-        active_tasks=(TaskId(0, 3), TaskId(7, 1)),
-        standby_tasks={TaskId(1, 2): frozenset({TopicPartition("t\0ö😀", 4)})},
-        partitions_by_host={HostInfo("a", 80): frozenset({TopicPartition("lines", 3)})},
-        standby_partitions_by_host={HostInfo("b", 81): frozenset({TopicPartition("lines", 2)})},
-        error_code=3,
-        next_rebalance_ms=1700000000000,
-        version=version,
-    )
+SUBSCRIPTION = SubscriptionInfo(
+    process_id=PROCESS,
+    user_end_point="höst:8080",
+    task_offset_sums={TaskId(0, 3): LATEST_OFFSET, TaskId(7, 1): 1234567890123},
+    unique_field=-5,
+    error_code=4,
+    client_tags={"zone": "öst"},
+)
+ASSIGNMENT = AssignmentInfo(
+    active_tasks=(TaskId(0, 3), TaskId(7, 1)),
+    standby_tasks={TaskId(1, 2): frozenset({TopicPartition("t\0ö😀", 4)})},
+    partitions_by_host={HostInfo("a", 80): frozenset({TopicPartition("lines", 3)})},
+    standby_partitions_by_host={HostInfo("b", 81): frozenset({TopicPartition("lines", 2)})},
+    error_code=3,
+    next_rebalance_ms=1700000000000,
+)
 
 
 # --- bytes that Kafka Streams wrote ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_subscription_has_the_bytes_that_kafka_streams_writes(version: int) -> None:
+def test_a_subscription_has_the_bytes_that_kafka_streams_writes() -> None:
     """SubscriptionInfoTest, with upstream itself as the other side."""
-    assert golden_subscription(version).encode().hex() == GOLDEN["subscription"][str(version)]
+    data = bytes.fromhex(GOLDEN["subscription"]["11"])
+    assert SUBSCRIPTION.encode() == data
+    assert SubscriptionInfo.decode(data) == SUBSCRIPTION
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_subscription_of_kafka_streams_is_read(version: int) -> None:
-    """And what a version has no place for has its default."""
-    data = bytes.fromhex(GOLDEN["subscription"][str(version)])
-    assert SubscriptionInfo.decode(data) == golden_subscription(version)
+def test_an_assignment_has_the_bytes_that_kafka_streams_writes() -> None:
+    """AssignmentInfoTest, with upstream itself as the other side; Java's own UTF-8 included. Equality leaves
+    the next rebalance out, so that is compared by itself.
+    """
+    data = bytes.fromhex(GOLDEN["assignment"]["11"])
+    assert ASSIGNMENT.encode() == data
+    info = AssignmentInfo.decode(data)
+    assert info == ASSIGNMENT
+    assert info.next_rebalance_ms == 1700000000000
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_assignment_has_the_bytes_that_kafka_streams_writes(version: int) -> None:
-    """AssignmentInfoTest, with upstream itself as the other side; Java's own UTF-8 included."""
-    assert golden_assignment(version).encode().hex() == GOLDEN["assignment"][str(version)]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_assignment_of_kafka_streams_is_read(version: int) -> None:
-    """Equality leaves the next rebalance out, so that is compared by itself."""
-    info = AssignmentInfo.decode(bytes.fromhex(GOLDEN["assignment"][str(version)]))
-    assert info == golden_assignment(version)
-    assert info.next_rebalance_ms == (1700000000000 if version >= 7 else NEVER)
+@pytest.mark.parametrize("version", OLDER)
+def test_what_an_older_kafka_streams_wrote_is_refused_by_its_version(version: int) -> None:
+    """No member of a Millstream group has ever spoken it."""
+    with pytest.raises(TaskAssignmentException, match=r"version must be between 11 and|Failed to decode"):
+        SubscriptionInfo.decode(bytes.fromhex(GOLDEN["subscription"][str(version)]))
+    with pytest.raises(TaskAssignmentException, match=rf"used version: {version}; latest .* version: 11$"):
+        AssignmentInfo.decode(bytes.fromhex(GOLDEN["assignment"][str(version)]))
 
 
 def test_a_subscription_written_by_hand() -> None:
@@ -117,21 +108,11 @@ def test_an_empty_assignment_written_by_hand() -> None:
 # --- upstream's rules ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, -1, 12])
-def test_an_assignment_has_a_version_that_we_know(version: int) -> None:
-    """AssignmentInfoTest.shouldThrowForUnknownVersion1 and 2."""
-    with pytest.raises(ValueError, match=rf"^version must be between 1 and 11; was: {version}$"):
-        AssignmentInfo(version=version)
-
-
 def test_a_subscription_has_versions_that_fit() -> None:
     """SubscriptionInfoTest.shouldThrowForUnknownVersion1 and 2, and validateVersions."""
-    with pytest.raises(ValueError, match=r"^version must be between 1 and 11; was: 0$"):
-        SubscriptionInfo(version=0)
-    with pytest.raises(ValueError, match=r"^version must be between 1 and 11; was: 12$"):
-        SubscriptionInfo(version=12)
-    with pytest.raises(ValueError, match=r"Only versions 1 and 2 are expected .* \(-1\) .* Got 3\.$"):
-        SubscriptionInfo(version=3, latest_supported_version=-1)
+    for version, latest in ((0, 11), (12, 11), (10, 11), (3, -1), (11, -1)):
+        with pytest.raises(ValueError, match=rf"^version must be between 11 and {latest}; was: {version}$"):
+            SubscriptionInfo(version=version, latest_supported_version=latest)
 
 
 def test_an_assignment_of_a_newer_version_says_which() -> None:
@@ -152,30 +133,12 @@ def test_of_a_newer_subscription_only_the_versions_are_read() -> None:
         info.encode()
 
 
-def test_a_smaller_latest_version_is_kept() -> None:
+def test_the_versions_that_others_support_are_kept() -> None:
     """SubscriptionInfoTest and AssignmentInfoTest both have it."""
-    info = SubscriptionInfo(version=9, latest_supported_version=10)
-    assert SubscriptionInfo.decode(info.encode()).latest_supported_version == 10
+    info = SubscriptionInfo(latest_supported_version=13)
+    assert SubscriptionInfo.decode(info.encode()).latest_supported_version == 13
     told = AssignmentInfo(commonly_supported_version=7)
     assert AssignmentInfo.decode(told.encode()).commonly_supported_version == 7
-
-
-def test_old_versions_say_only_which_tasks_run() -> None:
-    """Before version 7 there are two sets of tasks, which are read as marks instead of offsets."""
-    sums = {TaskId(0, 0): LATEST_OFFSET, TaskId(0, 1): 5, TaskId(1, 0): 0}
-    info = SubscriptionInfo.decode(SubscriptionInfo(task_offset_sums=sums, version=6).encode())
-    assert info.prev_tasks == {TaskId(0, 0)}
-    assert info.standby_tasks == {TaskId(0, 1), TaskId(1, 0)}
-    assert info.task_offset_sums[TaskId(0, 1)] == UNKNOWN_OFFSET_SUM
-
-
-def test_an_assignment_said_in_an_older_version_loses_what_that_has_no_place_for() -> None:
-    """AssignmentInfoTest: 1 loses hosts, below 4 the code, below 6 the standbys' hosts."""
-    info = golden_assignment(11)
-    assert info.at_version(5).standby_partitions_by_host == {}
-    assert info.at_version(3).error_code == 0
-    assert info.at_version(1).partitions_by_host == {}
-    assert info.at_version(1).commonly_supported_version == UNKNOWN_VERSION
 
 
 @pytest.mark.parametrize("message", [SubscriptionInfo, AssignmentInfo])
@@ -258,7 +221,6 @@ SUBSCRIPTIONS = st.builds(
     st.integers(-128, 127),
     st.integers(-(2**31), 2**31 - 1),
     st.dictionaries(st.text(max_size=9), st.text(max_size=20), max_size=3),
-    st.integers(3, 11),
 )
 
 ASSIGNMENTS = st.builds(
@@ -269,7 +231,6 @@ ASSIGNMENTS = st.builds(
     st.dictionaries(HOSTS, PARTITIONS, max_size=3),
     st.integers(-(2**31), 2**31 - 1),
     st.integers(0, NEVER),
-    st.integers(1, 11),
 )
 
 

@@ -9,9 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.broker.archive import Archive
@@ -27,15 +27,6 @@ from millstream.broker.storage import with_new_ids
 from millstream.errors import BrokerException, IllegalStateException
 
 DEADLINE_SECONDS = 30.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition that another process makes true."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
-        pause.wait(0.01)
 
 
 def produce(broker: EmbeddedKafka, topic: str, *values: str) -> None:

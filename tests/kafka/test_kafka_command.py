@@ -64,7 +64,9 @@ def test_the_command_runs_a_broker_until_it_is_told_to_end(number: int, code: in
     _, errors = command.communicate(timeout=30)
     assert (command.returncode, errors) == (code, "")
     assert [child for child in children if child.is_running()] == []
-    assert (tmp_path / "data" / "kafka" / "lines-2").is_dir()
+    kept = tmp_path / "data" / "kafka" / "lines-2"
+    assert kept.is_dir()
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "data", kept)] == [0o750, 0o750]
 
 
 @pytest.mark.kafka

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 from group_child import Client
 from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
-from waiting import wait_until
+from waiting import holds_for, wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
@@ -132,11 +133,14 @@ def test_a_rejoin_during_a_rejoin_is_not_lost(broker: EmbeddedKafka, group: str)
     with joined(broker, group, "a", "b", "c") as pairs:
         clients = [client for client, _ in pairs]
 
+        chance = random.Random(7)
+
         def nag(client: Client, one: KafkaMembership) -> None:
             for _ in range(40):
                 client.nonce += 1
                 one.rejoin("again")
-                threading.Event().wait(0.007)
+                if chance.random() < 0.3:
+                    assert one.wait_until_told(10)  # else the next word comes while this one is under way
 
         naggers = [threading.Thread(target=nag, args=pair, daemon=True) for pair in pairs]
         for nagger in naggers:
@@ -309,7 +313,9 @@ def test_a_broker_that_hangs(broker: EmbeddedKafka, group: str, caplog: pytest.L
         began = time.monotonic()
         with stopped(broker.pid):
             wait_until(lambda: all(client.count("lost") for client in clients), "lost", 10)
-            threading.Event().wait(2 * SESSION_S)
+            holds_for(
+                2 * SESSION_S, lambda: all(client.count("lost") == 1 for client in clients), "lost once"
+            )
         back = time.monotonic()
         for client in clients:
             assert client.count("lost") == 1
@@ -317,8 +323,7 @@ def test_a_broker_that_hangs(broker: EmbeddedKafka, group: str, caplog: pytest.L
             assert lost_at - began < SESSION_S + 0.5
             wait_until(lambda client=client: client.knows(*clients), "together again", 20)  # type: ignore[misc]
         print(f"broker back to all assigned: {max(client.told[-1][1] for client in clients) - back:.2f} s")
-        threading.Event().wait(SESSION_S)
-        assert all(client.count("lost") == 1 for client in clients)
+        holds_for(SESSION_S, lambda: all(client.count("lost") == 1 for client in clients), "lost once")
     noise = [record for record in caplog.records if record.name.startswith("kafka.")]
     assert not [record.getMessage() for record in noise if group in str(record.threadName)]
 
@@ -335,7 +340,7 @@ def test_a_broker_that_restarts(tmp_path: object, group: str, caplog: pytest.Log
         wait_until(lambda: client.knows(client), "in", 20)
     try:
         wait_until(lambda: client.count("lost"), "lost", 10)
-        threading.Event().wait(2)
+        holds_for(2, lambda: client.count("lost") == 1 and not client.count("failed"), "lost, and no more")
         with EmbeddedKafka(str(tmp_path), port=port, settings=SETTINGS):
             up = time.monotonic()
             wait_until(lambda: client.knows(client), "in again", 30)
@@ -469,7 +474,7 @@ def test_a_stopped_process_hears_first_that_it_is_lost(broker: EmbeddedKafka, gr
                 began = time.monotonic()
                 wait_until(lambda: ours.knows(ours), "ours is alone", 10)
                 print(f"SIGSTOP to reassigned, session {SESSION_S:g} s: {time.monotonic() - began:.2f} s")
-                threading.Event().wait(1)
+                holds_for(1, lambda: ours.knows(ours), "ours has everything, and goes on")
             woken = time.monotonic()
             wait_until(lambda: len(child.said) > before, "it is told", 10)
             assert child.said[before]["what"] == "lost"

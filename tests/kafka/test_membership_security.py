@@ -3,84 +3,32 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from group_child import Client
 from kafka.net.transport import KafkaTCPTransport
+from secured import MECHANISMS, Secured
 from waiting import wait_until
 
-from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
+from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.membership import KafkaMembership
+from millstream.kafka.tokens import unsecured
+from millstream.kafka.topics import KafkaTopics
+from millstream.model import TopicPartition
 
 pytestmark = pytest.mark.kafka
-
-LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{}" password="{}";'
-
-
-class Secured:
-    """A broker with a listener for passwords and one for both, and whom it lets in."""
-
-    def __init__(self, folder: Path) -> None:
-        key, certificate = folder / "key.pem", folder / "certificate.pem"
-        made_by = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-        files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-        subprocess.run([*made_by, *files], check=True, capture_output=True)
-        both = folder / "both.pem"
-        both.write_text(key.read_text() + certificate.read_text())
-        self.certificate = certificate.read_text()
-        sockets = [socket.socket() for _ in range(4)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        plain, self.passwords, self.secure, controller = (one.getsockname()[1] for one in sockets)
-        for one in sockets:
-            one.close()
-        open_to = (
-            f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{self.passwords},BOTH://127.0.0.1:{self.secure}"
-        )
-        server = (
-            LOGIN.format("admin", "admin").rstrip(";")
-            + ' user_me="right" user_stranger="right" user_admin="admin";'
-        )
-        self.broker = EmbeddedKafka(
-            port=plain,
-            settings={
-                "listeners": f"{open_to},CONTROLLER://127.0.0.1:{controller}",
-                "advertised.listeners": open_to,
-                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-                "listener.security.protocol.map": (
-                    "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,BOTH:SASL_SSL"
-                ),
-                "sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.sasl.plain.sasl.jaas.config": server,
-                "listener.name.both.plain.sasl.jaas.config": server,
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": str(both),
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:ANONYMOUS;User:me",
-            },
-        )
-
-    def options(self, user: str, password: str) -> dict[str, object]:
-        return {
-            "application.id": f"g-{uuid.uuid4().hex[:10]}",
-            "bootstrap.servers": f"127.0.0.1:{self.passwords}",
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": LOGIN.format(user, password),
-        }
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     made = Secured(tmp_path_factory.mktemp("secured"))
     with made.broker:
+        made.add_scram_users()
+        made.broker.create_topic("lines", 1)
         yield made
 
 
@@ -99,9 +47,58 @@ def told(options: dict[str, object]) -> Client:
     return client
 
 
-def test_a_password(secured: Secured) -> None:
-    """PLAIN, as Java's login configuration gives it."""
-    assert told(secured.options("me", "right")).count("assigned") == 1
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_each_login_serves_each_client(mechanism: str, secured: Secured) -> None:
+    """The group's member (kafka-python), topics and the consumer that fills stores (librdkafka), with one set
+    of settings, in Kafka's names."""
+    options = secured.options_of(mechanism)
+    assert told(options).count("assigned") == 1
+    config = StreamsConfig(options)
+    topics = KafkaTopics(config)
+    try:
+        assert set(topics.describe(["lines"])) == {"lines"}
+    finally:
+        topics.close()
+    consumer = KafkaChangelogConsumer(config)
+    try:
+        assert consumer.end_offsets([TopicPartition("lines", 0)]) == {("lines", 0): 0}
+    finally:
+        consumer.close()
+
+
+def test_a_token_provider_of_the_programs(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked once for all clients of the program while its token is valid; one that raises is logged
+    with its reason, and asked again."""
+    asked: list[str] = []
+
+    def provider() -> str:
+        asked.append("asked")
+        if len(asked) == 1:
+            raise OSError("the vault is sealed")
+        return unsecured({"unsecuredLoginStringClaim_sub": "me"}).get().text
+
+    options = {**secured.options_of("OAUTHBEARER"), "sasl.oauthbearer.token.provider": provider}
+    del options["sasl.jaas.config"]
+    assert told(options).count("assigned") == 1
+    topics = KafkaTopics(StreamsConfig(options))
+    try:
+        assert set(topics.describe(["lines"])) == {"lines"}
+    finally:
+        topics.close()
+    assert len(asked) == 2
+    assert "the vault is sealed" in caplog.text
+
+
+def test_a_token_that_the_broker_refuses(secured: Secured) -> None:
+    """Is final, as a wrong password is."""
+    options = {
+        **secured.options_of("OAUTHBEARER"),
+        "sasl.oauthbearer.token.provider": lambda: "no.token.atall",
+    }
+    client = told(options)
+    assert client.count("failed") == 1
+    assert "SaslAuthenticationFailed" in str(client.told[0][2])
+    assert "no.token.atall" not in str(client.told[0][2])
 
 
 def test_a_password_and_encryption(secured: Secured) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import Client
+from windowed_worlds import WindowedClient, now
+from worlds import PARTITIONS, Client
 
 from millstream.errors import (
     IllegalStateException,
     StateStoreMigratedException,
     StateStoreNotAvailableException,
 )
-from millstream.model import KeyValue
+from millstream.model import KeyValue, StoreKind, TaskId
+from millstream.query.provider import LocalStore
 from millstream.stores.memory import MemoryStore
+from millstream.stores.opening import open_store as open_stored
+from millstream.topology.nodes import Store as StoreNode
 
 WORDS = ["a", "bb", "ccc", "dddd", "eeeee"]
 
@@ -117,6 +124,70 @@ def test_a_store_that_closes_under_it_ends_it_with_the_right_leaf(
     entries.close()
     with pytest.raises(IllegalStateException):
         entries.next()
+
+
+LEAVES = {"RUNNING": StateStoreMigratedException, "NOT_RUNNING": StateStoreNotAvailableException}
+READS: dict[str, Callable[[Any], object]] = {
+    "next": lambda entries: entries.next(),
+    "has_next": lambda entries: entries.has_next(),
+    "peek_next_key": lambda entries: entries.peek_next_key(),
+    "for": next,
+}
+
+
+def stores_of_each_kind(place: str, path: Path) -> Iterator[tuple[str, Client, list[Callable[[], Any]]]]:
+    """Clients with one partition and with three that are merged, and what opens iterators on them."""
+    for partitions in (1, PARTITIONS):
+        here = path / str(partitions) if place == "rocksdb" else None
+        for kind in (StoreKind.WINDOW, StoreKind.SESSION):
+            windows = WindowedClient(kind, partitions, path=here and here / kind.value)
+            windows.keep_time()
+            for where, word in itertools.product(range(partitions), WORDS):
+                windows.add(word, *[now] * (1 if kind is StoreKind.WINDOW else 2), partition=where)
+            held = windows.windowed()
+            yield f"{kind.value} {place} {partitions}", windows, [held.all, held.backward_all]
+        for history in (None, 3_600_000):
+            client = Client(partitions)
+            declared = StoreNode("counts", history_ms=history)
+            stores: dict[int, Any] = {
+                part: open_stored(declared, TaskId(1, part), here and here / f"{history}{part}")
+                for part in client.stores
+            }
+            client.stores = stores
+            client.change(
+                local={"counts": [LocalStore(each.task_id, each, f"t{n}") for n, each in stores.items()]}
+            )
+            for where in stores:
+                client.put_into(where, *(f"{word}{where}" for word in WORDS))
+            store = client.store()
+            yield f"key-value {place} {partitions} {history}", client, [store.all, store.reverse_all]
+
+
+@pytest.mark.parametrize("place", ["memory", "rocksdb"])
+@pytest.mark.parametrize("state", LEAVES)
+def test_what_was_read_ahead_is_not_given_once_a_store_is_closed(
+    state: str, place: str, tmp_path: Path
+) -> None:
+    """KIP-216 names next, hasNext and peekNextKey: whatever the kind of store, however far it had read, and
+    though only one of its partitions has left. The same at each further read.
+    """
+    for what, client, ways in stores_of_each_kind(place, tmp_path):
+        held = []
+        for way, read, ahead in itertools.product(ways, READS, [None, *READS]):
+            entries = way()
+            if ahead is not None:
+                READS[ahead](entries)
+            held.append((f"{read} of {what} after {ahead}", read, entries))
+        client.client_is(state)
+        first, *others = client.stores.values()
+        first.close()
+        for name, read, entries in held:
+            for each in (read, *READS):
+                with pytest.raises(LEAVES[state]):
+                    pytest.fail(f"{name}: {each} gave {READS[each](entries)!r}")
+            entries.close()
+        for other in others:
+            other.close()
 
 
 def test_a_snapshot_is_read_to_its_end_though_its_thread_changes(client: Client) -> None:

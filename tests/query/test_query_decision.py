@@ -79,6 +79,17 @@ def test_every_cell_of_the_decision_table() -> None:
             client_state=state, known=known, type_fits=fits, settled=settled, presence=presence, scope=scope
         )
         assert outcome is Outcome[expected], (state, known, fits, settled, presence, scope)
+        nowhere = decide(
+            client_state=state,
+            known=known,
+            type_fits=fits,
+            settled=settled,
+            presence=presence,
+            scope=scope,
+            exists=False,
+        )
+        before = expected in ("NOT_STARTED", "NOT_AVAILABLE", "UNKNOWN", "WRONG_TYPE")
+        assert nowhere is (Outcome[expected] if before else Outcome.WRONG_PARTITION)
         cells += 1
     assert cells == 7 * 8 * 6 * 3
 
@@ -254,7 +265,7 @@ def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
     for outcome, partition, told in (
         (Outcome.MIGRATED, None, "of it; 1, 2 are here as a standby, which enable_stale_stores() reads; ask"),
         (Outcome.MIGRATED, 1, "of it; it is here as a standby, which enable_stale_stores() reads; ask"),
-        (Outcome.MIGRATED, 0, "holds partitions 0 of it; ask"),
+        (Outcome.MIGRATED, 0, "holds partition 0 of it; ask"),
         (Outcome.WRONG_PARTITION, 2, "it is here as a standby, which enable_stale_stores() reads; query_"),
     ):
         error = refusal(outcome, snapshot, parameters, partition=partition, here=(0,))

@@ -27,6 +27,9 @@ from millstream.errors import (
 from millstream.model import KeyValue, ValueAndTimestamp
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.provider import LocalStore, Role
+from millstream.query.request import KeyQuery, StateQueryRequest
+from millstream.query.result import FailureReason
+from millstream.query.state_query import run_query
 from millstream.stores.memory import MemoryStore
 
 Store = ReadOnlyKeyValueStore[str, Any]
@@ -452,7 +455,7 @@ def test_a_partition_that_leaves_is_told_to_the_handles_that_read_it(client: Cli
             READS[read](held)
     with pytest.raises(StateStoreMigratedException):
         for_partition.get("a")
-    with pytest.raises(InvalidStateStorePartitionException):
+    with pytest.raises(InvalidStateStorePartitionException, match="on client 'orders-1', which holds 0, 2;"):
         client.store(partition=1)
     fresh = client.store()
     assert [key for key, _ in fresh.all()] == [word for word in WORDS if partition_of(word.encode()) != 1]
@@ -497,10 +500,28 @@ def test_without_any_partition_reads_have_migrated() -> None:
     for partition in range(PARTITIONS):
         with pytest.raises(StateStoreMigratedException, match="holds no partition of it"):
             held.get(key_in(partition))
-    with pytest.raises(StateStoreMigratedException):
+    with pytest.raises(StateStoreMigratedException, match=r"ask KafkaStreams\.store\(\) for a new handle"):
         held.all()
-    with pytest.raises(StateStoreMigratedException):
+    with pytest.raises(StateStoreMigratedException) as fresh:
         client.store()
+    # Asking for a handle is just what was done.
+    assert str(fresh.value) == (
+        "store 'counts' is not here: client 'orders-1' is RUNNING and holds no partition of it; "
+        "query_metadata_for_key('counts', key) names the client that has a key now"
+    )
+
+
+def test_a_partition_that_does_not_exist_is_told_whatever_the_client_does(client: Client) -> None:
+    """store() and query() agree: trying again would not make one."""
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")).with_partitions([99])
+    for state in ("RUNNING", "REBALANCING"):
+        client.client_is(state)
+        with pytest.raises(
+            InvalidStateStorePartitionException, match="'counts' has no partition 99; it has 3"
+        ):
+            client.store(partition=99)
+        result = run_query(client, request).partition_results[99]
+        assert result.failure_reason is FailureReason.DOES_NOT_EXIST
 
 
 def test_without_a_partition_rule_a_missing_key_may_have_left() -> None:

@@ -23,6 +23,7 @@ def world() -> Iterator[FakeWorld]:
     yield world
     world.gate.set()
     world.stop_gate.set()
+    world.spark_gate.set()
     world.close()
 
 
@@ -45,6 +46,7 @@ def make(world: FakeWorld, tmp_path: Path) -> Iterator[Make]:
     yield make
     world.gate.set()
     world.stop_gate.set()
+    world.spark_gate.set()
     for client in made:
         client.close(timedelta(0))
     for client in made:

@@ -129,7 +129,7 @@ def pipelines_of(client: KafkaStreams) -> dict[str, list[str]]:
 
 def wait_for_state(client: KafkaStreams, *states: State) -> None:
     """Until the client is in one of these states."""
-    assert client._machine.wait_until(states, SOON_S), f"{client} is not in {states}: {client.health}"
+    assert client._owner.wait_until(states, SOON_S), f"{client} is not in {states}: {client.health}"
 
 
 def running(*clients: KafkaStreams) -> None:
@@ -149,8 +149,8 @@ def at_rest(world: FakeWorld, *clients: KafkaStreams) -> None:
     def still() -> bool:
         generation = world.group.generation
         assert world.group.wait_until_quiet()
-        done = all(client.state is State.RUNNING and client._roster.is_settled for client in clients)
-        agreed = [client._participation.agreed for client in clients]
+        done = all(client.state is State.RUNNING and client._owner.state.is_settled for client in clients)
+        agreed = [client._owner.state.group.agreed for client in clients]
         done = done and not any(each is not None and each.warming for each in agreed)
         return done and world.group.wait_until_quiet() and world.group.generation == generation
 
@@ -197,7 +197,7 @@ def put_into(state: State, client: KafkaStreams, world: FakeWorld) -> None:
             world.stop_gate.clear()
             world.engine.end("p0")
             wait_for_state(client, State.PENDING_ERROR)
-            wait_until(lambda: not client._crew.threads, "its threads have ended", SOON_S)
+            wait_until(lambda: not client._owner.state.threads, "its threads have ended", SOON_S)
         case State.ERROR:
             world.engine.end("p0")
             ended(client)

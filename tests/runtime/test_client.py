@@ -113,8 +113,8 @@ def test_a_negative_timeout_is_refused_in_every_state(state: State, make: Make, 
     """ValueError, and nothing changes."""
     client = make()
     put_into(state, client, world)
-    with pytest.raises(ValueError, match="can't be negative"):
-        client.close(timedelta(seconds=-1))
+    with pytest.raises(ValueError, match=r"can't be negative; got -1 ms$"):
+        client.close(timedelta(milliseconds=-1))
     assert client.state is state
 
 
@@ -515,7 +515,7 @@ def test_of_two_failures_the_first_is_told(make: Make, world: FakeWorld) -> None
     put_into(State.RUNNING, client, world)
     world.engine.stop_gate.clear()
     world.engine.end("p0", PipelineException("first", pipeline="p0"))
-    assert client._machine.wait_until({State.PENDING_ERROR}, 20)
+    assert client._owner.wait_until({State.PENDING_ERROR}, 20)
     world.engine.end("p1", PipelineException("second", pipeline="p1"))
     world.engine.stop_gate.set()
     with pytest.raises(PipelineException, match="first"):

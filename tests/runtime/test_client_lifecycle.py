@@ -44,7 +44,7 @@ SAYS = {
     State.NOT_RUNNING: {"closed"},
     State.ERROR: {"failed"},
     State.REBALANCING: {"waiting", "missing", "lost", "restoring", "rebalancing"},
-    State.RUNNING: {"waiting", "empty", "missing", "lost", "restoring", "degraded", "running"},
+    State.RUNNING: {"waiting", "empty", "missing", "lost", "restoring", "paused", "degraded", "running"},
 }
 """What health may say in each state."""
 who = st.integers(0, 1)
@@ -184,7 +184,7 @@ class ClientLifecycle(RuleBasedStateMachine):
 
     def _all_is_run(self) -> bool:
         at_work = [client for client in self.clients if client.state.is_running_or_rebalancing]
-        if any(client.is_paused or not client._crew.live for client in at_work) or not at_work:
+        if any(client.is_paused or not client._owner.state.live for client in at_work) or not at_work:
             return True
         return all(len(self.world.runners(name)) == 1 for name in PIPELINES)
 
@@ -209,7 +209,7 @@ class ClientLifecycle(RuleBasedStateMachine):
     def kick(self, number: int) -> None:
         client = self._at(number)
         self.kicked.add(client.client_id)
-        if client._participation.is_member:
+        if client._owner.state.group.is_member:
             self.world.group.kick(self.world.membership_of(client.client_id))
 
     @rule()
@@ -263,12 +263,12 @@ class ClientLifecycle(RuleBasedStateMachine):
     def error_has_a_reason(self) -> None:
         for client in self.clients:
             if client.state in (State.PENDING_ERROR, State.ERROR):
-                assert self.excuses, f"{client}: {client._failure}"
+                assert self.excuses, f"{client}: {client._owner.state.failure}"
 
     @invariant()
     def nobody_runs_with_no_threads_unless_the_user_removed_them(self) -> None:
         for client in self.clients:
-            before, live, after = client.state, client._crew.live, client.state
+            before, live, after = client.state, client._owner.state.live, client.state
             if before is after is State.RUNNING and not live:
                 assert client.client_id in self.emptied
 
@@ -292,7 +292,7 @@ class ClientLifecycle(RuleBasedStateMachine):
             if client.state.has_completed_shutdown:
                 engine = self.world.engine_of(client.client_id)
                 assert engine is None or (engine.closed and not engine.running)
-                assert not client._participation.is_member or (
+                assert not client._owner.state.group.is_member or (
                     self.world.membership_of(client.client_id).closed
                 )
 

@@ -108,7 +108,7 @@ TABLE: dict[str, tuple[object, ...]] = {
     # CREATED, REBALANCING, RUNNING, PENDING_SHUTDOWN, NOT_RUNNING, PENDING_ERROR, ERROR
     "start":                   (None, *[NO_START] * 6),
     "close, no waiting":       (ANY, False, ANY, False, True, False, True),
-    "close, a little":         (ANY, False, ANY, False, True, False, True),
+    "close, a little":         (ANY, ANY, ANY, False, True, False, True),
     "close, negative":         (*[NEGATIVE] * 7,),
     "clean up":                (None, CLEAN, CLEAN, CLEAN, None, CLEAN, None),
     "clean up, all":           (None, CLEAN, CLEAN, CLEAN, None, CLEAN, None),

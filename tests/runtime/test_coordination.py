@@ -2,73 +2,59 @@
 
 from __future__ import annotations
 
-import itertools
-import uuid
-from collections.abc import Iterable, Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation import PIPELINES, PLAN
 
 from millstream.errors import (
     ApplicationShutdownException,
+    LostTopicException,
     MissingSourceTopicException,
     StreamsException,
     TaskAssignmentException,
 )
-from millstream.group.assignor import Facts
 from millstream.group.codes import AssignorError
-from millstream.group.layout import SubscriptionInfo
-from millstream.group.userdata import Assignment, MemberInfo
-from millstream.model import TaskId, TopicPartition
+from millstream.group.userdata import Assignment
+from millstream.model import TaskId
+from millstream.runtime.assignment import Share
+from millstream.runtime.client_state import About, ClientState, Moment
 from millstream.runtime.coordination import (
-    Coordination,
     FailThreads,
-    Reaction,
     ShutDown,
     TakeWork,
-    react,
 )
+from millstream.runtime.coordination import (
+    react as meaning,
+)
+from millstream.runtime.events import (
+    AddAsked,
+    AgreementAsked,
+    Answered,
+    Assigned,
+    Event,
+    FailThread,
+    ForgetClaims,
+    Give,
+    Instruction,
+    Joined,
+    Made,
+    OpeningBegins,
+    OpeningEnded,
+    Planned,
+    Rejoin,
+    Said,
+    Settled,
+    StartAsked,
+    ThreadMoved,
+    TopicsLost,
+)
+from millstream.runtime.handler import Answer
+from millstream.runtime.reactions import react
+from millstream.runtime.states import State, ThreadState
+from millstream.runtime.supervision import Failure, Response
 
 KNOWN = frozenset(int(code) for code in AssignorError)
-
-
-class Host:
-    """A client that remembers what it was told."""
-
-    def __init__(self, *pipelines: str) -> None:
-        self.pipelines = pipelines
-        self.process_id = uuid.uuid4()
-        self.agreed: list[tuple[Reaction, int]] = []
-        self.lost: list[str] = []
-        self.failed: list[StreamsException] = []
-
-    def member_info(self) -> MemberInfo:
-        return MemberInfo(
-            process_id=self.process_id, client_id="me", threads=1, pipelines=frozenset(self.pipelines)
-        )
-
-    def facts(self) -> Facts:
-        return Facts(("p0", "p1"), (TaskId(0, 0),))
-
-    def source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:
-        return [TopicPartition(name, 0) for name in pipelines]
-
-    def group_agreed(self, reaction: Reaction, generation: int) -> None:
-        self.agreed.append((reaction, generation))
-
-    def group_lost(self, reason: str) -> None:
-        self.lost.append(reason)
-
-    def group_failed(self, error: StreamsException) -> None:
-        self.failed.append(error)
-
-    def finished_offsets(self) -> Mapping[TopicPartition, int]:
-        return {TopicPartition("p0", 0): 3}
-
-
-def said(coordination: Coordination) -> MemberInfo:
-    return MemberInfo.from_subscription(SubscriptionInfo.decode(coordination.user_data()))
 
 
 # --- the table of error codes (StreamsRebalanceListenerTest) -----------------------------------------------
@@ -78,7 +64,7 @@ def said(coordination: Coordination) -> MemberInfo:
 def test_an_assignment_without_an_error_is_work(code: AssignorError) -> None:
     """Version probing is one: the members that can be read go on."""
     told = Assignment(error_code=code, pipelines=("p0",))
-    assert react(told, "me") == TakeWork(told)
+    assert meaning(told, "me") == TakeWork(told)
 
 
 @pytest.mark.parametrize(
@@ -105,34 +91,15 @@ def test_an_assignment_without_an_error_is_work(code: AssignorError) -> None:
 )
 def test_an_error_fails_the_threads(assignment: Assignment, kind: type[StreamsException], text: str) -> None:
     """Upstream's text, and then the facts."""
-    reaction = react(assignment, "me")
+    reaction = meaning(assignment, "me")
     assert isinstance(reaction, FailThreads)
     assert type(reaction.error) is kind
     assert text in str(reaction.error)
 
 
-def test_work_that_the_topology_does_not_have_fails_the_threads_and_is_named() -> None:
-    """A leader with another program gave it. More partitions than this client knows of are no reason."""
-    host = Host()
-    coordination = Coordination("me", host)
-    grown = Assignment(pipelines=("p1",), active=(TaskId(0, 7),))
-    bad = Assignment(pipelines=("p0", "no\npe"), standby=(TaskId(9, 1),), leader="\x1b[2J")
-    for number, told in enumerate((grown, bad)):
-        coordination.assigned(told.encode(), number)
-    (first, _), (second, _) = host.agreed
-    assert first == TakeWork(grown)
-    assert coordination.agreed == grown
-    assert isinstance(second, FailThreads)
-    assert isinstance(second.error, TaskAssignmentException)
-    assert str(second.error).startswith(
-        "the group's leader, client '\\x1b[2J', gave this client work that its topology does not have: "
-        "'no\\npe', '9_1'. It leads with another program"
-    )
-
-
 def test_missing_topics_are_in_the_exception() -> None:
     """Sorted, as everywhere."""
-    reaction = react(Assignment(error_code=1, missing_topics=("b", "a")), "me")
+    reaction = meaning(Assignment(error_code=1, missing_topics=("b", "a")), "me")
     assert isinstance(reaction, FailThreads)
     assert isinstance(reaction.error, MissingSourceTopicException)
     assert reaction.error.topics == ("a", "b")
@@ -148,7 +115,7 @@ def test_missing_topics_are_in_the_exception() -> None:
 )
 def test_a_shutdown_says_who_asked_and_why(asked_by: str, reason: str, text: str) -> None:
     """KIP-671. Differs: upstream's other clients learn neither."""
-    reaction = react(Assignment(error_code=4, asked_by=asked_by, reason=reason), "me")
+    reaction = meaning(Assignment(error_code=4, asked_by=asked_by, reason=reason), "me")
     assert isinstance(reaction, ShutDown)
     assert isinstance(reaction.error, ApplicationShutdownException)
     assert reaction.error.client == (asked_by or "(unknown)")
@@ -158,98 +125,148 @@ def test_a_shutdown_says_who_asked_and_why(asked_by: str, reason: str, text: str
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_there_is_a_reaction_to_every_number(code: int) -> None:
     """Nothing that a leader of another version sends is left without one."""
-    reaction = react(Assignment(error_code=code), "me")
+    reaction = meaning(Assignment(error_code=code), "me")
     if code not in KNOWN:
         assert isinstance(reaction, FailThreads)
         assert "unrecognized" in str(reaction.error)
 
 
-# --- what is sent ------------------------------------------------------------------------------------------
+# --- what an agreement does to a client --------------------------------------------------------------------
+
+
+def after(state: ClientState, *events: Event) -> tuple[ClientState, list[Instruction]]:
+    """The client after these, and what was to be done about the last one."""
+    done: tuple[Instruction, ...] = ()
+    for event in events:
+        state, done = react(state, event, Moment())
+        state.check()
+    return state, list(done)
+
+
+def member(threads: int = 1) -> ClientState:
+    """A client of two pipelines that has started, and is in its group."""
+    state, _ = after(
+        ClientState(About("me", PIPELINES)),
+        *(Made(threads), StartAsked(), OpeningBegins(), Planned(PLAN), Joined(), OpeningEnded()),
+    )
+    return state
+
+
+def rejoins(done: list[Instruction]) -> list[str]:
+    return [each.reason for each in done if isinstance(each, Rejoin)]
+
+
+GOOD = Assignment(pipelines=("p0",), active=(TaskId(0, 0),), leader="L", threads=1)
+
+
+def test_work_that_the_topology_does_not_have_fails_the_threads_and_is_named() -> None:
+    """A leader with another program gave it. More partitions than this client knows of are no reason."""
+    grown = Assignment(pipelines=("p1",), active=(TaskId(0, 7),))
+    bad = Assignment(pipelines=("p0", "no\npe"), standby=(TaskId(9, 1),), leader="\x1b[2J")
+    first, done = after(member(), Assigned(grown, 1))
+    assert first.group.agreed == grown
+    assert [each for each in done if isinstance(each, FailThread)] == []
+    second, done = after(first, Assigned(bad, 2))
+    assert second.group.agreed == grown
+    (failing,) = [each for each in done if isinstance(each, FailThread)]
+    assert isinstance(failing.error, TaskAssignmentException)
+    assert str(failing.error).startswith(
+        "the group's leader, client '\\x1b[2J', gave this client work that its topology does not have: "
+        "'no\\npe', '9_1'. It leads with another program"
+    )
+
+
+def test_what_could_not_be_agreed_is_agreed_anew_for_a_thread_that_begins() -> None:
+    """The last good agreement is kept meanwhile, for health and metadata; the work is not."""
+    state, done = after(member(2), Assigned(GOOD, 3), Assigned(Assignment(error_code=3), 4))
+    assert (state.group.agreed, state.group.refused, state.group.took_part) == (GOOD, True, False)
+    assert state.roster.work == Share()
+    assert {each.name for each in done if isinstance(each, FailThread)} == {
+        "me-StreamThread-1",
+        "me-StreamThread-2",
+    }
+    assert ForgetClaims() in done
+    state, done = after(state, AgreementAsked())
+    assert rejoins(done) == ["a stream thread begins again after the group could not agree"]
+    _, done = after(state, AgreementAsked())
+    assert rejoins(done) == []
+
+
+def test_an_assignment_that_cannot_be_read_fails_the_threads() -> None:
+    """As one with an error code does."""
+    error = TaskAssignmentException("garbage")
+    _, done = after(member(), Assigned(error, 1))
+    assert FailThread("me-StreamThread-1", error) in done
 
 
 def test_no_two_joins_say_the_same() -> None:
     """A follower that says the same as before is not listened to (Kafka's `uniqueField`, testUniqueField)."""
-    coordination = Coordination("me", Host())
-    sent = [coordination.user_data() for _ in range(300)]
-    assert all(before != after for before, after in itertools.pairwise(sent))
-    fields = {SubscriptionInfo.decode(data).unique_field for data in sent}
-    assert fields <= set(range(-128, 128))
+    state, _ = after(member(), *[Said(1, frozenset(), frozenset(), {})] * 300)
+    assert state.group.said == 300
 
 
-def test_a_request_to_shut_down_stays_in_what_is_said_with_its_first_reason() -> None:
+def test_a_request_to_shut_down_stays_with_its_first_reason() -> None:
     """In each join that follows: the group may have to be asked twice."""
-    coordination = Coordination("me", Host())
-    assert said(coordination).error_code is AssignorError.NONE
-    assert not coordination.shutdown_requested
-    coordination.request_shutdown("first")
-    coordination.request_shutdown("second")
-    assert coordination.shutdown_requested
-    for _ in range(2):
-        info = said(coordination)
-        assert (info.error_code, info.reason) == (AssignorError.SHUTDOWN_REQUESTED, "first")
+    state, done = after(
+        member(2),
+        *(asks("me-StreamThread-1", "first"), asks("me-StreamThread-2", "second")),
+    )
+    assert state.group.shutdown is not None
+    assert "me-StreamThread-1" in state.group.shutdown
+    assert rejoins(done) == ["shutdown requested"]
+
+
+def asks(thread: str, text: str) -> Answered:
+    """What a handler says that wants all clients to shut down."""
+    return Answered(Failure.of(thread, StreamsException(text)), Answer(Response.SHUTDOWN_APPLICATION), thread)
 
 
 def test_the_group_is_told_of_a_pipeline_that_was_let_go_of_and_of_nothing_else() -> None:
-    """What counts is what was said last, not what was agreed."""
-    host = Host("p0", "p1")
-    coordination = Coordination("me", host)
-    assert not coordination.must_rejoin(())  # nothing was said yet
-    coordination.user_data()
-    assert not coordination.must_rejoin(("p0", "p1"))
-    assert not coordination.must_rejoin(("p0", "p1", "p2"))
-    assert coordination.must_rejoin(("p0",))
-    host.pipelines = ("p0",)
-    coordination.user_data()
-    assert not coordination.must_rejoin(("p0",))
+    """What counts is what was said last, not what was agreed; also if it was let go of while it was said."""
+    both = Assignment(pipelines=PIPELINES, leader="L", threads=1)
+    state, done = after(member(), Assigned(both, 1))
+    (gift,) = [each for each in done if isinstance(each, Give)]
+    state, done = after(state, Settled(gift.thread, gift.share, gift.ticket))
+    assert rejoins(done) == []  # nothing was said yet
+    state, done = after(state, Said(1, frozenset(PIPELINES), frozenset(), {}))
+    assert rejoins(done) == []
+    state, done = after(state, Assigned(Assignment(pipelines=("p1",), leader="L", threads=1), 2))
+    assert rejoins(done) == []  # it still runs
+    (gift,) = [each for each in done if isinstance(each, Give)]
+    state, done = after(state, Settled(gift.thread, gift.share, gift.ticket))
+    assert rejoins(done) == ["let go of a pipeline"]
+    _, done = after(state, Said(1, frozenset(("p1",)), frozenset(), {}))
+    assert rejoins(done) == []
+    _, done = after(state, Said(1, frozenset(PIPELINES), frozenset(), {}))
+    assert rejoins(done) == ["let go of a pipeline"]
 
 
-# --- what comes --------------------------------------------------------------------------------------------
+def test_an_agreement_for_a_client_without_threads_is_none_for_its_first_thread() -> None:
+    """One that was under way when the thread was added; the leader says how many threads it knew of."""
+    running, _ = after(member(0), Said(0, frozenset(), frozenset(), {}), Assigned(Assignment(threads=0), 1))
+    assert running.state is State.RUNNING
+    state, _ = after(running, AddAsked(), Said(1, frozenset(), frozenset(), {}))
+    late, _ = after(state, Assigned(Assignment(threads=0), 2))
+    name = "me-StreamThread-1"
+    for new in (ThreadState.STARTING, ThreadState.PARTITIONS_ASSIGNED):
+        late, _ = after(late, ThreadMoved(name, new))
+    late, _ = after(
+        late, Settled(name, Share(), late.roster.tickets[name]), ThreadMoved(name, ThreadState.RUNNING)
+    )
+    assert late.state is State.REBALANCING
+    late, _ = after(late, Assigned(Assignment(threads=1), 3))
+    assert late.state is State.RUNNING
 
 
-def test_the_last_good_agreement_is_kept() -> None:
-    """Health and metadata go on with it while an error lasts."""
-    host = Host()
-    coordination = Coordination("me", host)
-    assert coordination.agreed is None
-    good = Assignment(pipelines=("p0",), leader="L")
-    coordination.assigned(good.encode(), 3)
-    coordination.assigned(Assignment(error_code=3).encode(), 4)
-    assert coordination.agreed == good
-    assert [generation for _, generation in host.agreed] == [3, 4]
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_taken_or_refused(data: bytes) -> None:
-    """Nothing that comes from the network raises here; what cannot be read fails the threads."""
-    host = Host()
-    coordination = Coordination("me", host)
-    coordination.assigned(data, 1)
-    list(coordination.partitions(data))
-    ((reaction, generation),) = host.agreed
-    assert generation == 1
-    if coordination.agreed is None:
-        assert isinstance(reaction, FailThreads | ShutDown)
-    else:
-        assert reaction == TakeWork(Assignment.decode(data))
-
-
-def test_a_leader_answers_for_all() -> None:
-    """With what its client knows; itself included."""
-    host = Host()
-    coordination = Coordination("me", host)
-    plan = coordination.lead({"m1": coordination.user_data(), "m2": b"garbage"})
-    assert plan.keys() == {"m1", "m2"}
-    mine, garbage = Assignment.decode(plan["m1"]), Assignment.decode(plan["m2"])
-    assert (mine.pipelines, mine.active, mine.leader) == (("p0", "p1"), (TaskId(0, 0),), "me")
-    assert garbage.error_code == AssignorError.ASSIGNMENT_ERROR
-    assert list(coordination.partitions(plan["m1"])) == [TopicPartition("p0", 0), TopicPartition("p1", 0)]
-
-
-def test_the_rest_is_passed_on() -> None:
-    """Lost, failed, offsets."""
-    host = Host()
-    coordination = Coordination("me", host)
-    coordination.lost("silence")
-    coordination.failed(error := TaskAssignmentException("refused"))
-    assert (host.lost, host.failed) == (["silence"], [error])
-    assert coordination.offsets() == {TopicPartition("p0", 0): 3}
+def test_what_is_written_and_gone_fails_whoever_is_concerned() -> None:
+    """The thread that runs the pipeline, and those that keep stores that are filled from it."""
+    both = Assignment(pipelines=PIPELINES, active=(TaskId(0, 0), TaskId(0, 1)), leader="L", threads=2)
+    state, done = after(member(2), Assigned(both, 1))
+    gifts = {each.thread: each.share for each in done if isinstance(each, Give)}
+    error = LostTopicException("gone", ("out",))
+    _, done = after(state, TopicsLost("p0", error))
+    (owner,) = [name for name, share in gifts.items() if "p0" in share.pipelines]
+    assert [each.name for each in done if isinstance(each, FailThread)] == [owner]
+    _, done = after(state, TopicsLost("p9", LostTopicException("gone", ("app-s-changelog",))))
+    keepers = [name for name, share in gifts.items() if share.parts]
+    assert [each.name for each in done if isinstance(each, FailThread)] == keepers

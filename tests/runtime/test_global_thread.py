@@ -24,7 +24,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
-from millstream.ports import ChangelogBatch, KeyValueBytesStore
+from millstream.ports import BytesStore, ChangelogBatch, KeyValueBytesStore
 from millstream.query.composite import open_store
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
@@ -78,9 +78,10 @@ class Scene:
         self.thread = GlobalStreamThread(
             NAME,
             self,
+            Shown(self),
             clock=clock or SystemClock(),
             on_failure=self.failed,
-            on_state=lambda thread, new: self.states.append(new.name),
+            tell=lambda moved: self.states.append(moved.state.name),
         )
 
     # what the thread asks for
@@ -124,22 +125,6 @@ class Scene:
         )
         return self.updater
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
-        assert thread == NAME
-        self.events.append(f"opened {part.changelog}")
-
-    def store_restored(self, partition: TopicPartition) -> None:
-        self.restored.add(partition)
-        self.events.append(f"restored {partition}")
-
-    def store_restoring(self, partition: TopicPartition) -> None:
-        self.restored.discard(partition)
-        self.events.append(f"restoring {partition}")
-
-    def store_closing(self, partition: TopicPartition) -> None:
-        self.restored.discard(partition)
-        self.events.append(f"closing {partition}")
-
     # what it tells
 
     def failed(self, thread: GlobalStreamThread, error: StreamsException) -> None:
@@ -162,6 +147,35 @@ class Scene:
     @property
     def all_closed(self) -> bool:
         return self.consumer.closed and not any(store.is_open for store in self.stores.values())
+
+
+class Shown:
+    """`store_thread.StoresShown` of a scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
+        assert thread == NAME
+        self.scene.events.append(f"opened {part.changelog}")
+
+    def role_changed(self, part: StorePart) -> None:
+        raise AssertionError("the parts of a global store have one role")
+
+    def caught_up(self, changelog: TopicPartition) -> None:
+        raise AssertionError("a global store is no standby")
+
+    def restored(self, changelog: TopicPartition) -> None:
+        self.scene.restored.add(changelog)
+        self.scene.events.append(f"restored {changelog}")
+
+    def restoring(self, changelog: TopicPartition) -> None:
+        self.scene.restored.discard(changelog)
+        self.scene.events.append(f"restoring {changelog}")
+
+    def closing(self, changelog: TopicPartition) -> None:
+        self.scene.restored.discard(changelog)
+        self.scene.events.append(f"closing {changelog}")
 
 
 class LoudStore(MemoryStore):

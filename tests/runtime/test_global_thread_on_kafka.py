@@ -22,7 +22,7 @@ from millstream.errors import MissingSourceTopicException, StreamsException
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
-from millstream.ports import KeyValueBytesStore, TopicDescription
+from millstream.ports import BytesStore, KeyValueBytesStore, TopicDescription
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_tables import find_global_parts
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
@@ -72,6 +72,7 @@ class Client:
         self.thread = GlobalStreamThread(
             global_thread_name("client"),
             self,
+            Shown(self),
             clock=SystemClock(),
             on_failure=lambda thread, error: self.failures.append(error),
         )
@@ -121,16 +122,6 @@ class Client:
         )
         return self.updater
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None: ...
-
-    def store_restored(self, partition: TopicPartition) -> None:
-        self.restored.append(partition)
-
-    def store_restoring(self, partition: TopicPartition) -> None:
-        self.restoring.append(partition)
-
-    def store_closing(self, partition: TopicPartition) -> None: ...
-
     def table(self) -> dict[bytes, bytes]:
         return {key: value_of(data) for store in self.stores for key, data in store.range(None, None)}
 
@@ -139,6 +130,27 @@ class Client:
         assert self.thread.join(SOON)
         self._topics.close()
         self._watched.close()
+
+
+class Shown:
+    """`store_thread.StoresShown` of that client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None: ...
+
+    def role_changed(self, part: StorePart) -> None: ...
+
+    def caught_up(self, changelog: TopicPartition) -> None: ...
+
+    def restored(self, changelog: TopicPartition) -> None:
+        self.client.restored.append(changelog)
+
+    def restoring(self, changelog: TopicPartition) -> None:
+        self.client.restoring.append(changelog)
+
+    def closing(self, changelog: TopicPartition) -> None: ...
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable
@@ -348,7 +349,7 @@ def test_however_a_handler_raises_a_traceback_can_be_printed(
     assert answer.problem is not None
     assert kind == "in a circle" or len(chain(answer.problem)) < 6
     shown = "".join(traceback.format_exception(answer.problem))
-    assert shown.rstrip() in caplog.text
+    assert textwrap.indent(shown.rstrip(), "  ", lambda _: True) in caplog.text
     assert "what really happened" in "".join(traceback.format_exception(failed.error))
     if kind not in ("in a circle", "the original's cause"):
         assert "what really happened" in shown

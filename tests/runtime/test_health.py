@@ -156,6 +156,12 @@ ROWS = {
         ("rebalancing", True, False),
         "work is being handed out and started: 1 of 2 threads run",
     ),
+    "it is paused": (
+        view(paused=True, pipelines_running=0, pipelines_owned=1),
+        ("paused", True, False),
+        "the client is paused, so nothing is processed here; stores answer queries as they are: resume() "
+        "has it go on",
+    ),
     "a pipeline does not run": (
         view(pipelines_running=1, last_failure=RECORD),
         ("degraded", True, False),
@@ -182,6 +188,11 @@ ROWS = {
         "everything runs, on 1 of 2 threads" + AFTER,
     ),
     "all runs": (view(), ("running", True, True), "2 pipelines run here, on 2 threads"),
+    "executors were lost": (
+        view(lost_executors=("1 on b:2: Command exited with code 137",)),
+        ("running", True, True),
+        "2 pipelines run here, on 2 threads; Spark has lost 1 executor in the last ten minutes",
+    ),
     "the one that there is runs": (
         view(pipelines_owned=1, pipelines_running=1, threads={"t1": "RUNNING"}, wanted_threads=1),
         ("running", True, True),
@@ -260,9 +271,11 @@ def test_health_is_ready_for_json() -> None:
             },
             "pipelines": {"total": 2, "owned": 2, "running": 2, "unowned": ["p1"]},
             "restoring": {"counts": 7},
+            "paused": False,
             "member": True,
             "lost": "fenced",
             "missing_topics": ["lines"],
+            "lost_executors": [],
             "query_server_failure": None,
             "failure": "PipelineException: pipeline p0: its query failed",
             "last_failure": {

@@ -223,11 +223,12 @@ def test_a_pattern_that_matches_nothing_any_more_is_told(make: Make, world: Fake
     assert raised.value.topics == ("in-1", "in-2")
 
 
-def test_a_deleted_topic_stays_one_though_another_takes_its_name(make: Make, world: FakeWorld) -> None:
-    """Replacing threads does not go on with other records at the old offsets; the budget ends it."""
-    handler = Handler(
-        UncaughtExceptionPolicy.replace(3, backoff=timedelta(0), backoff_max=timedelta(milliseconds=0))
-    )
+def test_a_deleted_topic_stays_one_though_another_takes_its_name(
+    make: Make, world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No thread of this client can go on with other records at the old offsets, so none is replaced: what the
+    budget ends in comes at once."""
+    handler = Handler(UncaughtExceptionPolicy.replace(3, then=Response.SHUTDOWN_APPLICATION))
     client = make()
     client.set_uncaught_exception_handler(handler)
     running(client)
@@ -235,8 +236,12 @@ def test_a_deleted_topic_stays_one_though_another_takes_its_name(make: Make, wor
     look(client)
     world.topics.add("lines", 3)
     assert ended(client) is State.ERROR
-    assert len(only_missing(handler)) == 4
+    assert len(only_missing(handler)) == 1
     assert world.engine.started == ["p0"]
+    (record,) = client.failures
+    assert record.response is Response.SHUTDOWN_APPLICATION
+    assert "Not replacing thread 'app" in caplog.text
+    assert "source topic 'lines' was deleted while the client was running" in caplog.text
 
 
 def test_a_cluster_that_does_not_answer_is_no_missing_topic(make: Make, world: FakeWorld) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from hypothesis import settings
@@ -11,31 +11,79 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from test_assignment import part
 from tiers import examples
 
-from millstream.runtime.assignment import Share, Thing
+from millstream.runtime.assignment import Share, StorePart, Thing
 from millstream.runtime.roster import Roster, next_index
-from millstream.runtime.states import ThreadState
 
 LOST = Share(("(lost)",))
+
+
+class Office:
+    """Has the roster of some workers, and hands out what it says."""
+
+    def __init__(self, on_let_go: Callable[[], None] = lambda: None) -> None:
+        self.value = Roster()
+        self.workers: dict[str, Worker] = {}
+        self.on_let_go = on_let_go
+
+    @property
+    def held(self) -> Share:
+        return self.value.held
+
+    def change(self, value: Roster) -> None:
+        before, self.value = self.value.held.things, value
+        self.share_out()
+        self.value.check()
+        if before - self.value.held.things:
+            self.on_let_go()
+
+    def share_out(self) -> None:
+        self.value, gifts = self.value.handed_out()
+        for gift in gifts:
+            self.workers[gift.thread].inbox.append((gift.share, gift.not_before))
+            self.workers[gift.thread].tickets.append(gift.ticket)
+
+    def add(self, worker: Worker, *, instead_of: str | None = None) -> None:
+        """What it is given comes with the next change, as a replaced thread retires in the same step."""
+        self.workers[worker.name] = worker
+        self.value = self.value.adding(worker.name, instead_of=instead_of)
+
+    def retire(self, name: str) -> None:
+        self.change(self.value.retiring(name))
+
+    def gone(self, name: str) -> None:
+        self.change(self.value.gone(name))
+
+    def assign(self, pipelines: Sequence[str], parts: Sequence[StorePart]) -> None:
+        self.change(self.value.assigning(pipelines, parts))
+
+    def end(self) -> None:
+        self.value = self.value.ending()
+
+    def unassign(self) -> None:
+        self.value, losses = self.value.losing()
+        for loss in losses:
+            self.workers[loss.thread].inbox.append((LOST, {}))
+            self.workers[loss.thread].tickets.append(loss.ticket)
+
+    def drop(self, name: str, pipeline: str) -> None:
+        self.change(self.value.dropping(name, pipeline))
+
+    def hold_back(self, until: Mapping[str, float]) -> None:
+        self.value = self.value.holding_back(until)
+
+    def settled(self, name: str, share: Share, ticket: int) -> None:
+        self.change(self.value.settled(name, share, ticket))
 
 
 class Worker:
     """A thread that does what it is given when it is told to."""
 
-    def __init__(self, name: str, roster: Roster) -> None:
+    def __init__(self, name: str, office: Office) -> None:
         self.name = name
-        self.state = ThreadState.RUNNING
-        self.roster = roster
+        self.office = office
         self.inbox: list[tuple[Share, Mapping[str, float]]] = []
         self.tickets: list[int] = []
         self.has = Share()
-
-    def give(self, share: Share, not_before: Mapping[str, float], ticket: int) -> None:
-        self.inbox.append((share, not_before))
-        self.tickets.append(ticket)
-
-    def lose(self, ticket: int) -> None:
-        self.inbox.append((LOST, {}))
-        self.tickets.append(ticket)
 
     def turn(self) -> None:
         """Look at one event: let go first, say so, then take."""
@@ -43,7 +91,7 @@ class Worker:
         if share is LOST:
             share = Share((), self.has.parts)
         self.has = self.has.without(self.has.things - share.things)
-        self.roster.settled(self.name, share, self.tickets.pop(0))
+        self.office.settled(self.name, share, self.tickets.pop(0))
         self.has = self.has.joined(share)
 
     def work(self) -> None:
@@ -55,7 +103,7 @@ class Worker:
 PARTS = tuple(part(0, number) for number in range(4))
 
 
-def crew(roster: Roster, *names: str) -> list[Worker]:
+def crew(roster: Office, *names: str) -> list[Worker]:
     workers = [Worker(name, roster) for name in names]
     for worker in workers:
         roster.add(worker)
@@ -64,7 +112,7 @@ def crew(roster: Roster, *names: str) -> list[Worker]:
 
 def test_nothing_is_given_before_an_assignment() -> None:
     """Threads wait for the group."""
-    roster = Roster()
+    roster = Office()
     (a,) = crew(roster, "a-1")
     roster.share_out()
     assert a.inbox == []
@@ -74,7 +122,7 @@ def test_nothing_is_given_before_an_assignment() -> None:
 
 def test_even_an_empty_share_is_given() -> None:
     """So that a thread without work is RUNNING."""
-    roster = Roster()
+    roster = Office()
     a, b = crew(roster, "a-1", "a-2")
     roster.assign(["p0"], ())
     assert a.inbox == [(Share(("p0",)), {})]
@@ -83,7 +131,7 @@ def test_even_an_empty_share_is_given() -> None:
 
 def test_what_moves_is_given_when_the_other_has_let_go() -> None:
     """A store is locked by one thread, a query runs once."""
-    roster = Roster()
+    roster = Office()
     (a,) = crew(roster, "a-1")
     roster.assign(["p0"], PARTS)
     a.work()
@@ -101,7 +149,7 @@ def test_what_moves_is_given_when_the_other_has_let_go() -> None:
 
 def test_an_heir_gets_all_that_the_one_before_it_had() -> None:
     """When that one has let go; and until then nothing, not even an empty share."""
-    roster = Roster()
+    roster = Office()
     a, b = crew(roster, "a-1", "a-2")
     roster.assign(["p0", "p1"], PARTS)
     a.work(), b.work()
@@ -119,7 +167,7 @@ def test_an_heir_gets_all_that_the_one_before_it_had() -> None:
 
 def test_an_heir_of_an_heir_inherits_too() -> None:
     """A replacement may fail before it began."""
-    roster = Roster()
+    roster = Office()
     (a,) = crew(roster, "a-1")
     roster.assign(["p0"], PARTS)
     a.work()
@@ -137,7 +185,7 @@ def test_an_heir_of_an_heir_inherits_too() -> None:
 
 def test_a_pipeline_is_held_back() -> None:
     """Its next holder is told until when, once."""
-    roster = Roster()
+    roster = Office()
     (a,) = crew(roster, "a-1")
     roster.assign(["p0", "p1"], ())
     a.work()
@@ -151,7 +199,7 @@ def test_a_pipeline_is_held_back() -> None:
 
 def test_after_a_loss_everybody_is_given_a_share_anew() -> None:
     """Even the same one."""
-    roster = Roster()
+    roster = Office()
     (a,) = crew(roster, "a-1")
     roster.assign(["p0"], PARTS)
     a.work()
@@ -167,7 +215,7 @@ def test_after_a_loss_everybody_is_given_a_share_anew() -> None:
 def test_what_another_client_took_is_given_again_when_it_is_assigned_again() -> None:
     """A checkpoint that was claimed by somebody else."""
     told: list[int] = []
-    roster = Roster(lambda: told.append(1))
+    roster = Office(lambda: told.append(1))
     (a,) = crew(roster, "a-1")
     roster.assign(["p0"], PARTS)
     a.work()
@@ -181,7 +229,7 @@ def test_what_another_client_took_is_given_again_when_it_is_assigned_again() -> 
 
 def test_what_a_thread_lets_go_of_while_the_client_closes_goes_to_nobody() -> None:
     """Or another thread would start the very pipeline that has failed, only to stop it."""
-    roster = Roster()
+    roster = Office()
     a, b = crew(roster, "a-1", "b-2")
     roster.assign(["p0"], PARTS)
     a.work()
@@ -198,7 +246,7 @@ def test_what_a_thread_lets_go_of_while_the_client_closes_goes_to_nobody() -> No
 def test_letting_go_is_told() -> None:
     """The group may be waiting for it."""
     told: list[frozenset[Thing]] = []
-    roster = Roster(lambda: told.append(roster.held.things))
+    roster = Office(lambda: told.append(roster.held.things))
     (a,) = crew(roster, "a-1")
     roster.assign(["p0"], PARTS)
     a.work()
@@ -223,7 +271,7 @@ class RosterMachine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(1, 3))
     def begin(self, count: int) -> None:
-        self.roster = Roster()
+        self.roster = Office()
         self.number = 0
         self.workers: list[Worker] = []
         self.dying: list[Worker] = []
@@ -296,7 +344,7 @@ class RosterMachine(RuleBasedStateMachine):
         for _ in range(20):
             for worker in self.workers:
                 worker.work()
-        self.roster.check()
+        self.roster.value.check()
         held = frozenset().union(*(worker.has.things for worker in self.workers))
         assert held == (Share(("p0", "p1"), PARTS).things if self.workers else frozenset())
 

@@ -448,7 +448,7 @@ def test_state_on_the_disk_is_told_to_the_leader(member: Make, world: FakeWorld,
     (tmp_path / "C" / "app" / "7_7").mkdir()  # of another program
     running(third)
     at_rest(world, first, second, third)
-    told = third._participation.member_info().tasks
+    told = third._participation._member_info(third._owner.state).tasks
     assert {str(task) for task in told} == {*mine, *theirs}
     not_here = set(told) - {TaskId.parse(task) for task in (*active(third), *standby(third))}
     assert {told[task] for task in not_here} <= {UNKNOWN_OFFSET_SUM}

@@ -12,8 +12,9 @@ from waiting import wait_until
 from millstream.clock import SystemClock
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException
 from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
-from millstream.ports import KeyValueBytesStore, PipelineEnd, RunningPipeline
+from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.assignment import Share, StorePart
+from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
 from millstream.runtime.states import STREAM_THREAD, ThreadState
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.thread import StreamThread
@@ -68,7 +69,7 @@ class FakeUpdater:
 
 
 class FakeSupplies:
-    """`thread.Supplies` that remembers what was done, in order."""
+    """All that a stream thread gets from its client; remembers what was done, in order."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -88,9 +89,6 @@ class FakeSupplies:
     def take_part(self) -> None:
         if self.take_part_error is not None:
             raise self.take_part_error
-
-    def settled(self, thread: str, share: Share, ticket: int) -> None:
-        self.settledness.append((share, ticket))
 
     def open_store(self, part: StorePart) -> KeyValueBytesStore:
         self.stores.append(MemoryStore(part.store.name, part.task_id))
@@ -113,28 +111,36 @@ class FakeSupplies:
         self.pipelines.append(FakePipeline(name, self, on_end))
         return self.pipelines[-1]
 
-    def pipeline_migrated(self, thread: str, name: str, error: TaskMigratedException) -> None:
-        self.migrated.append(name)
-
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
 
-    def store_opened(self, thread: str, part: StorePart, store: KeyValueBytesStore) -> None:
-        self.did.append("show store")
+    def check_written(self, pipeline: str) -> None: ...
 
-    def store_role_changed(self, part: StorePart) -> None:
-        self.did.append(f"{'standby' if part.standby else 'active'} {part.task_id}")
+    def standby_caught_up(self, task: TaskId) -> None:
+        self.did.append(f"warm {task}")
 
-    def standby_caught_up(self, part: StorePart) -> None:
-        self.did.append(f"warm {part.task_id}")
 
-    def store_restored(self, partition: TopicPartition) -> None:
-        self.readable.append(partition)
+class FakeView:
+    """`store_thread.StoresShown` that remembers what was shown, among what its client did."""
 
-    def store_restoring(self, partition: TopicPartition) -> None: ...
+    def __init__(self, supplies: FakeSupplies) -> None:
+        self.supplies = supplies
 
-    def store_closing(self, partition: TopicPartition) -> None:
-        self.did.append("hide store")
+    def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
+        self.supplies.did.append("show store")
+
+    def role_changed(self, part: StorePart) -> None:
+        self.supplies.did.append(f"{'standby' if part.standby else 'active'} {part.task_id}")
+
+    def caught_up(self, changelog: TopicPartition) -> None: ...
+
+    def restored(self, changelog: TopicPartition) -> None:
+        self.supplies.readable.append(changelog)
+
+    def restoring(self, changelog: TopicPartition) -> None: ...
+
+    def closing(self, changelog: TopicPartition) -> None:
+        self.supplies.did.append("hide store")
 
 
 class Lone:
@@ -149,10 +155,21 @@ class Lone:
         self.thread = StreamThread(
             "app-StreamThread-1",
             self.supplies,
+            FakeView(self.supplies),
+            self.supplies,
             clock=SystemClock(),
+            tell=self.told,
             on_failure=self.failed,
-            on_state=lambda thread, new: self.states.append(new),
         )
+
+    def told(self, event: ThreadMoved | Settled | PipelineMigrated) -> None:
+        match event:
+            case ThreadMoved(_, state):
+                self.states.append(state)
+            case Settled(_, share, ticket):
+                self.supplies.settledness.append((share, ticket))
+            case PipelineMigrated(_, pipeline, _):
+                self.supplies.migrated.append(pipeline)
 
     def failed(self, thread: StreamThread, error: StreamsException) -> None:
         self.failures.append(error)

@@ -21,6 +21,7 @@ from millstream.runtime.supervision import (
     EndThread,
     Exhausted,
     Failure,
+    Hopeless,
     Log,
     LogFailure,
     ReplaceThread,
@@ -40,9 +41,11 @@ KINDS = {
     False: Failure.of("t1", StreamsException("poison")),
     True: Failure.of("global", StreamsException("poison"), is_global=True),
 }
-PLANS: list[Retry | Exhausted] = [
+WINDOW = timedelta(minutes=10)
+PLANS: list[Retry | Exhausted | Hopeless] = [
     Retry(2, 0.4, 5),
-    *(Exhausted(6, timedelta(minutes=10), then) for then in list(Response)[1:]),
+    *(Exhausted(6, WINDOW, then) for then in list(Response)[1:]),
+    *(Hopeless("the topic was deleted", then) for then in list(Response)[1:]),
 ]
 
 # For each response: the actions by class, for a stream thread that is not the last one, for the last one,
@@ -89,14 +92,48 @@ def test_each_response_has_its_actions(
     assert letters(actions) == EXPECTED[response][column]
 
 
-def test_in_any_other_state_it_is_only_logged() -> None:
-    """The client ends anyway, and as what it was going to."""
+def test_in_any_other_state_the_client_ends_as_what_it_was_going_to() -> None:
+    """The failure is logged; of the answers only the one that is about all clients is stronger than that."""
     for response, state, is_global, live in itertools.product(Response, NOT_OPEN, (False, True), (1, 2)):
         for plan in PLANS:
             actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
-            assert letters(actions) == "L", (response, state, is_global, live, plan)
+            tells = response is Response.SHUTDOWN_APPLICATION and state.is_shutting_down
+            assert letters(actions) == ("LA" if tells else "L"), (response, state, is_global, live, plan)
+            alone = decide(Answer(response), KINDS[is_global], View(state, live), plan)
+            assert letters(alone) == "L", (response, state, is_global, live, plan)
             assert f"failed while the client is {state}" in message(actions)
         assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
+
+
+@pytest.mark.parametrize("state", OPEN)
+@pytest.mark.parametrize("live", [0, 1, 2])
+def test_an_answer_about_a_thread_that_is_being_removed_is_not_lost(state: State, live: int) -> None:
+    """What is about the thread is no more than its removal; what is about more than it is carried out."""
+    view = View(state, live, group=True, removed=True)
+    for plan in PLANS:
+        done = {
+            response: letters(decide(Answer(response), KINDS[False], view, plan)) for response in Response
+        }
+        assert done == {
+            Response.REPLACE_THREAD: "L",
+            Response.SHUTDOWN_THREAD: "L",
+            Response.SHUTDOWN_CLIENT: "LC",
+            Response.SHUTDOWN_APPLICATION: "LAC",
+        }
+    assert letters(decide(Answer(Response.SHUTDOWN_THREAD, hook=True), KINDS[False], view)) == "LH"
+    bug = Answer(Response.SHUTDOWN_CLIENT, problem=ValueError())
+    assert letters(decide(bug, KINDS[False], view)) == "LC"
+
+
+@pytest.mark.parametrize("then", list(Response)[1:])
+def test_what_is_hopeless_is_not_tried(then: Response) -> None:
+    """What the budget would end in comes at once, and the log says why."""
+    plan = Hopeless("source topic 'a' was deleted", then)
+    answer, view = Answer(Response.REPLACE_THREAD), View(State.RUNNING, 2, group=True)
+    said, *done = decide(answer, KINDS[False], view, plan)
+    assert isinstance(said, Log)
+    assert "source topic 'a' was deleted" in said.message
+    assert done == list(decide(answer, KINDS[False], view, Exhausted(1, WINDOW, then))[1:])
 
 
 @pytest.mark.parametrize("state", OPEN)
@@ -254,14 +291,15 @@ def test_no_decision_leaves_a_zombie(
     group: bool,
     hook: bool,
     problem: bool,
-    plan: Retry | Exhausted,
+    plan: Retry | Exhausted | Hopeless,
 ) -> None:
     """Exactly one end, the exception logged exactly once; and who tells others closes itself, after that."""
     answer = Answer(response, problem=ValueError() if problem else None, hook=hook)
     actions = letters(decide(answer, KINDS[is_global], View(state, live, group), plan))
     assert actions.count("L") == 1
     if state not in OPEN:
-        assert actions == "L"
+        assert actions in ("L", "LA")
+        assert actions == "L" or (response is Response.SHUTDOWN_APPLICATION and group and not problem)
         return
     assert sum(actions.count(end) for end in "RCE") == 1
     assert actions[-1] in "RCE"

@@ -51,9 +51,9 @@ def test_what_is_about_the_group_is_not_for_sparks_consumers() -> None:
 
 def test_sources_start_at_the_beginning_unless_told_otherwise() -> None:
     """Kafka Streams' default differs from the consumer's."""
-    assert wiring._offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
+    assert wiring.offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
     latest = StreamsConfig({**BASE, "consumer.auto.offset.reset": "Latest"})
-    assert wiring._offset_reset(latest) is OffsetReset.LATEST
+    assert wiring.offset_reset(latest) is OffsetReset.LATEST
 
 
 def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:

@@ -19,6 +19,7 @@ _PROGRAM = textwrap.dedent(
     import os, sys
     from collections import Counter
     from datetime import timedelta
+    from pathlib import Path
     from confluent_kafka import Producer
     import pandas as pd
     import pyarrow as pa
@@ -77,6 +78,9 @@ _PROGRAM = textwrap.dedent(
     streams.start()
     streams.wait_until_running(timedelta(seconds=150))
     holds("counts", expected)
+    temporary = Path(os.environ["TMPDIR"])
+    [before] = temporary.glob("millstream-spark-*")
+    assert list(before.rglob("librocksdbjni*")), list(before.rglob("*"))
     os.kill(SparkContext._gateway.proc.pid, 9)
     produce("b", "c")
     holds("counts", expected)
@@ -85,6 +89,8 @@ _PROGRAM = textwrap.dedent(
     [failure] = handled
     assert isinstance(failure, PipelineException), failure
     assert "Java process is gone" in str(failure), failure
+    [after] = temporary.iterdir()  # nothing is left of the dead, and all that lives has one place
+    assert after != before
     streams.close(timedelta(seconds=20))
     print("exact:", dict(expected))
     """
@@ -96,16 +102,23 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Functions of all kinds, kept in a module and in a class, used by several lambdas, beside a fold in
-    Python: the handler is asked once, and the counts are exact."""
+    Python: the handler is asked once, and the counts are exact. What the killed one left in the temporary
+    directory is gone when the next one has started, and all of it at the end."""
     kafka.create_topic("jvm-words", 1)
     kafka.create_topic("jvm-out", 1)
     tests = Path(__file__).resolve().parent.parent
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
     result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, kafka.bootstrap_servers, str(tmp_path)],
+        [sys.executable, "-c", _PROGRAM, kafka.bootstrap_servers, str(tmp_path / "state")],
         capture_output=True,
         text=True,
         timeout=380,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)]), "TMPDIR": str(temporary)},
     )
     assert result.returncode == 0, result.stderr[-5000:]
     assert "exact: {'A': 2, 'B': 2, 'C': 1}" in result.stdout
+    assert list(temporary.iterdir()) == []
+    for noise in ("Exception occurred during", "Exception while sending", "incubator", "log level"):
+        assert noise not in result.stderr

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from millstream.spark.memory import MemoryEngine
-from millstream.spark.session import SQL_DEFAULTS, SharedSession
+from millstream.spark.session import SharedSession
+from millstream.spark.settings import SQL_DEFAULTS
 
 pytestmark = pytest.mark.spark
 

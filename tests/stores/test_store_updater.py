@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from millstream.errors import (
     IllegalStateException,
@@ -68,10 +68,7 @@ class Heard:
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait for what nobody tells; with a deadline."""
-    pause, deadline = threading.Event(), time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.002)
+    wait_until(condition, "it happens", SOON, every_s=0.002)
 
 
 class World:

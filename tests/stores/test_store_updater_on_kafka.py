@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
@@ -27,10 +27,7 @@ Changes = list[tuple[bytes, bytes | None, int]]
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait for what nobody tells; with a deadline."""
-    pause, deadline = threading.Event(), time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
+    wait_until(condition, "it happens", SOON, every_s=0.01)
 
 
 class Changelog:

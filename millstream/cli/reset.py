@@ -1,0 +1,213 @@
+"""`millstream reset`: what kafka-streams-application-reset is for Kafka Streams, checkpoints and local state
+included."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millstream.cli.errors import Debug
+
+if TYPE_CHECKING:
+    from millstream.runtime.reset_plan import To
+
+__all__ = ["duration_of", "reset", "target_of"]
+
+_WHERE = "Where input topics are read from (one of these; --to-earliest without any)"
+
+
+def reset(
+    application_id: Annotated[str, typer.Argument(help="The application.id.", show_default=False)],
+    bootstrap_server: Annotated[
+        str | None, typer.Option("--bootstrap-server", help="Where Kafka is: host:port, several with commas.")
+    ] = None,
+    input_topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC,…", help="The input topics; without it, those that the checkpoints know."
+        ),
+    ] = None,
+    internal_topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC,…", help="Delete only these internal topics; without it, all of the application."
+        ),
+    ] = None,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", rich_help_panel=_WHERE, help="From the first record there is.")
+    ] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", rich_help_panel=_WHERE, help="From what comes after the reset.")
+    ] = False,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=_WHERE,
+            metavar="TIME",
+            help="From the first record of a time on: 2026-05-01T12:00:00.000; UTC, if it names no zone.",
+        ),
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(rich_help_panel=_WHERE, min=0, help="From this offset of each partition.")
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_WHERE, metavar="PT…", help="From so long ago: PT1H30M, P7D."),
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option(
+            rich_help_panel=_WHERE, help="So many records further than the group is now; back with a minus."
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_WHERE,
+            exists=True,
+            dir_okay=False,
+            help="CSV: topic,partition,offset, a line each.",
+        ),
+    ] = None,
+    state_dir: Annotated[Path | None, typer.Option(help="The clients' state.dir.")] = None,
+    checkpoint_location: Annotated[str | None, typer.Option(help="The clients' checkpoint.location.")] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="Settings of the clients, name=value a line: for security, say."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Take members out of the group that do not live any more; close clients first."
+        ),
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Have an application begin anew: input topics from where you say, and nothing of what it had.
+
+    Deletes its internal topics, its checkpoints and its local state, and sets the offsets of its group. What
+    it has written to its outputs stays. Close all its clients first; --dry-run shows what will be done.
+    """
+    from millstream.config import StreamsConfig
+    from millstream.runtime.reset import Reset, raise_if_alive, reset_application
+    from millstream.runtime.wiring import real_parts
+
+    to = target_of(to_earliest, to_latest, to_datetime, to_offset, by_duration, from_file, shift_by)
+    given: dict[str, str] = _properties(config_file) if config_file is not None else {}
+    given["application.id"] = application_id
+    for name, value in (
+        ("bootstrap.servers", bootstrap_server),
+        ("state.dir", state_dir),
+        ("checkpoint.location", checkpoint_location),
+    ):
+        if value is not None:
+            given[name] = str(value)
+    if "bootstrap.servers" not in given:
+        raise typer.BadParameter("say where Kafka is", param_hint="--bootstrap-server")
+    asked = Reset(to, shift_by, _names(input_topics), _names(internal_topics), force)
+    config, parts = StreamsConfig(given), real_parts()
+    plan = reset_application(config, parts, asked, dry_run=True)
+    typer.echo(f"{'Would reset' if dry_run else 'Resetting'} {plan}")
+    if dry_run:
+        typer.echo("Nothing was changed; without --dry-run, this is done.")
+        return
+    raise_if_alive(plan, force)
+    reset_application(config, parts, asked, tell=lambda step: typer.echo(f"… {step}"))
+    typer.echo("Done. The next start creates the internal topics again and begins as said above.")
+
+
+def target_of(
+    earliest: bool,
+    latest: bool,
+    when: str | None,
+    offset: int | None,
+    ago: str | None,
+    file: Path | None,
+    shift: int | None,
+) -> To:
+    """What the options say; a shift is "earliest" here, and told apart by itself.
+
+    Raises:
+        typer.BadParameter: several of them are given, or one cannot be read.
+    """
+    from millstream.runtime.reset_plan import parse_offsets
+
+    given = {
+        "--to-earliest": earliest,
+        "--to-latest": latest,
+        "--to-datetime": when is not None,
+        "--to-offset": offset is not None,
+        "--by-duration": ago is not None,
+        "--from-file": file is not None,
+        "--shift-by": shift is not None,
+    }
+    chosen = [name for name, is_given in given.items() if is_given]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} cannot go together; give one of them")
+    if latest:
+        return "latest"
+    if when is not None:
+        try:
+            return datetime.fromisoformat(when)
+        except ValueError as error:
+            raise typer.BadParameter(f"{when!r} is no time: {error}", param_hint="--to-datetime") from error
+    if offset is not None:
+        return offset
+    if ago is not None:
+        return duration_of(ago)
+    if file is not None:
+        try:
+            return parse_offsets(file.read_text(encoding="utf-8").splitlines(), str(file))
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--from-file") from error
+    return "earliest"
+
+
+def duration_of(text: str) -> timedelta:
+    """A duration in ISO 8601, of days and less: `P1DT2H3M4.5S`.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    import re
+
+    found = re.fullmatch(
+        r"P(?:([0-9]+)D)?(?:T(?=.)(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?", text.upper()
+    )
+    if found is None or not any(found.groups()):
+        raise typer.BadParameter(
+            f"{text!r} is no duration such as PT1H30M or P7D", param_hint="--by-duration"
+        )
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _names(given: list[str] | None) -> list[str] | None:
+    """Topics, given one by one, or several with commas."""
+    if not given:
+        return None
+    return [name.strip() for each in given for name in each.split(",") if name.strip()]
+
+
+def _properties(file: Path) -> dict[str, str]:
+    """The settings in a file of Java properties: `name=value`, a line each; # begins a comment."""
+    settings: dict[str, str] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(
+                f"{file}, line {number}: a setting is name=value", param_hint="--config-file"
+            )
+        settings[name.strip()] = value.strip()
+    return settings

@@ -1,0 +1,103 @@
+"""What Kafka Streams has and Millstream does not have yet, so that whoever asks for it reads that.
+
+A class says so by inheriting `TellsWhatIsMissing`. Anything else that is not there is an AttributeError as
+always, with the name that was probably meant: Java's names are spelled otherwise here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["NOT_YET", "TellsWhatIsMissing"]
+
+_JOIN = "joins are not there yet; until then, join what the stores have with to_spark() or sql()"
+_PROCESSOR = (
+    "the Processor API is not there yet; map_values with a UDF, or aggregate with a Python fold, may do"
+)
+_STATE = "a store is declared where it is filled, with Materialized.as_('name')"
+
+NOT_YET: Mapping[str, Mapping[str, str]] = {
+    "KStream": {
+        "join": _JOIN,
+        "left_join": _JOIN,
+        "outer_join": _JOIN,
+        "process": _PROCESSOR,
+        "process_values": _PROCESSOR,
+        "transform": _PROCESSOR,
+        "transform_values": _PROCESSOR,
+        "flat_transform": _PROCESSOR,
+        "flat_transform_values": _PROCESSOR,
+        "branch": "it is deprecated in Kafka Streams: use split()",
+        "through": "it is deprecated in Kafka Streams: use repartition()",
+        "print": "use foreach(), or peek(), with a function that prints",
+    },
+    "KTable": {
+        "join": _JOIN,
+        "left_join": _JOIN,
+        "outer_join": _JOIN,
+        "group_by": "tables cannot be regrouped yet; to_stream().group_by() counts updates, not rows",
+        "suppress": "suppress is not there yet: every update of a table goes on",
+        "transform_values": _PROCESSOR,
+    },
+    "KGroupedStream": {"cogroup": "cogroup is not there yet; aggregate each stream into a table of its own"},
+    "TimeWindowedKStream": {"emit_strategy": "emit strategies are not there yet: every update goes on"},
+    "SessionWindowedKStream": {"emit_strategy": "emit strategies are not there yet: every update goes on"},
+    "StreamsBuilder": {
+        "add_state_store": _STATE,
+        "add_global_store": "use global_table()",
+        "add_read_only_state_store": "use table() or global_table()",
+    },
+    "Topology": {
+        "add_source": _PROCESSOR,
+        "add_processor": _PROCESSOR,
+        "add_sink": _PROCESSOR,
+        "add_state_store": _STATE,
+        "add_global_store": "use StreamsBuilder.global_table()",
+        "add_read_only_state_store": "use StreamsBuilder.table() or global_table()",
+        "connect_processor_and_state_stores": _PROCESSOR,
+    },
+    "KafkaStreams": {
+        "set_standby_update_listener": "all_local_store_partition_lags() tells how far standbys are",
+        "client_instance_ids": "client metrics of KIP-714 are not there yet; metrics has the client's own",
+        "register_metric_for_subscription": "client metrics of KIP-714 are not there yet",
+        "unregister_metric_from_subscription": "client metrics of KIP-714 are not there yet",
+        "local_threads_metadata": "it was removed from Kafka Streams: use metadata_for_local_threads()",
+        "all_metadata": "it was removed from Kafka Streams: use metadata_for_all_streams_clients()",
+    },
+}
+"""By class and name: what to do instead. Names are Millstream's, which are Java's with underscores."""
+
+
+class TellsWhatIsMissing:
+    """A class whose AttributeErrors know Kafka Streams."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker should go on to find what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if hasattr(kind, name):
+                # A property of ours has failed with an AttributeError: that one is the one to be seen.
+                return object.__getattribute__(self, name)
+            # The object is left out, or Python's own suggestion would follow ours in tracebacks.
+            raise AttributeError(_sentence(kind, name), name=name, obj=None)
+
+
+def _sentence(kind: type, name: str) -> str:
+    told = f"{kind.__name__!r} object has no attribute {name!r}"
+    if name.startswith("_"):
+        return told  # copy, pickle, IPython and the like ask for what they can do without
+    here = [each for each in dir(kind) if not each.startswith("_")]
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    for each in kind.__mro__:
+        instead = NOT_YET.get(each.__name__, {}).get(snake)
+        if instead is not None:
+            return f"{told}: Millstream does not have Kafka Streams' {each.__name__}.{name}; {instead}"
+    if snake in here:
+        return f"{told}. Did you mean '{snake}'?"
+    near = get_close_matches(snake, here, n=1)
+    return f"{told}. Did you mean '{near[0]}'?" if near else told

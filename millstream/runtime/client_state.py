@@ -1,0 +1,241 @@
+"""All that changes in a client, as one frozen value.
+
+`reactions.py: react` makes the next one of it; `owner.py: Owner` has the current one. Whoever wants to know
+something takes the value and reads: it does not change under them, and no lock is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from millstream.model import TaskId
+from millstream.runtime.events import Opening, Phase
+from millstream.runtime.history import FailureHistory
+from millstream.runtime.policies import Budget
+from millstream.runtime.roster import Roster
+from millstream.runtime.states import GlobalThreadState, State, ThreadState, all_running
+from millstream.runtime.supervision import Failure
+
+if TYPE_CHECKING:
+    from millstream.group.userdata import Assignment
+    from millstream.query.metadata import Placement
+    from millstream.runtime.assembly import Plan
+
+__all__ = ["About", "ClientState", "Closing", "Group", "Moment", "ThreadEntry"]
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_ENDING = (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
+
+
+@dataclass(frozen=True)
+class About:
+    """What does not change in a client.
+
+    Attributes:
+        pipelines: the names of those that have a query.
+        budget: what REPLACE_THREAD has, where the handler says nothing.
+        standbys: num.standby.replicas.
+        keeps_warm: whether Spark is to run even while there is nothing to do.
+        has_global: whether there is a global thread.
+    """
+
+    client_id: str
+    pipelines: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    standbys: int = 0
+    keeps_warm: bool = False
+    has_global: bool = False
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When an event happens.
+
+    Attributes:
+        now: by the client's clock.
+        at: by the calendar.
+        draw: a random number from 0 up to, and without, 1.
+    """
+
+    now: float = 0.0
+    at: datetime = _EPOCH
+    draw: float = 0.0
+
+
+@dataclass(frozen=True)
+class ThreadEntry:
+    """A stream thread, from its making until it is DEAD.
+
+    Attributes:
+        number: no other thread of the client ever has it, while names are used again.
+        line: which line of threads it goes on with (`supervision.Failure.line`).
+        state: as it was told last.
+        begun: whether it was told to begin.
+        ending: whether it is decided that it ends: it gets no work, and its end needs no other reason.
+    """
+
+    name: str
+    number: int
+    line: int
+    state: ThreadState = ThreadState.CREATED
+    begun: bool = False
+    ending: bool = False
+
+    @property
+    def lives(self) -> bool:
+        """Neither DEAD nor on its way there."""
+        return not self.ending and self.state not in _ENDING
+
+
+@dataclass(frozen=True)
+class Group:
+    """The client's part in its group.
+
+    Attributes:
+        joined: it has a place there, or is getting one.
+        over: the place it had has ended for good.
+        lost: why it is out of the group at the moment, if it is.
+        refused: the last agreement was an error, so a thread that begins has the group agree anew.
+        shutdown: why this client asks all of them to shut down, if it does (KIP-671).
+        agreed: the last agreement that was no error; took_part: whether that is the last one of all.
+        placement: where everything is by it; None: nothing is, or the client is not in its group.
+        said: how often it has told the group of itself; then what it said last: how many threads, which
+            pipelines it holds, which tasks are up to date, which serdes its stores have.
+        agreed_threads: how many threads the group knew of when it agreed; None: it has not agreed.
+        told_too_few: whether it was logged that there are too few clients for the standbys.
+        kept_warm: whether Spark was told to start though there was nothing to do.
+    """
+
+    joined: bool = False
+    over: bool = False
+    lost: str | None = None
+    refused: bool = False
+    shutdown: str | None = None
+    agreed: Assignment | None = None
+    took_part: bool = False
+    placement: Placement | None = None
+    said: int = 0
+    said_threads: int = 0
+    said_pipelines: frozenset[str] = frozenset()
+    said_up_to_date: frozenset[TaskId] = frozenset()
+    said_serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    agreed_threads: int | None = None
+    told_too_few: bool = False
+    kept_warm: bool = False
+
+    @property
+    def is_member(self) -> bool:
+        """Whether others can be told something."""
+        return self.joined and not self.over
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The client closes. `to`: the state that it ends in."""
+
+    to: State
+    phase: Phase = Phase.STARTED
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """One client.
+
+    Attributes:
+        state: what the user sees.
+        opening: how far start() is.
+        threads: the stream threads that are not DEAD, in the order of their making.
+        lines, numbers: how many lines of threads, and threads, there have been.
+        roster: who of them does what.
+        paused: whether queries are not to run.
+        global_thread: its state; None: there is none, or it was not made yet.
+        global_ran: whether it ever was RUNNING.
+        group, plan: its part in the application; the plan is None as long as the topics are not known.
+        serdes: of all stores, once the pipelines are compiled here.
+        history: what has failed.
+        failure: what the client ended, or is ending, with.
+        closing: how far that is; None: it does not close.
+    """
+
+    about: About
+    state: State = State.CREATED
+    opening: Opening = Opening.NOT_BEGUN
+    threads: tuple[ThreadEntry, ...] = ()
+    lines: int = 0
+    numbers: int = 0
+    roster: Roster = field(default_factory=Roster)
+    paused: bool = False
+    global_thread: GlobalThreadState | None = None
+    global_ran: bool = False
+    group: Group = field(default_factory=Group)
+    plan: Plan | None = None
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    history: FailureHistory = field(default_factory=FailureHistory)
+    failure: Failure | None = None
+    closing: Closing | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the client is starting or running."""
+        return self.state.is_running_or_rebalancing
+
+    @property
+    def live(self) -> tuple[ThreadEntry, ...]:
+        """The threads that neither are DEAD nor on their way there."""
+        return tuple(entry for entry in self.threads if entry.lives)
+
+    def entry(self, name: str | None) -> ThreadEntry | None:
+        """The thread of a name."""
+        return next((entry for entry in self.threads if entry.name == name), None)
+
+    def has(self, number: int) -> bool:
+        """Whether a thread is still there."""
+        return any(entry.number == number for entry in self.threads)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of the client's work has reached its threads, as far as there are any."""
+        if not self.roster.is_settled:
+            return False
+        # An agreement that was made while the client had no threads gave it nothing: the next one counts.
+        return not (self.group.is_member and self.roster.names and self.group.agreed_threads == 0)
+
+    @property
+    def everything_runs(self) -> bool:
+        """Whether all that is to run here runs: what makes a client RUNNING."""
+        if self.opening is not Opening.DONE or not self.is_settled:
+            return False
+        if self.about.has_global and self.global_thread is not GlobalThreadState.RUNNING:
+            return False
+        # Threads may be RUNNING while what another had is still on its way to them: the roster knows.
+        return all_running(
+            [ThreadState.PENDING_SHUTDOWN if entry.ending else entry.state for entry in self.threads]
+        )
+
+    def check(self) -> None:
+        """Assert what must hold at any time.
+
+        Raises:
+            AssertionError: something does not hold.
+        """
+        self.roster.check()
+        names = [entry.name for entry in self.threads]
+        assert len(set(names)) == len(names), f"two threads have one name: {names}"
+        working = {entry.name for entry in self.threads if not entry.ending}
+        assert set(self.roster.names) == working, f"{self.roster.names} work, and {working} are to"
+        if self.state is State.CREATED:
+            assert not any(entry.begun for entry in self.threads), "CREATED with threads that have begun"
+        if self.state is State.RUNNING:
+            assert self.everything_runs, "RUNNING while not everything runs"
+        if self.state is State.REBALANCING:
+            assert not self.everything_runs, "REBALANCING though everything runs"
+        assert (self.closing is not None) == self.state.has_started_or_finished_shutting_down
+        if self.closing is not None:
+            assert self.roster.ended, "closing, and work is still given"
+            assert not working, f"closing, and {working} are still wanted"
+            assert (self.closing.phase is Phase.DONE) == self.state.has_completed_shutdown
+        if self.state in (State.PENDING_ERROR, State.ERROR):
+            assert self.failure is not None, f"{self.state} without a failure"

@@ -1,0 +1,153 @@
+"""The one owner of a client's state: it has the value, lets events change it, and sees to the instructions.
+
+    owner.post(event)     # from any thread: what has happened
+    owner.call(event)     # the same, and wait until what follows from it at once has been done
+    owner.state           # the value now
+
+The step from one value to the next is pure (reactions.py) and made under the one lock there is. Instructions
+are carried out afterwards, without the lock, in the order in which they were given, one at a time, and by
+whoever finds nobody at it. Each is quick: what takes time (opening, closing, asking the handler) has a thread
+of its own, which posts what came of it. So nobody waits for anybody here, and handlers and listeners, which
+are called with nothing held, may call the client.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+
+from millstream.clock import Clock
+from millstream.errors import StreamsException
+from millstream.machine import Announcer
+from millstream.runtime.client_state import ClientState, Moment
+from millstream.runtime.events import Broken, Event, Instruction, Moved
+from millstream.runtime.reactions import react
+from millstream.runtime.states import State
+from millstream.runtime.supervision import Failure
+
+__all__ = ["Owner"]
+
+
+class Owner:
+    """One client's.
+
+    Args:
+        state: the value to begin with.
+        perform: carries out an instruction; quickly.
+        at_change: called inside a change of what the user sees, before anybody who waits for it wakes up.
+        announcer: tells of the changes.
+    """
+
+    def __init__(
+        self,
+        state: ClientState,
+        perform: Callable[[Instruction], None],
+        *,
+        at_change: Callable[[], None],
+        announcer: Announcer[State],
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
+        self._state = state
+        self._perform = perform
+        self._at_change = at_change
+        self._announcer = announcer
+        self._clock = clock
+        self._log = log
+        self._changed = threading.Condition(threading.Lock())
+        self._to_do: deque[Instruction] = deque()
+        self._given = 0
+        self._done = 0
+        self._performer: int | None = None
+
+    @property
+    def state(self) -> ClientState:
+        """The value now."""
+        return self._state
+
+    def post(self, event: Event) -> tuple[Instruction, ...]:
+        """Something has happened; what is to be done about it."""
+        instructions, _ = self._step(event)
+        self._work_off()
+        self._announcer.deliver()
+        return instructions
+
+    def call(self, event: Event) -> tuple[Instruction, ...]:
+        """As `post`; and what is to be done at once is done when this returns."""
+        instructions, until = self._step(event)
+        self._work_off()
+        if self._performer != threading.get_ident():
+            with self._changed:
+                self._changed.wait_for(lambda: self._done >= until)
+        self._announcer.deliver()
+        return instructions
+
+    def wait_for(self, fits: Callable[[ClientState], bool], timeout_s: float | None = None) -> bool:
+        """Wait until the value fits; whether it does. `fits` is called with the lock held.
+
+        None waits as long as it takes; Ctrl-C still interrupts it.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: fits(self._state), timeout_s)
+
+    def wait_until(self, states: Collection[State], timeout_s: float | None = None) -> bool:
+        """Wait until the client is in one of `states`; whether it is."""
+        return self.wait_for(lambda value: value.state in states, timeout_s)
+
+    def _step(self, event: Event) -> tuple[tuple[Instruction, ...], int]:
+        with self._changed:
+            epoch_s = self._clock.epoch_ms() / 1000
+            moment = Moment(self._clock.now(), datetime.fromtimestamp(epoch_s, UTC), random.random())  # noqa: S311 - of a pause
+            self._state, instructions = react(self._state, event, moment)
+            for instruction in instructions:
+                if isinstance(instruction, Moved):
+                    self._at_change()
+                    self._announcer.announce(instruction.new, instruction.old)
+            self._to_do.extend(instructions)
+            self._given += len(instructions)
+            self._changed.notify_all()
+            return instructions, self._given
+
+    def _work_off(self) -> None:
+        """Carry out what there is to do, unless somebody is at it."""
+        interrupted: BaseException | None = None
+        while (instruction := self._next()) is not None:
+            error: Exception | None = None
+            try:
+                self._perform(instruction)
+            except Exception as problem:
+                error = problem
+            except BaseException as problem:  # Ctrl-C on the user's thread: theirs, once this is done
+                interrupted = problem
+            finally:
+                with self._changed:
+                    self._performer = None
+                    self._done += 1
+                    self._changed.notify_all()
+            if error is not None:
+                self._log.error(
+                    "%s could not carry out %r", self._announcer.owner, instruction, exc_info=error
+                )
+                self.post(Broken(Failure(threading.current_thread().name, _told(instruction, error))))
+        if interrupted is not None:
+            raise interrupted
+
+    def _next(self) -> Instruction | None:
+        """What this thread is to do now; None: nothing, or somebody else is at it."""
+        with self._changed:
+            if self._performer is not None or not self._to_do:
+                return None
+            self._performer = threading.get_ident()
+            return self._to_do.popleft()
+
+
+def _told(instruction: Instruction, error: Exception) -> StreamsException:
+    problem = StreamsException(
+        f"the client could not carry out {type(instruction).__name__}, so it closes: {error}"
+    )
+    problem.__cause__ = error
+    return problem

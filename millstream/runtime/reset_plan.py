@@ -1,0 +1,209 @@
+"""What a reset will do, decided from what there is. Pure: facts in, a plan out, which can be read as text.
+
+Source: org.apache.kafka.tools.StreamsResetter.
+Differs: input topics are known from the checkpoints or the program where they are not named; the new
+    positions are kept beside the checkpoints too; internal topics are told from those of another application
+    whose id begins like this one's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from millstream.model import TopicPartition
+
+__all__ = [
+    "Position",
+    "ResetPlan",
+    "To",
+    "internal_topics",
+    "looks_internal",
+    "parse_offsets",
+    "pipelines_in",
+    "point_in_time",
+    "positions",
+]
+
+To = str | int | datetime | timedelta | Mapping[TopicPartition, int]
+"""Where input topics are read from: "earliest", "latest", an offset of every partition, a point in time, a
+time before now, or the offset of each partition."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where one partition of an input topic is read from. `note`: why that is not what was asked for."""
+
+    at: TopicPartition
+    offset: int
+    first: int
+    last: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ResetPlan:
+    """What a reset will do, or has done; `str()` tells it.
+
+    Attributes:
+        application_id: whose.
+        positions: where input topics are read from.
+        topic_ids: the ids of these topics.
+        missing: input topics that do not exist.
+        internal: changelogs and repartition topics that are deleted.
+        foreign: topics that look like them and are another application's: name to its id.
+        location: where checkpoints are; pipelines: whose are deleted there.
+        state: the local directory; tasks: how many have state there.
+        members: who is in the group, in words, by member id.
+    """
+
+    application_id: str
+    positions: tuple[Position, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    internal: tuple[str, ...] = ()
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    location: str = ""
+    pipelines: tuple[str, ...] = ()
+    state: str = ""
+    tasks: int = 0
+    members: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each thing, a line."""
+        told = [f"application '{self.application_id}'"]
+        told += [f"  group: has member {called}" for called in sorted(self.members.values())]
+        told += [
+            f"  input '{each.at.topic}' partition {each.at.partition}: read from offset {each.offset} on "
+            f"(it has {each.first} to {each.last})" + (f"; {each.note}" if each.note else "")
+            for each in self.positions
+        ]
+        told += [f"  input '{name}': does not exist, left out" for name in self.missing]
+        if not self.positions and not self.missing:
+            told.append("  input topics: none is known; name them if they are to be read from elsewhere")
+        told += [f"  delete internal topic '{name}'" for name in self.internal]
+        told += [
+            f"  leave topic '{name}' alone: by its name it is of application '{owner}'"
+            for name, owner in sorted(self.foreign.items())
+        ]
+        if not self.internal:
+            told.append("  internal topics: there are none")
+        told += [
+            f"  delete the checkpoint of pipeline '{name}' in '{self.location}'" for name in self.pipelines
+        ]
+        if not self.pipelines:
+            told.append(f"  checkpoints: there are none in '{self.location}'")
+        local = f"delete the state of {self.tasks} task{'' if self.tasks == 1 else 's'} in '{self.state}'"
+        told.append(f"  {local}" if self.tasks else f"  local state: there is none in '{self.state}'")
+        return tuple(told)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def looks_internal(application_id: str, topic: str) -> bool:
+    """Whether a topic has the name of a changelog or a repartition topic of the application."""
+    own = rf"{re.escape(application_id)}-.+-(?:changelog|repartition)"
+    return re.fullmatch(own, topic) is not None
+
+
+def internal_topics(
+    application_id: str, existing: Iterable[str], groups: Iterable[str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Which topics are the application's changelogs and repartition topics, by their names; and which look
+    so, and belong to another one of `groups` whose id begins with this one's.
+
+    Source: StreamsResetter.isInferredInternalTopic.
+    """
+    longer = sorted((group for group in groups if group.startswith(f"{application_id}-")), key=len)
+    mine: list[str] = []
+    foreign: dict[str, str] = {}
+    for name in sorted(name for name in existing if looks_internal(application_id, name)):
+        owner = next((group for group in reversed(longer) if name.startswith(f"{group}-")), None)
+        if owner is None:
+            mine.append(name)
+        else:
+            foreign[name] = owner
+    return tuple(mine), foreign
+
+
+def pipelines_in(names: Iterable[str]) -> tuple[str, ...]:
+    """The pipelines that have left something among the names at a checkpoint location, in their order."""
+    found = {match[1] for name in names if (match := re.fullmatch(r"(p[0-9]+)(?:\..+)?", name))}
+    return tuple(sorted(found, key=lambda name: int(name[1:])))
+
+
+def positions(
+    to: To,
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int],
+    *,
+    at_time: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, int],
+    shift: int | None = None,
+) -> tuple[Position, ...]:
+    """Where each partition is read from; never before its first record, nor after its last one.
+
+    Args:
+        first, last: of each partition.
+        at_time: for a point in time, the first offset from then on; without one nothing has come since.
+        committed: where the group is, for a shift.
+        shift: instead of `to`: so many records further than the group is, or back.
+
+    Source: StreamsResetter.checkOffsetRange.
+    """
+    found = []
+    for at in sorted(first):
+        begins, ends = first[at], last[at]
+        note = ""
+        match to:
+            case _ if shift is not None:
+                wanted = committed.get(at, begins) + shift
+                note = "" if at in committed else "the group has committed nothing, so counted from the first"
+            case "earliest":
+                wanted = begins
+            case "latest":
+                wanted = ends
+            case int():
+                wanted = to
+            case datetime() | timedelta():
+                wanted = at_time.get(at, ends)
+            case Mapping() if at in to:
+                wanted = to[at]
+            case Mapping():
+                continue
+            case _:
+                raise ValueError(f"a position is 'earliest', 'latest', an offset or a time; got {to!r}")
+        offset = max(begins, min(wanted, ends))
+        if offset != wanted:
+            note = f"{wanted} was asked for"
+        found.append(Position(at, offset, begins, ends, note))
+    return tuple(found)
+
+
+def point_in_time(to: datetime | timedelta, now: datetime) -> int:
+    """Milliseconds since the epoch: of a datetime (one without a zone is in UTC), or so long before `now`."""
+    when = now - to if isinstance(to, timedelta) else to
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return int(when.timestamp() * 1000)
+
+
+def parse_offsets(lines: Sequence[str], where: str) -> dict[TopicPartition, int]:
+    """Offsets as Kafka's tool takes them from a file: `topic,partition,offset`, one partition a line.
+
+    Raises:
+        ValueError: a line is not that; it is named.
+    """
+    found: dict[TopicPartition, int] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) != 3 or not parts[0] or not parts[1].isdecimal() or not parts[2].isdecimal():
+            raise ValueError(f"{where}, line {number}: {line.strip()!r} is not topic,partition,offset")
+        found[TopicPartition(parts[0], int(parts[1]))] = int(parts[2])
+    return found

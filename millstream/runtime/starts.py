@@ -1,0 +1,239 @@
+"""Where sources are read from when a pipeline begins without a checkpoint, after a reset.
+
+`starts.json` stands beside the checkpoints. A reset writes it first, as not complete, and once more at its
+end: so one that was interrupted is noticed at the next start, and one that was finished tells that the
+application is to begin anew, and where. A pipeline that has a checkpoint does not look at it.
+
+Spark keeps the offsets that a query first starts from in its checkpoint, `sources/<n>/0`, one file for each
+source of the query. They are written there before the query starts (`begin`), for whoever has claimed it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.errors import IllegalStateException, StreamsException
+from millstream.model import TopicPartition
+from millstream.ports import CheckpointFiles, Scan, TopicDescription, Topics
+from millstream.runtime.fencing import places
+from millstream.topology.nodes import OffsetReset, Source, TableSource
+from millstream.topology.pipeline import Pipeline, input_label
+
+__all__ = [
+    "STARTS",
+    "Starts",
+    "TopicStart",
+    "begin",
+    "initial_offsets",
+    "raise_if_half_reset",
+    "read_starts",
+    "told_to_begin",
+]
+
+log = logging.getLogger(__name__)
+
+STARTS = "starts.json"
+
+
+@dataclass(frozen=True)
+class TopicStart:
+    """The next offset to read of each partition, in the topic that has this id."""
+
+    topic_id: str
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What a reset has decided.
+
+    Attributes:
+        at: when, in ISO 8601, by the clock of who did it.
+        complete: whether it was finished.
+    """
+
+    at: str
+    complete: bool = True
+    topics: Mapping[str, TopicStart] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        topics = {
+            name: {
+                "topic_id": start.topic_id,
+                "offsets": {str(number): offset for number, offset in sorted(start.offsets.items())},
+            }
+            for name, start in sorted(self.topics.items())
+        }
+        kept = {"version": 1, "at": self.at, "complete": self.complete, "topics": topics}
+        return json.dumps(kept, indent=1).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Starts:
+        """What was kept.
+
+        Raises:
+            ValueError: it is not that.
+        """
+        try:
+            kept: Any = json.loads(content)
+            return cls(
+                str(kept["at"]),
+                kept["complete"] is True,
+                {
+                    name: TopicStart(
+                        str(each["topic_id"]),
+                        {int(number): int(offset) for number, offset in each["offsets"].items()},
+                    )
+                    for name, each in kept["topics"].items()
+                },
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(repr(error)) from error
+
+
+def read_starts(files: CheckpointFiles, location: str) -> Starts | None:
+    """What the last reset has left; None: there was none.
+
+    Raises:
+        StreamsException: it cannot be read, so where to begin is not known.
+    """
+    content = files.read(STARTS)
+    if content is None:
+        return None
+    try:
+        return Starts.parse(content)
+    except ValueError as error:
+        raise StreamsException(
+            f"'{location}/{STARTS}', which says where the application begins after a reset, cannot be read "
+            f"({error}); reset it again with `millstream reset`, or delete the file: new checkpoints then "
+            "begin where auto.offset.reset says"
+        ) from error
+
+
+def raise_if_half_reset(files: CheckpointFiles, location: str) -> None:
+    """Whether a reset was begun and not finished: then some of what there is belongs together no more.
+
+    Raises:
+        IllegalStateException: so it is.
+    """
+    starts = read_starts(files, location)
+    if starts is not None and not starts.complete:
+        raise IllegalStateException(
+            f"a reset of the application was begun at {starts.at} and has not finished (see "
+            f"'{location}/{STARTS}'); run it again: `millstream reset`, or KafkaStreams.reset()"
+        )
+
+
+def told_to_begin(files: CheckpointFiles, location: str, pipeline: str) -> bool:
+    """Whether a reset has told the pipeline to begin, and it has not got beyond that: if it has no progress,
+    none was lost.
+    """
+    if read_starts(files, location) is None:
+        return False
+    names = files.list()
+    return f"{pipeline}.topics.json" not in names or places(pipeline, names).live is not None
+
+
+def initial_offsets(
+    topics: Iterable[TopicDescription],
+    starts: Starts,
+    reset: OffsetReset,
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int],
+) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
+    """Where a source begins, as Spark keeps it, and warnings; None: the reset says nothing of its topics.
+
+    Args:
+        topics: those that the source reads.
+        reset: where what the reset does not mention begins.
+        first, last: the first offset of each partition, and the one after its last record.
+    """
+    offsets: dict[str, dict[str, int]] = {}
+    warnings: list[str] = []
+    known = False
+    for topic in topics:
+        start = starts.topics.get(topic.name)
+        if start is not None and start.topic_id != topic.topic_id:
+            warnings.append(
+                f"topic '{topic.name}' was deleted and created again after the reset of {starts.at}; it is "
+                f"read from its {reset.value} record on"
+            )
+            start = None
+        known = known or start is not None
+        for number in range(topic.partitions):
+            at = TopicPartition(topic.name, number)
+            wanted = None if start is None else start.offsets.get(number)
+            if wanted is None:
+                wanted = last[at] if reset is OffsetReset.LATEST else first[at]
+            elif wanted < first[at]:
+                warnings.append(
+                    f"'{at}' was to be read from offset {wanted}, as reset at {starts.at}, and begins at "
+                    f"{first[at]} by now: {first[at] - wanted} records are gone"
+                )
+            begin_at = max(first[at], min(wanted, last[at]))
+            offsets.setdefault(topic.name, {})[str(number)] = begin_at
+    return (offsets if known else None), tuple(warnings)
+
+
+def begin(
+    pipeline: Pipeline,
+    scans: Iterable[Scan],
+    directory: str,
+    files: CheckpointFiles,
+    location: str,
+    topics: Topics,
+    sources: Mapping[str, TopicDescription],
+    default: OffsetReset,
+) -> None:
+    """Have a pipeline without a checkpoint begin where the last reset said. Nothing runs on it.
+
+    Args:
+        scans: the sources of its query, in their order.
+        directory: its checkpoint's, below the root.
+        sources: all topics that the application reads.
+        default: `auto.offset.reset`.
+
+    Raises:
+        IllegalStateException: the last reset was not finished.
+        StreamsException: Kafka or the files cannot be reached.
+    """
+    raise_if_half_reset(files, location)
+    starts = read_starts(files, location)
+    if starts is None or files.list(f"{directory}/offsets"):
+        return
+    nodes = {input_label(node): node for node in pipeline.inputs}
+    for number, scan in enumerate(scans):
+        node = nodes.get(scan.reads)
+        if not isinstance(node, Source | TableSource) or files.exists(f"{directory}/sources/{number}/0"):
+            continue
+        read = _read(node, sources)
+        partitions = [TopicPartition(topic.name, each) for topic in read for each in range(topic.partitions)]
+        offsets, warnings = initial_offsets(
+            read,
+            starts,
+            node.offset_reset or default,
+            topics.beginning_offsets(partitions),
+            topics.end_offsets(partitions),
+        )
+        for warning in warnings:
+            log.warning("pipeline %s: %s", pipeline.name, warning)
+        if offsets is not None:
+            # As Spark writes it: a zero byte, its version, and the offsets.
+            content = b"\0v1\n" + json.dumps(offsets, separators=(",", ":")).encode()
+            files.write(f"{directory}/sources/{number}/0", content)
+            log.info("pipeline %s begins, as reset at %s, at %s", pipeline.name, starts.at, offsets)
+
+
+def _read(node: Source | TableSource, sources: Mapping[str, TopicDescription]) -> list[TopicDescription]:
+    """The topics that an input reads."""
+    if isinstance(node, TableSource):
+        return [sources[node.topic]] if node.topic in sources else []
+    pattern = node.pattern
+    if pattern is None:
+        return [sources[name] for name in node.topics if name in sources]
+    return [topic for name, topic in sorted(sources.items()) if pattern.fullmatch(name)]

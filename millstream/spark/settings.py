@@ -1,0 +1,176 @@
+"""Which settings Spark runs with. Pure.
+
+Three have a say, the later ones over the earlier: our defaults; what the user told Spark (spark-submit, its
+variable `PYSPARK_SUBMIT_ARGS`, the session that was handed over); `spark.*` of the client's configuration.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = [
+    "SQL_DEFAULTS",
+    "has_connector",
+    "java_options",
+    "launch_settings",
+    "quiet_options",
+    "sql_settings",
+    "told_by_arguments",
+]
+
+_STREAMING = "spark.sql.streaming."
+
+SQL_DEFAULTS: Mapping[str, str] = {
+    # State in RocksDB, with a small file per batch instead of a snapshot: 190 to 81 ms for a small batch.
+    f"{_STREAMING}stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A rename instead of a FileContext round: 65 to 16 ms per batch on local and HDFS-like paths.
+    f"{_STREAMING}checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    f"{_STREAMING}pollingDelay": "5ms",
+    f"{_STREAMING}noDataMicroBatches.enabled": "false",
+    # A task costs more than a small batch has work for. The first start of a query fixes the number.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
+    # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
+    # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
+    # cuts there), and what else Spark checks here a topology cannot express.
+    f"{_STREAMING}unsupportedOperationCheck": "false",
+    # Records are late by the watermark that state is given up by, the stream time before the micro-batch. For
+    # operators in a row Spark would compare them with the one of a batch earlier.
+    f"{_STREAMING}statefulOperator.allowMultiple": "false",
+}
+"""SQL settings of a client's session, unless its user has others."""
+
+_NEEDED = frozenset(
+    (
+        f"{_STREAMING}noDataMicroBatches.enabled",
+        f"{_STREAMING}statefulOperator.allowMultiple",
+        f"{_STREAMING}unsupportedOperationCheck",
+        "spark.sql.constraintPropagation.enabled",
+        "spark.sql.session.timeZone",
+    )
+)
+"""What results depend on. A session that serves other programs too may well have another value; only the
+client's own configuration can say that its pipelines are to have it."""
+
+_LAUNCH_DEFAULTS: Mapping[str, str] = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+
+_WITHOUT_UI: Mapping[str, str] = {
+    # What the UI would show is kept without a UI too: by default a thousand plans, and every micro-batch is
+    # one; after a thousand micro-batches that was half of the live heap, 60 of 130 MB.
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+}
+
+# Without Hadoop's native library each file that Spark writes costs a process, `chmod`: 2 for each batch, 1
+# for each state partition, and as many again for Hadoop's checksum files. Creating one takes 8.6 ms so (CPU
+# 7.6), 4.4 without checksum files, and 3.5 (CPU 3.3) if Java starts processes by vfork.
+_FAST_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
+
+_ARGUMENTS: Mapping[str, str] = {
+    "--master": "spark.master",
+    "--name": "spark.app.name",
+    "--jars": "spark.jars",
+    "--packages": "spark.jars.packages",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--executor-memory": "spark.executor.memory",
+    "--executor-cores": "spark.executor.cores",
+}
+"""Arguments of spark-submit that say the same as a setting of which we have a default or a use."""
+
+
+def sql_settings(settings: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+    """The `spark.sql.*` of a client's session."""
+    ours = {name: value for name, value in SQL_DEFAULTS.items() if name in _NEEDED or name not in told}
+    return {name: value for name, value in {**ours, **settings}.items() if name.startswith("spark.sql.")}
+
+
+def launch_settings(
+    app_name: str, settings: Mapping[str, str], told: Mapping[str, str], *, our_workers: bool
+) -> dict[str, str]:
+    """What Spark is started with, but for jars and Java's own options.
+
+    Args:
+        our_workers: Python workers find this package.
+    """
+    chosen = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
+    if {**chosen, **told, **settings}["spark.master"].startswith("local"):
+        chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        if our_workers:
+            chosen["spark.python.daemon.module"] = "millstream.spark.daemon"
+    chosen |= {**told, **settings}
+    return chosen if chosen["spark.ui.enabled"] != "false" else {**_WITHOUT_UI, **chosen}
+
+
+def has_connector(settings: Mapping[str, str]) -> bool:
+    """Whether Spark's Kafka connector is among the jars."""
+    return any("spark-sql-kafka" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
+
+
+def told_by_arguments(text: str) -> dict[str, str]:
+    """The settings in arguments of spark-submit, as `PYSPARK_SUBMIT_ARGS` has them."""
+    told: dict[str, str] = {}
+    words = iter(shlex.split(text))
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in _ARGUMENTS and name not in ("--conf", "-c"):
+            continue
+        value = value if equals else next(words, "")
+        if name in _ARGUMENTS:
+            told[_ARGUMENTS[name]] = value
+        else:
+            setting, _, value = value.partition("=")
+            told[setting] = value
+    return told
+
+
+def java_options(given: str, *, own_heap: bool, cores: int) -> str:
+    """The user's options for Spark's JVM, with ours where they say nothing.
+
+    Args:
+        own_heap: the size of the heap is our default: small, so that a collector for large ones is a burden.
+            G1 takes each big buffer of a micro-batch for a reason to mark the whole heap. On two cores a
+            start took 21.8 s of CPU with G1, 19.8 with the parallel collector, 17.5 with the serial one;
+            after it the JVM had 1.1, 1.1 and 0.55 GB. Throughput was the same.
+    """
+    options = [given] if given else []
+    if own_heap and "GC" not in given:
+        options.append("-XX:+UseSerialGC" if cores <= 2 else "-XX:+UseParallelGC")
+    if "MetaspaceSize" not in given:
+        # Spark's classes take 170 MB; from the default of 21 MB on, each growth collects the whole heap.
+        options.append("-XX:MetaspaceSize=256m")
+    if "launchMechanism" not in given:
+        options.append(_FAST_PROCESSES)
+    return " ".join(options)
+
+
+def quiet_options(given: str, *, has_log_file: bool) -> list[str]:
+    """What keeps Spark's log off the program's stderr, unless the user has a configuration of the log.
+
+    In a file of its own (`MILLSTREAM_SPARK_LOG`) it has warnings.
+    """
+    if "log4j" in given:
+        return []
+    configuration = Path(__file__).with_name("log4j2.properties").as_uri()
+    level = ["-Dmillstream.log.level=warn"] if has_log_file else []
+    return [f"-Dlog4j2.configurationFile={configuration}", *level]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import os
 import signal
 import subprocess
 import sys
 import threading
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,9 @@ from millstream.clock import SystemClock
 from millstream.errors import StreamsException, TimeoutException
 from millstream.query import sql
 from millstream.query.sql import run_sql
-from millstream.query.sql_program import decoded, encoded
+
+# Most of them start and end processes.
+pytestmark = pytest.mark.cluster
 
 HERE = Path(__file__).parent
 ENDLESS = "select levenshtein(repeat('a', 200000), repeat('b', 200000))"
@@ -204,32 +203,3 @@ def test_it_ends_with_its_program_and_is_not_shared_by_a_fork() -> None:
     assert lines[1] == ["forked", "42"]
     pid = int(lines[0][1])
     wait_until(lambda: is_gone(pid), "its process ends, too", 20)
-
-
-def test_parameters_come_over_as_they_are() -> None:
-    """Every type that one can have; others are refused by name."""
-    values = [
-        None,
-        True,
-        7,
-        2**100,
-        1.5,
-        "ä'",
-        b"\x00\xff",
-        datetime.datetime(2026, 1, 1, 1, 2, 3, 4),
-        datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        datetime.date(2026, 1, 1),
-        datetime.time(1, 2, 3),
-        datetime.timedelta(days=-1, microseconds=5),
-        decimal.Decimal("1.50"),
-        uuid.UUID(int=7),
-        [1, "a", None],
-        {"a": 1, "$": b"x", "is": {}},
-    ]
-    for value in values:
-        assert decoded(encoded(value)) == value
-        assert type(decoded(encoded(value))) is type(value)
-    assert decoded(encoded({"named": values})) == {"named": values}
-    for wrong in (object(), {1, 2}, {7: 1}, lambda: 1):
-        with pytest.raises(TypeError, match=r"sql\(\) takes no parameter of type"):
-            encoded(wrong)

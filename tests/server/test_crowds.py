@@ -69,6 +69,7 @@ def answer(server: QueryServer, target: str, **headers: str) -> tuple[int, objec
         connection.close()
 
 
+@pytest.mark.cluster  # the crowd is another process
 def test_idle_connections_use_up_neither_the_files_nor_the_places(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

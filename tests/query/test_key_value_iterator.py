@@ -163,6 +163,7 @@ def stores_of_each_kind(path: Path) -> Iterator[tuple[str, Client, list[Callable
             yield f"key-value {place} {partitions} {history}", client, [store.all, store.reverse_all]
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("state", LEAVES)
 def test_what_was_read_ahead_is_not_given_once_a_store_is_closed(state: str, tmp_path: Path) -> None:
     """KIP-216 names next, hasNext and peekNextKey: whatever the kind of store, however far it had read, and

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from millstream.clock import Clock, SystemClock
@@ -83,8 +82,8 @@ class ExecutorWatch:
         while not self._closing.wait(_EVERY_S):
             try:
                 listed = _listed(self._spark)
-            except (Py4JError, OSError) as error:
-                log.debug("the executors are not known now: %s", error)
+            except Exception as error:  # Spark may be stopping, or gone, at any moment
+                log.debug("the executors are not known now: %r", error)
                 continue
             for executor in losses(listed, self._known):
                 self._lost.append((self._clock.now(), executor))

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -147,16 +148,8 @@ class QueryPipeline:
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:
-            self._last = PipelineMetadata(
-                self._name,
-                False,
-                self._last.records,
-                0.0,
-                self._last.batch_id,
-                0,
-                self._last.position,
-                self._last.lag,
-                self._dropped,
+            self._last = replace(
+                self._last, running=False, records_per_second=0.0, batch_ms=0, dropped=self._dropped
             )
         return self._last
 

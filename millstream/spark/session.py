@@ -366,8 +366,10 @@ def _launch(conf: SparkConf) -> Any:
     """
     java = find_java()
     path = os.environ.get("MILLSTREAM_SPARK_LOG")
-    scratch = PrivateDirectory("spark")
-    _keep_to_itself(conf, scratch.path, has_log_file=path is not None)
+    given = conf.get("spark.driver.extraJavaOptions") or ""
+    options = [given, *quiet_options(given, has_log_file=path is not None)]
+    scratch = _scratch_for(conf, options)
+    conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
     saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
     os.environ["JAVA_HOME"] = str(home_for_spark(java))
     # Another Spark on this machine must not be started with this PySpark.
@@ -385,7 +387,8 @@ def _launch(conf: SparkConf) -> Any:
             {**streams, "umask": int(umask, 8) if umask.isdigit() else umask_of_children()},
         )  # type: ignore[no-untyped-call]
     except BaseException:
-        scratch.remove()
+        if scratch is not None:
+            scratch.remove()
         raise
     finally:
         if output is not None:
@@ -417,16 +420,20 @@ def _ignore_sigterm(gateway: Any) -> None:
         log.debug("Spark's JVM does not ignore SIGTERM", exc_info=True)
 
 
-def _keep_to_itself(conf: SparkConf, directory: Path, *, has_log_file: bool) -> None:
-    """Have the JVM put its temporary files into this directory, and its log nowhere near the program's."""
-    given = conf.get("spark.driver.extraJavaOptions") or ""
-    options = [given, *quiet_options(given, has_log_file=has_log_file)]
-    if "java.io.tmpdir" not in given:
-        options.append(f'"-Djava.io.tmpdir={directory}"')
-    conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
+def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None:
+    """A directory for the JVM's temporary files, which it is told of; None: it has been given others."""
+    temporary = "java.io.tmpdir" not in options[0]
     # Executors elsewhere have directories of their own.
-    if (conf.get("spark.master") or "").startswith("local") and "SPARK_LOCAL_DIRS" not in os.environ:
-        conf.setIfMissing("spark.local.dir", str(directory))
+    local = (conf.get("spark.master") or "").startswith("local") and "SPARK_LOCAL_DIRS" not in os.environ
+    local = local and not conf.contains("spark.local.dir")
+    if not temporary and not local:
+        return None
+    scratch = PrivateDirectory("spark")
+    if temporary:
+        options.append(f'"-Djava.io.tmpdir={scratch.path}"')
+    if local:
+        conf.set("spark.local.dir", str(scratch.path))
+    return scratch
 
 
 def _remove_scratch(gateway: Any) -> None:

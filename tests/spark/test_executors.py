@@ -50,6 +50,7 @@ _PROGRAM = textwrap.dedent(
     running = world.start(compiled)
     world.produce("lost-in", "a")
     world.read("lost-out", 1, 100)
+    wait_until((Path(world.claim().path) / "commits" / "0").exists, "the micro-batch is committed")
     assert running.metadata().lost_executors == ()
 
     def executors():
@@ -58,6 +59,7 @@ _PROGRAM = textwrap.dedent(
 
     executors()[0].kill()
     (lost,) = wait_until(lambda: running.metadata().lost_executors, "the loss is seen", 60)
+    assert world.ends.empty(), world.ends.get()
     print("lost", lost)
     world.produce("lost-in", "b", "c")
     world.read("lost-out", 3, 100)

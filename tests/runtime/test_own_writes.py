@@ -223,6 +223,7 @@ def test_a_global_store_answers_in_a_client(make: Make, world: FakeWorld) -> Non
     assert result.global_result is not None
     assert result.global_result.result == "Eva"
     assert result.position == Position().with_component("users", 1, 0)
+    client.wait_until_running(SOON)
     assert client.sql("select value from users").to_pylist() == [{"value": "Eva"}]
 
 

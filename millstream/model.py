@@ -128,8 +128,9 @@ class HostInfo(NamedTuple):
 
         Source: HostInfo.buildFromEndpoint. Differs: raises for what is not of this form, the empty text too.
         """
-        match = _ADDRESS.fullmatch(endpoint.strip())
-        if match is None or not endpoint.isprintable() or not 0 < int(match[2]) < 65536:
+        address = endpoint.strip()
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not address.isprintable() or not 0 < int(match[2]) < 65536:
             raise ValueError(
                 f"'{endpoint}' is no address of a client; one looks like 'localhost:8080': a host, a colon, "
                 "and a port between 1 and 65535"
@@ -249,7 +250,8 @@ class PipelineMetadata:
 
     `records` counts source records read since this query started; `lag` is how many there still are to
     read, by source partition; None where it is not known yet. `dropped` counts the records that were dropped
-    because a record-level handler says 'continue', since this query started.
+    because a record-level handler says 'continue', since this query started. `lost_executors` are those that
+    its Spark cluster has lost in the last ten minutes, in words.
     """
 
     name: str
@@ -261,6 +263,7 @@ class PipelineMetadata:
     position: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] | None = None
     dropped: int = 0
+    lost_executors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -528,8 +528,8 @@ OURS = {
     "replace.thread.max.failures",
     "replace.thread.then",
     "replace.thread.window.ms",
-    "source.lost.policy",
     "sasl.oauthbearer.token.provider",
+    "source.lost.policy",
 }
 
 

@@ -155,7 +155,12 @@ class KafkaChangelogConsumer:
             if key is None:
                 continue  # no table has a null key; a source topic that serves as a changelog may
             timestamp = message.timestamp()[1]
-            headers = message.headers() if owned else None
+            headers = None
+            if owned:
+                try:
+                    headers = message.headers()
+                except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
+                    client_log.debug("a record of '%s' has headers that are not ours", where[0])
             if headers:
                 name, value = headers[-1]
                 epoch = highest

@@ -181,6 +181,8 @@ class Assembly:
         self._pipelines: Pipelines | None = None
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
+        self._global_topics: Mapping[str, TopicDescription] = {}
+        self._sources: Mapping[str, TopicDescription] = {}
         self._parts_filled: tuple[StorePart, ...] = ()
         self._writers = {
             use.topic: pipeline.name
@@ -188,8 +190,6 @@ class Assembly:
             for use in topics_of(pipeline, config.application_id)
             if use.role is Role.CHANGELOG
         }
-        self._global_topics: Mapping[str, TopicDescription] = {}
-        self._sources: Mapping[str, TopicDescription] = {}
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0

@@ -129,7 +129,6 @@ class KafkaStreams(InteractiveQueries):
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         parts = parts or real_parts()
-        self._make_topics = parts.topics
         self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server
@@ -419,7 +418,7 @@ class KafkaStreams(InteractiveQueries):
         if self._config.embedded:
             forget_later(self._directory.path, names)
         elif self._topology.queries or names:
-            topics = self._make_topics(self._config)
+            topics = self._parts.topics(self._config)
             try:
                 delete_internal(topics, self._config.application_id, names)
             finally:

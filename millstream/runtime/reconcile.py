@@ -37,7 +37,7 @@ from millstream.runtime.offset_log import (
     save,
     unfinished,
 )
-from millstream.runtime.starts import Starts, read_starts
+from millstream.runtime.starts import told_to_begin
 from millstream.runtime.topic_news import matching_topics, source_patterns
 from millstream.topology.pipeline import Pipeline
 
@@ -171,7 +171,8 @@ class Reconciler:
                 self._application_id,
                 [TopicPartition(name, at) for name in read for at in range(found[name].partitions)],
             )
-            committed = _beyond(committed, read_starts(files, self._checkpoints.root))
+        if positions is None and told_to_begin(files, self._checkpoints.root, pipeline.name):
+            return _Sight(notes, found, uses, ())
         findings = compare(pipeline.name, uses, known, found, positions=positions, committed=committed)
         return _Sight(notes, found, uses, findings)
 
@@ -242,14 +243,6 @@ class Reconciler:
             )
             forget_unfinished(files, directory)
             save(files, directory, new)
-
-
-def _beyond(committed: Mapping[TopicPartition, int], starts: Starts | None) -> Mapping[TopicPartition, int]:
-    """What was committed since the last reset, which commits where the application is to begin."""
-    if starts is None:
-        return committed
-    begin = {topic: start.offsets for topic, start in starts.topics.items()}
-    return {at: each for at, each in committed.items() if each > begin.get(at.topic, {}).get(at.partition, 0)}
 
 
 def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tuple[int, ...]:

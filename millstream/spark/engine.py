@@ -17,6 +17,7 @@ from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
+from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
@@ -82,6 +83,7 @@ class SparkEngine:
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self._closing = closing or threading.Event()
         self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
+        self._executors = ExecutorWatch(self.spark)
 
     @property
     def spark(self) -> SparkSession:
@@ -163,12 +165,21 @@ class SparkEngine:
         drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if handlers.any else None
 
         def ended(end: PipelineEnd) -> None:
-            if end.error is not None and is_jvm_lost(end.error.__cause__):
+            # With an error class it is what Spark has told, such as a function of the user's that met no server.
+            told = getattr(end.error, "error_class", None) is not None
+            if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()
             on_end(end)
 
         running = QueryPipeline(
-            name, topics, query, ended, claim, lambda: self.checkpoint_files(claim.path), drops
+            name,
+            topics,
+            query,
+            ended,
+            claim,
+            lambda: self.checkpoint_files(claim.path),
+            drops,
+            self._executors.recent,
         )
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
@@ -203,6 +214,7 @@ class SparkEngine:
             running, self._running = self._running, []
         for pipeline in running:
             pipeline.stop()
+        self._executors.close()
         self._session.close()
 
 

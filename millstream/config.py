@@ -581,7 +581,7 @@ def _check_servers(value: tuple[str, ...]) -> None:
 
 def _check_application_server(value: str) -> None:
     match = _ADDRESS.fullmatch(value)
-    if value and (match is None or not 0 < int(match[2]) < 65536):
+    if value and (match is None or not value.isprintable() or not 0 < int(match[2]) < 65536):
         raise ConfigException(
             f"'application.server' is '{value}', which is not host:port, e.g. 'localhost:8080'; it says "
             "where the other clients of the application reach this one"

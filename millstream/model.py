@@ -128,8 +128,9 @@ class HostInfo(NamedTuple):
 
         Source: HostInfo.buildFromEndpoint. Differs: raises for what is not of this form, the empty text too.
         """
-        match = _ADDRESS.fullmatch(endpoint.strip())
-        if match is None or not endpoint.isprintable() or not 0 < int(match[2]) < 65536:
+        address = endpoint.strip()
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not address.isprintable() or not 0 < int(match[2]) < 65536:
             raise ValueError(
                 f"'{endpoint}' is no address of a client; one looks like 'localhost:8080': a host, a colon, "
                 "and a port between 1 and 65535"

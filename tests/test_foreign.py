@@ -151,7 +151,6 @@ def test_an_endpoint_that_cannot_be_printed_is_none() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "runtime.supervisor",
         "runtime.handler",
         "runtime.participation",
         "runtime.client",

@@ -6,8 +6,6 @@ of its calls end the process when a coordinator answers that it is only starting
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -25,6 +23,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TimeoutException
 from millstream.kafka.clients import membership_config, unreachable
 from millstream.model import TopicPartition
+from millstream.polling import looks
 
 __all__ = ["KafkaGroups"]
 
@@ -84,15 +83,15 @@ class KafkaGroups:
                 but=(UnknownMemberIdError,),  # it has left by itself
             ),
         )
-        deadline = time.monotonic() + self._timeout_s
-        pause = threading.Event()
-        while left := set(wanted) & self.members(group).keys():
-            if time.monotonic() >= deadline:
-                raise TimeoutException(
-                    f"members {', '.join(sorted(left))} of group '{group}' are still there; stop their "
-                    "clients, and try again"
-                )
-            pause.wait(_LOOK_EVERY_S)
+        left: set[str] = set()
+        for _ in looks(self._timeout_s, every_s=_LOOK_EVERY_S):
+            left = set(wanted) & self.members(group).keys()
+            if not left:
+                return
+        raise TimeoutException(
+            f"members {', '.join(sorted(left))} of group '{group}' are still there; stop their clients, and "
+            "try again"
+        )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set what a group without members has committed, of these partitions."""
@@ -115,17 +114,18 @@ class KafkaGroups:
 
     def _ask(self, what: str, question: Callable[[Any], T]) -> T:
         """The answer; asked again while a coordinator says that it is only starting."""
-        deadline = time.monotonic() + self._timeout_s
-        pause = threading.Event()
-        while True:
+        refused: Exception | None = None
+        for _ in looks(self._timeout_s, every_s=_LOOK_EVERY_S):
             try:
                 if self._client is None:
                     self._client = KafkaAdminClient(**self._options)
                 return question(self._client)
             except (PythonKafkaError, OSError) as error:
-                if not getattr(error, "retriable", False) or time.monotonic() >= deadline:
-                    raise unreachable(self._config, what, error) from error
-                pause.wait(_LOOK_EVERY_S)
+                refused = error
+                if not getattr(error, "retriable", False):
+                    break
+        assert refused is not None, "it was asked at least once"
+        raise unreachable(self._config, what, refused) from refused
 
 
 def _checked(answers: Mapping[Any, type[Any]], but: tuple[type[Any], ...] = ()) -> None:

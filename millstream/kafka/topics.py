@@ -129,30 +129,26 @@ class KafkaTopics:
         wanted = set(names)
         found: dict[str, TopicDescription] = {}
         began = time.monotonic()
-        pause = threading.Event()
-        while True:
+        exist: set[str] = set()
+        for _ in looks(self._timeout_s, every_s=_VISIBLE_EVERY_S):
             found |= self.look(wanted - found.keys())
             missing = wanted - found.keys()
             if not missing:
                 return found
             exist, untold = self._told_by_controller(missing)
-            waited = time.monotonic() - began
-            if not exist and (not untold or waited >= _SETTLE_S):
+            if not exist and (not untold or time.monotonic() - began >= _SETTLE_S):
                 return found
-            if waited >= self._timeout_s:
-                raise StreamsException(
-                    f"topics {_few(exist)} exist, says the controller, and no broker at "
-                    f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
-                    "whether the brokers are well"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        raise StreamsException(
+            f"topics {_few(exist)} exist, says the controller, and no broker at "
+            f"'{','.join(self._config.bootstrap_servers)}' shows them after {self._timeout_s:.0f} s; see "
+            "whether the brokers are well"
+        )
 
     def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names. While they are not `complete`, brokers are asked again, for a second at most."""
         admin = self._admin()
-        deadline = time.monotonic() + _SETTLE_S
-        pause = threading.Event()
-        while True:
+        found: set[str] = set()
+        for _ in looks(_SETTLE_S, every_s=_VISIBLE_EVERY_S):
             try:
                 listed = patiently(
                     self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
@@ -160,9 +156,9 @@ class KafkaTopics:
             except KafkaException as error:
                 raise unreachable(self._config, "list topics", error) from error
             found = set(listed.topics)
-            if complete(found) or time.monotonic() >= deadline:
-                return found
-            pause.wait(_VISIBLE_EVERY_S)
+            if complete(found):
+                break
+        return found
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already stays as it is. Returns when the cluster shows them."""
@@ -220,21 +216,22 @@ class KafkaTopics:
         # By a consumer that never joins: librdkafka's admin client crashes the process (a null pointer) when
         # the group's coordinator answers with an error, as one does that is only starting.
         consumer = build(Consumer, {**restore_consumer_config(self._config), "group.id": group})
-        deadline = time.monotonic() + self._timeout_s
-        pause = threading.Event()
+        refused: KafkaException | None = None
         try:
-            while True:
+            for _ in looks(self._timeout_s, every_s=_READY_EVERY_S):
                 try:
                     found = consumer.committed(asked, timeout=self._timeout_s)
-                    break
+                    return {
+                        TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0
+                    }
                 except KafkaException as error:
-                    if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
-                        what = f"read the offsets of group '{group}'"
-                        raise unreachable(self._config, what, error) from error
-                    pause.wait(_READY_EVERY_S)
+                    refused = error
+                    if error.args[0].code() not in _GETTING_READY:
+                        break
         finally:
             consumer.close()
-        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        assert refused is not None, "it was asked at least once"
+        raise unreachable(self._config, f"read the offsets of group '{group}'", refused) from refused
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, and return when the cluster does not show them any more."""
@@ -353,9 +350,8 @@ class KafkaTopics:
         Asked again while a broker says that it is only getting ready.
         """
         wait_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + wait_s
-        pause = threading.Event()
-        while True:
+        refused: KafkaException | None = None
+        for _ in looks(wait_s, every_s=_READY_EVERY_S):
             answers: dict[Any, Any] = {}
             try:
                 for subject, future in question().items():
@@ -367,11 +363,13 @@ class KafkaTopics:
                         answers[subject] = None
                 return answers
             except KafkaException as error:
-                if error.args[0].code() not in _GETTING_READY or time.monotonic() >= deadline:
-                    raise unreachable(self._config, what, error) from error
-                pause.wait(_READY_EVERY_S)
+                refused = error
+                if error.args[0].code() not in _GETTING_READY:
+                    break
             except TimeoutError as error:
                 raise unreachable(self._config, what, error) from error
+        assert refused is not None, "it was asked at least once"
+        raise unreachable(self._config, what, refused) from refused
 
     def _admin(self) -> AdminClient:
         with self._lock:

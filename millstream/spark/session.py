@@ -105,9 +105,11 @@ class SharedSession:
 
     def close(self) -> None:
         """Give the session up; the last user stops Spark. Idempotent; quick where its JVM is gone."""
-        if self._closed or not self._owned:
+        if self._closed:
             return
         self._closed = True
+        if not self._owned:
+            return
         with SharedSession._lock:
             SharedSession._users -= 1
             if self._lost and not _ends_soon(self._gateway):

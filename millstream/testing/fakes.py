@@ -172,8 +172,10 @@ class FakeChangelogConsumer:
             if self._held:
                 return []
             batches = []
+            left = max_records
             for partition, offset in self._positions.items():
-                records = self.log.read(partition, offset, max_records)
+                records = self.log.read(partition, offset, left)
+                left -= len(records)
                 if records:
                     self._positions[partition] = offset + len(records)
                     batches.append(self._batch(partition, offset, records))
@@ -334,13 +336,11 @@ class FakeTopics:
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
-        self._check()
-        return {partition: self._log.end(partition) for partition in partitions}
+        return {partition: self._log.end(partition) for partition in self._existing(partitions)}
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record."""
-        self._check()
-        return {partition: self._log.first(partition) for partition in partitions}
+        return {partition: self._log.first(partition) for partition in self._existing(partitions)}
 
     def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition from that time on; without one it is left out."""
@@ -381,6 +381,15 @@ class FakeTopics:
 
     def _there(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         return {name: self._topics[name] for name in names if name in self._topics}
+
+    def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        self._check()
+        wanted = list(partitions)
+        for partition in wanted:
+            topic = self._topics.get(partition.topic)
+            if topic is None or partition.partition >= topic.partitions:
+                raise StreamsException(f"there is no partition '{partition}'")
+        return wanted
 
     def _is_late(self) -> bool:
         self.late -= 1
@@ -639,6 +648,8 @@ class FakeCheckpointFiles:
     def write(self, path: str, content: bytes) -> None:
         """A file's new content."""
         with self._lock:
+            if path in self._files and self._files[path] is None:
+                raise StreamsException(f"'{path}' is a directory, and not a file")
             self._make(path.rpartition("/")[0])
             self._files[path] = content
 

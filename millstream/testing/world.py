@@ -72,11 +72,15 @@ class FakeConnection:
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Engines leave no checkpoints here, and tests write changelogs by themselves: to a client that would
-        be an application whose checkpoints are gone. So logs begin where they end, unless a test says so.
+        be an application whose checkpoints are gone. So changelogs begin where they end, unless a test says
+        so.
         """
+        partitions = list(partitions)
+        first = self._cluster.beginning_offsets(partitions)
         if self._world.checkpoints_lost:
-            return self._cluster.beginning_offsets(partitions)
-        return self._cluster.end_offsets(partitions)
+            return first
+        ends = self._cluster.end_offsets(partitions)
+        return {at: ends[at] if at.topic.endswith("-changelog") else first[at] for at in partitions}
 
     def close(self) -> None:
         """Idempotent."""

@@ -135,9 +135,9 @@ READS: dict[str, Callable[[Any], object]] = {
 }
 
 
-def stores_of_each_kind(path: Path) -> Iterator[tuple[str, Client, list[Callable[[], Any]]]]:
+def stores_of_each_kind(place: str, path: Path) -> Iterator[tuple[str, Client, list[Callable[[], Any]]]]:
     """Clients with one partition and with three that are merged, and what opens iterators on them."""
-    for place, partitions in itertools.product(("memory", "rocksdb"), (1, PARTITIONS)):
+    for partitions in (1, PARTITIONS):
         here = path / str(partitions) if place == "rocksdb" else None
         for kind in (StoreKind.WINDOW, StoreKind.SESSION):
             windows = WindowedClient(kind, partitions, path=here and here / kind.value)
@@ -163,12 +163,15 @@ def stores_of_each_kind(path: Path) -> Iterator[tuple[str, Client, list[Callable
             yield f"key-value {place} {partitions} {history}", client, [store.all, store.reverse_all]
 
 
+@pytest.mark.parametrize("place", ["memory", "rocksdb"])
 @pytest.mark.parametrize("state", LEAVES)
-def test_what_was_read_ahead_is_not_given_once_a_store_is_closed(state: str, tmp_path: Path) -> None:
+def test_what_was_read_ahead_is_not_given_once_a_store_is_closed(
+    state: str, place: str, tmp_path: Path
+) -> None:
     """KIP-216 names next, hasNext and peekNextKey: whatever the kind of store, however far it had read, and
     though only one of its partitions has left. The same at each further read.
     """
-    for what, client, ways in stores_of_each_kind(tmp_path):
+    for what, client, ways in stores_of_each_kind(place, tmp_path):
         held = []
         for way, read, ahead in itertools.product(ways, READS, [None, *READS]):
             entries = way()

@@ -286,6 +286,30 @@ def test_nothing_is_touched_while_somebody_is_there(application: Application, wo
     assert shut_out < taken_out
 
 
+def test_checkpoints_that_are_elsewhere_are_reached_by_spark(world: FakeWorld, tmp_path: Path) -> None:
+    """It is started for that, and ended."""
+    config = StreamsConfig(
+        {
+            "application.id": "app",
+            "bootstrap.servers": "fake:9092",
+            "state.dir": str(tmp_path),
+            "checkpoint.location": "hdfs://there/checkpoints",
+        }
+    )
+    files = world.engine.checkpoint_files("hdfs://there/checkpoints/app")
+    files.write("p0.3/commits/0", b"v1")
+    files.create_file("p0.3.owner")
+    told: list[str] = []
+    plan = reset_application(config, world.parts(), Reset(inputs=["lines"]), tell=told.append)
+    assert plan.pipelines == ("p0",)
+    assert told[0] == "starting Spark, for the checkpoints in 'hdfs://there/checkpoints/app'"
+    assert not any(is_directory for is_directory in files.list().values())
+    starts = read_starts(files, "there")
+    assert starts is not None
+    assert starts.complete
+    assert world.engine.closed
+
+
 def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None:
     """Before anything is done; one that is missing is left out."""
     with pytest.raises(ConfigException, match="'app-counts-changelog': these are internal topics"):

@@ -125,6 +125,25 @@ _WORKING = (
         "of one client.",
     ),
     Key(
+        "source.lost.policy",
+        Type.STRING,
+        "fail",
+        _MEDIUM,
+        "What to do when a topic that a checkpoint has offsets in was deleted and created again, or has lost "
+        "records before they were read. from-beginning keeps the state and reads what the topic has now from "
+        "its beginning; what was gone before it was read stays gone.",
+        valid=("fail", "from-beginning"),
+    ),
+    Key(
+        "changelog.lost.policy",
+        Type.STRING,
+        "fail",
+        _MEDIUM,
+        "What to do when a changelog was deleted, created again or emptied, while the checkpoint has its "
+        "store's state. rebuild writes all of it anew from Spark's state before the pipeline goes on.",
+        valid=("fail", "rebuild"),
+    ),
+    Key(
         "processing.mode",
         Type.STRING,
         "micro-batch",

@@ -323,7 +323,9 @@ class CheckpointException(PipelineException):
     Next: the message says what can be deleted for the pipeline to go on, and what else there is to do.
     """
 
-    path = ""
+    def __init__(self, message: str, *, pipeline: str, path: str = "", **facts: Any) -> None:
+        super().__init__(message, pipeline=pipeline, **facts)
+        self.path = path
 
 
 class PythonWorkerException(PipelineException):

@@ -250,7 +250,8 @@ class PipelineMetadata:
 
     `records` counts source records read since this query started; `lag` is how many there still are to
     read, by source partition; None where it is not known yet. `dropped` counts the records that were dropped
-    because a record-level handler says 'continue', since this query started.
+    because a record-level handler says 'continue', since this query started. `lost_executors` are those that
+    its Spark cluster has lost in the last ten minutes, in words.
     """
 
     name: str
@@ -262,6 +263,7 @@ class PipelineMetadata:
     position: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] | None = None
     dropped: int = 0
+    lost_executors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

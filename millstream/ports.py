@@ -7,7 +7,7 @@ changelog records, on their way from Kafka to a local store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -155,6 +155,17 @@ class Engine(Protocol):
     ) -> RunningPipeline:
         """Start its query from the claimed checkpoint. `on_end` is called once, on a thread of the engine."""
 
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Write all that the state in the claimed checkpoint has for these changelogs, as the query would.
+
+        The checkpoint stays as it is, and no query runs on it. Returns when everything is written.
+
+        Raises:
+            StreamsException: the state cannot be read, or the changelogs not written.
+        """
+
     def warm_up(self, topic: str | None) -> None:
         """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""
 
@@ -230,8 +241,8 @@ class Topics(Protocol):
     def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition from that time on; without one it is left out."""
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed; nothing: there is no such group."""
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, and return when the cluster does not show them any more. One that is missing is
@@ -262,6 +273,7 @@ class ChangelogBatch:
 
     Attributes:
         epoch: the highest epoch seen in the partition so far; 0: no record has had one.
+        rose_at: the offset of the record that brought it, where it is in this batch; -1: it is not.
         dropped: how many records are left out because they came after one of a higher epoch: a client that
             has lost the pipeline wrote them (design D5).
         dropped_epoch: the highest epoch of those.
@@ -273,6 +285,7 @@ class ChangelogBatch:
     epoch: int = 0
     dropped: int = 0
     dropped_epoch: int = 0
+    rose_at: int = -1
 
 
 class OffsetOutOfRange(StreamsException):

@@ -51,6 +51,16 @@ def ignored_table(rules: Rules[S]) -> str:
     return "\n".join(lines)
 
 
+def causes_table(rules: Rules[S]) -> str:
+    """What moves it: from where, and to where."""
+    lines = ["| because | from | to |", "| --- | --- | --- |"]
+    for cause, row in rules.causes.items():
+        for new in dict.fromkeys(row.values()):
+            before = ", ".join(old.name for old, to in row.items() if to is new)
+            lines.append(f"| {cause.value} | {before} | {new.name} |")
+    return "\n".join(lines)
+
+
 def configuration() -> str:
     """All keys, those that do something first."""
     parts = []
@@ -105,6 +115,7 @@ def claims() -> str:
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
         "client": lambda: state_diagram(CLIENT),
+        "client-causes": lambda: causes_table(CLIENT),
         "client-ignored": lambda: ignored_table(CLIENT),
         "stream-thread": lambda: state_diagram(STREAM_THREAD),
         "global-thread": lambda: state_diagram(GLOBAL_THREAD),

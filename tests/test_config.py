@@ -512,6 +512,7 @@ KAFKAS = [
 
 
 OURS = {
+    "changelog.lost.policy",
     "checkpoint.location",
     "errors.continue.max.ratio",
     "keep.spark.warm",
@@ -528,6 +529,7 @@ OURS = {
     "replace.thread.then",
     "replace.thread.window.ms",
     "sasl.oauthbearer.token.provider",
+    "source.lost.policy",
 }
 
 

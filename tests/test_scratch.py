@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.broker.storage import DataDir
 from millstream.scratch import LOCK, PrivateDirectory, clear_abandoned
 
 _HOLDS_ONE = """
@@ -87,3 +88,17 @@ def test_what_the_dead_left_is_cleared_and_what_lives_or_is_not_ours_stays(tempo
             assert stream is not None
             stream.close()
     assert not (temporary / LOCK).exists()
+
+
+def test_a_broker_clears_away_what_killed_ones_left(temporary: Path) -> None:
+    """And not what another one holds."""
+    dead = temporary / "millstream-kafka-1-dead"
+    (dead / "kafka").mkdir(parents=True)
+    (dead / LOCK).touch()
+    held = DataDir(None)
+    new = DataDir(None)
+    assert {*temporary.iterdir()} == {held.path, new.path}
+    assert f"-{os.getpid()}-" in new.path.name
+    held.release()
+    new.release()
+    assert list(temporary.iterdir()) == []

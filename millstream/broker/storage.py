@@ -27,6 +27,7 @@ from millstream.broker.settings import broker_settings, properties_text
 from millstream.errors import BrokerException
 from millstream.java import JavaHome
 from millstream.permissions import make_private
+from millstream.scratch import LOCK, clear_abandoned, prefix_of
 
 __all__ = ["DataDir", "template"]
 
@@ -41,17 +42,20 @@ class DataDir:
     def __init__(self, path: Path | None) -> None:
         """Make the directory and lock it; without a path a temporary one, which `release` removes.
 
+        What brokers of killed processes left among the temporary ones is removed first.
+
         Raises:
             BrokerException: it cannot be made or written, is full, is something else's, or is in use.
         """
         self.temporary = path is None
         if path is None:
             try:
-                path = Path(tempfile.mkdtemp(prefix="millstream-kafka-"))
+                clear_abandoned("kafka")
+                path = Path(tempfile.mkdtemp(prefix=f"{prefix_of('kafka')}{os.getpid()}-"))
             except OSError as error:
                 raise _unusable(Path(tempfile.gettempdir()), error) from error
         self.path = path.absolute()
-        self._lock = filelock.FileLock(self.path / ".lock", timeout=0)
+        self._lock = filelock.FileLock(self.path / LOCK, timeout=0)
         try:
             make_private(self.path)
             entries = {entry.name for entry in self.path.iterdir()}

@@ -128,6 +128,7 @@ class KafkaChangelogConsumer:
         entries: dict[tuple[str, int], list[tuple[bytes, bytes | None, int]]] = {}
         ends: dict[tuple[str, int], int] = {}
         dropped: dict[tuple[str, int], tuple[int, int]] = {}
+        rose: dict[tuple[str, int], int] = {}
         highest = b""
         current: tuple[str, int] | None = None
         append: Any = None
@@ -154,7 +155,12 @@ class KafkaChangelogConsumer:
             if key is None:
                 continue  # no table has a null key; a source topic that serves as a changelog may
             timestamp = message.timestamp()[1]
-            headers = message.headers() if owned else None
+            headers = None
+            if owned:
+                try:
+                    headers = message.headers()
+                except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
+                    client_log.debug("a record of '%s' has headers that are not ours", where[0])
             if headers:
                 name, value = headers[-1]
                 epoch = highest
@@ -168,14 +174,18 @@ class KafkaChangelogConsumer:
                         count, latest = dropped.get(where, (0, 0))
                         dropped[where] = count + 1, max(latest, number)
                         continue
-                    highest, self._epochs[where] = epoch, number
+                    highest, self._epochs[where], rose[where] = epoch, number, offset
             append((key, message.value(), timestamp))
         if current is not None:
             ends[current] = max(offset + 1, ends.get(current, 0))
         return [
             batch
             for where, end in ends.items()
-            if (batch := self._batch(where, entries.get(where, []), end, dropped.get(where, (0, 0))))
+            if (
+                batch := self._batch(
+                    where, entries.get(where, []), end, dropped.get(where, (0, 0)), rose.get(where, -1)
+                )
+            )
         ]
 
     def _look_for_topics(self, consumer: Consumer) -> None:
@@ -211,12 +221,13 @@ class KafkaChangelogConsumer:
         entries: list[tuple[bytes, bytes | None, int]],
         end: int,
         dropped: tuple[int, int],
+        rose_at: int,
     ) -> ChangelogBatch | None:
         partition = TopicPartition(*where)
         if not entries and self._next.get(partition) == end:
             return None  # the end again, and nothing new before it
         self._next[partition] = end
-        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped)
+        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped, rose_at)
 
     def _raise_if_serious(self, message: Message, error: KafkaError) -> None:
         code = error.code()

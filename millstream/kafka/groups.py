@@ -1,57 +1,71 @@
-"""Consumer groups, by Kafka's admin API: who is in one, and what it has committed. For resets."""
+"""Consumer groups, as an administrator sees and changes them. For resets.
+
+By kafka-python, and not by librdkafka's admin client: that one cannot take members out of a group, and some
+of its calls end the process when a coordinator answers that it is only starting.
+"""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as NativePartition
-from confluent_kafka.admin import AdminClient
+from kafka import TopicPartition as PythonPartition
 from kafka.admin import KafkaAdminClient, MemberToRemove
+from kafka.errors import (
+    GroupIdNotFoundError,
+    NoError,
+    UnknownMemberIdError,
+)
 from kafka.errors import KafkaError as PythonKafkaError
+from kafka.structs import OffsetAndMetadata
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TimeoutException
-from millstream.kafka.clients import admin_config, build, membership_config, unreachable
+from millstream.kafka.clients import membership_config, unreachable
 from millstream.model import TopicPartition
+from millstream.polling import looks
 
 __all__ = ["KafkaGroups"]
 
+T = TypeVar("T")
 _LOOK_EVERY_S = 0.05
-_ADMIN_SETTINGS = KafkaAdminClient.DEFAULT_CONFIG.keys()
+_WHY = "the application is reset"
 
 
 class KafkaGroups:
-    """`ports.Groups` on a real cluster. Every call ends within `request.timeout.ms`."""
+    """`ports.Groups` on a real cluster. Every call ends within about `request.timeout.ms`."""
 
     def __init__(self, config: StreamsConfig) -> None:
         self._config = config
         self._timeout_s = config.request_timeout_s
-        self._admin = build(AdminClient, admin_config(config))
+        options = {
+            name: value
+            for name, value in membership_config(config).items()
+            if name in KafkaAdminClient.DEFAULT_CONFIG
+        }
+        options["bootstrap_timeout_ms"] = options["request_timeout_ms"] = int(self._timeout_s * 1000)
+        self._options = options
+        self._client: Any = None
 
     def names(self) -> frozenset[str]:
         """The ids of all groups."""
-        try:
-            listed = self._admin.list_consumer_groups(request_timeout=self._timeout_s).result()
-        except KafkaException as error:
-            raise unreachable(self._config, "list groups", error) from error
-        return frozenset(group.group_id for group in listed.valid)
+        listed = self._ask("list groups", lambda admin: admin.list_groups())
+        return frozenset(str(group["group_id"]) for group in listed)
 
     def members(self, group: str) -> Mapping[str, str]:
-        """The members of a group: member id to client id and host; nothing: it is empty, or there is none."""
-        asked = self._admin.describe_consumer_groups([group], request_timeout=self._timeout_s)
+        """The members of a group: member id to client id and host; nothing: there are none."""
         try:
-            found = asked[group].result(self._timeout_s + 1.0)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            found = self._ask(
+                f"describe group '{group}'", lambda admin: admin.describe_groups([group])[group]
+            )
+        except StreamsException as error:
+            if isinstance(error.__cause__, GroupIdNotFoundError):
                 return {}
-            raise unreachable(self._config, f"describe group '{group}'", error) from error
-        except TimeoutError as error:
-            raise unreachable(self._config, f"describe group '{group}'", error) from error
-        return {each.member_id: f"'{each.client_id}' at {each.host}" for each in found.members}
+            raise
+        return {
+            str(each["member_id"]): f"'{each['client_id']}' at {each['client_host']}"
+            for each in found["members"]
+        }
 
     def remove_members(self, group: str, members: Iterable[str]) -> None:
         """Take members out of a group, and wait until they are. One that lives may join again.
@@ -59,62 +73,63 @@ class KafkaGroups:
         Raises:
             TimeoutException: some are still there.
         """
-        options = {
-            name: value for name, value in membership_config(self._config).items() if name in _ADMIN_SETTINGS
-        }
-        wanted = set(members)
-        try:
-            with _Closing(KafkaAdminClient(**options)) as admin:
+        wanted = sorted(set(members))
+        self._ask(
+            f"take members out of group '{group}'",
+            lambda admin: _checked(
                 admin.remove_group_members(
-                    group,
-                    [MemberToRemove(member_id=each, reason="the application is reset") for each in wanted],
-                )
-        except (PythonKafkaError, OSError) as error:
-            raise StreamsException(
-                f"members of group '{group}' could not be removed: {type(error).__name__}: {error}; stop the "
-                "clients instead, and try again when session.timeout.ms is over"
-            ) from error
-        deadline = time.monotonic() + self._timeout_s
-        pause = threading.Event()
-        while left := wanted & self.members(group).keys():
-            if time.monotonic() >= deadline:
-                raise TimeoutException(
-                    f"members {', '.join(sorted(left))} of group '{group}' are still there; stop their "
-                    "clients, and try again"
-                )
-            pause.wait(_LOOK_EVERY_S)
+                    group, [MemberToRemove(member_id=each, reason=_WHY) for each in wanted]
+                ),
+                but=(UnknownMemberIdError,),  # it has left by itself
+            ),
+        )
+        left: set[str] = set()
+        for _ in looks(self._timeout_s, every_s=_LOOK_EVERY_S):
+            left = set(wanted) & self.members(group).keys()
+            if not left:
+                return
+        raise TimeoutException(
+            f"members {', '.join(sorted(left))} of group '{group}' are still there; stop their clients, and "
+            "try again"
+        )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set what a group without members has committed, of these partitions."""
         if not offsets:
             return
-        partitions = [NativePartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
-        asked = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=self._timeout_s
+        wanted = {
+            PythonPartition(at.topic, at.partition): OffsetAndMetadata(offset, "", -1)
+            for at, offset in offsets.items()
+        }
+        self._ask(
+            f"set the offsets of group '{group}'",
+            lambda admin: _checked(admin.alter_group_offsets(group, wanted)),
         )
-        try:
-            answer = asked[group].result(self._timeout_s + 1.0)
-        except (KafkaException, TimeoutError) as error:
-            raise unreachable(self._config, f"set the offsets of group '{group}'", error) from error
-        failed = [each for each in answer.topic_partitions if each.error is not None]
-        if failed:
-            raise StreamsException(
-                f"the offsets of group '{group}' could not be set: "
-                + ", ".join(f"{each.topic}-{each.partition}: {each.error.str()}" for each in failed[:5])
-            )
 
     def close(self) -> None:
-        """Idempotent; librdkafka ends its threads with the object."""
+        """Idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, what: str, question: Callable[[Any], T]) -> T:
+        """The answer; asked again while a coordinator says that it is only starting."""
+        refused: Exception | None = None
+        for _ in looks(self._timeout_s, every_s=_LOOK_EVERY_S):
+            try:
+                if self._client is None:
+                    self._client = KafkaAdminClient(**self._options)
+                return question(self._client)
+            except (PythonKafkaError, OSError) as error:
+                refused = error
+                if not getattr(error, "retriable", False):
+                    break
+        assert refused is not None, "it was asked at least once"
+        raise unreachable(self._config, what, refused) from refused
 
 
-class _Closing:
-    """Closes a client of kafka-python's."""
-
-    def __init__(self, admin: Any) -> None:
-        self._admin = admin
-
-    def __enter__(self) -> Any:
-        return self._admin
-
-    def __exit__(self, *raised: object) -> None:
-        self._admin.close()
+def _checked(answers: Mapping[Any, type[Any]], but: tuple[type[Any], ...] = ()) -> None:
+    """Raise what went wrong with one of several things."""
+    for subject, kind in answers.items():
+        if kind is not NoError and kind not in but:
+            raise kind(f"{subject}")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports implicitly
     AdminClient,
@@ -20,7 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
 from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
-from millstream.kafka.clients import admin_config, build, unreachable
+from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
+from millstream.kafka.patience import patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
@@ -40,9 +41,22 @@ _CANNOT_BE = (
     KafkaError.INVALID_CONFIG,
 )
 """How the controller refuses to create a topic that does not exist."""
+_READY_EVERY_S = 0.1
+"""How often a broker is asked again that is getting ready."""
+_GETTING_READY = frozenset(
+    (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+)
 _LOOK_S = 5.0
 """How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
 next one."""
+_TOLD = 10
+"""How many names a message has at most."""
 _AT_ONCE = 1_000
 """How many topics one question is about: more would take a broker longer than a short deadline."""
 
@@ -115,37 +129,36 @@ class KafkaTopics:
         wanted = set(names)
         found: dict[str, TopicDescription] = {}
         began = time.monotonic()
-        pause = threading.Event()
-        while True:
+        exist: set[str] = set()
+        for _ in looks(self._timeout_s, every_s=_VISIBLE_EVERY_S):
             found |= self.look(wanted - found.keys())
             missing = wanted - found.keys()
             if not missing:
                 return found
             exist, untold = self._told_by_controller(missing)
-            waited = time.monotonic() - began
-            if not exist and (not untold or waited >= _SETTLE_S):
+            if not exist and (not untold or time.monotonic() - began >= _SETTLE_S):
                 return found
-            if waited >= self._timeout_s:
-                raise StreamsException(
-                    f"topics {', '.join(sorted(exist))} exist, says the controller, and no broker at "
-                    f"'{','.join(self._config.bootstrap_servers)}' shows them after {waited:.0f} s; see "
-                    "whether the brokers are well"
-                )
-            pause.wait(_VISIBLE_EVERY_S)
+        raise StreamsException(
+            f"topics {_few(exist)} exist, says the controller, and no broker at "
+            f"'{','.join(self._config.bootstrap_servers)}' shows them after {self._timeout_s:.0f} s; see "
+            "whether the brokers are well"
+        )
 
     def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names. While they are not `complete`, brokers are asked again, for a second at most."""
         admin = self._admin()
-        deadline = time.monotonic() + _SETTLE_S
-        pause = threading.Event()
-        while True:
+        found: set[str] = set()
+        for _ in looks(_SETTLE_S, every_s=_VISIBLE_EVERY_S):
             try:
-                found = set(admin.list_topics(timeout=self._timeout_s).topics)
+                listed = patiently(
+                    self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
+                )
             except KafkaException as error:
                 raise unreachable(self._config, "list topics", error) from error
-            if complete(found) or time.monotonic() >= deadline:
-                return found
-            pause.wait(_VISIBLE_EVERY_S)
+            found = set(listed.topics)
+            if complete(found):
+                break
+        return found
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
         """Create topics; one that exists already stays as it is. Returns when the cluster shows them."""
@@ -195,17 +208,30 @@ class KafkaTopics:
         found = self._offsets(partitions, OffsetSpec.for_timestamp(epoch_ms))
         return {at: offset for at, offset in found.items() if offset >= 0}
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed; nothing: there is no such group."""
-        admin = self._admin()
-        asked = [ConsumerGroupTopicPartitions(group)]
-        answer = self._ask(
-            f"read the offsets of group '{group}'",
-            lambda: admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_s),
-            none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
-        )[group]
-        found = answer.topic_partitions if answer is not None else ()
-        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions; nothing: there is no such group."""
+        asked = [NativePartition(topic, number) for topic, number in sorted(set(partitions))]
+        if not asked:
+            return {}
+        # By a consumer that never joins: librdkafka's admin client crashes the process (a null pointer) when
+        # the group's coordinator answers with an error, as one does that is only starting.
+        consumer = build(Consumer, {**restore_consumer_config(self._config), "group.id": group})
+        refused: KafkaException | None = None
+        try:
+            for _ in looks(self._timeout_s, every_s=_READY_EVERY_S):
+                try:
+                    found = consumer.committed(asked, timeout=self._timeout_s)
+                    return {
+                        TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0
+                    }
+                except KafkaException as error:
+                    refused = error
+                    if error.args[0].code() not in _GETTING_READY:
+                        break
+        finally:
+            consumer.close()
+        assert refused is not None, "it was asked at least once"
+        raise unreachable(self._config, f"read the offsets of group '{group}'", refused) from refused
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, and return when the cluster does not show them any more."""
@@ -230,20 +256,20 @@ class KafkaTopics:
             IllegalStateException: it has members.
         """
         admin = self._admin()
-        for future in admin.delete_consumer_groups([group], request_timeout=self._timeout_s).values():
-            try:
-                future.result(self._timeout_s + 1.0)
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.NON_EMPTY_GROUP:
-                    raise IllegalStateException(
-                        f"group '{group}' has members, so clients of the application run; close all of them "
-                        "first (one that was killed is forgotten after session.timeout.ms)"
-                    ) from error
-                if code != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise unreachable(self._config, f"delete group '{group}'", error) from error
-            except TimeoutError as error:
-                raise unreachable(self._config, f"delete group '{group}'", error) from error
+        try:
+            self._ask(
+                f"delete group '{group}'",
+                lambda: admin.delete_consumer_groups([group], request_timeout=self._timeout_s),
+                none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
+            )
+        except StreamsException as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+                raise
+            raise IllegalStateException(
+                f"group '{group}' has members, so clients of the application run; close all of them first "
+                "(one that was killed is forgotten after session.timeout.ms)"
+            ) from cause
 
     def close(self) -> None:
         """Idempotent."""
@@ -319,26 +345,43 @@ class KafkaTopics:
         none_for: tuple[int, ...] = (),
         timeout_s: float | None = None,
     ) -> dict[Any, Any]:
-        """The answers to a question that gives a future for each of its subjects."""
-        answers: dict[Any, Any] = {}
-        wait_s = (self._timeout_s if timeout_s is None else timeout_s) + 1.0
-        for subject, future in question().items():
+        """The answers to a question that gives a future for each of its subjects.
+
+        Asked again while a broker says that it is only getting ready.
+        """
+        wait_s = self._timeout_s if timeout_s is None else timeout_s
+        refused: KafkaException | None = None
+        for _ in looks(wait_s, every_s=_READY_EVERY_S):
+            answers: dict[Any, Any] = {}
             try:
-                answers[subject] = future.result(wait_s)
+                for subject, future in question().items():
+                    try:
+                        answers[subject] = patiently(self._config, what, future.result, wait_s + 1.0)
+                    except KafkaException as error:
+                        if error.args[0].code() not in none_for:
+                            raise
+                        answers[subject] = None
+                return answers
             except KafkaException as error:
-                if error.args[0].code() in none_for:
-                    answers[subject] = None
-                    continue
-                raise unreachable(self._config, what, error) from error
+                refused = error
+                if error.args[0].code() not in _GETTING_READY:
+                    break
             except TimeoutError as error:
                 raise unreachable(self._config, what, error) from error
-        return answers
+        assert refused is not None, "it was asked at least once"
+        raise unreachable(self._config, what, refused) from refused
 
     def _admin(self) -> AdminClient:
         with self._lock:
             if self._client is None:
                 raise IllegalStateException("the admin client is closed")
             return self._client
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first of many names, and how many more there are."""
+    found = sorted(names)
+    return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")
 
 
 def _is_unreachable(code: int) -> bool:

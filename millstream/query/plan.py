@@ -138,6 +138,8 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
         raise refusal(Outcome.REBALANCING, snapshot, parameters)
     found = parts_by_partition(snapshot, name, stale=parameters.stale_stores_enabled)
+    # The partitions of a global store are on no way to anywhere, whatever the stream threads are at.
+    settled = settled or (declaration.is_global and len(found) == count)
     readable = tuple(number for number, (presence, _) in found.items() if presence is Presence.READABLE)
     partition_of = declaration.partition_of
     if only is not None:

@@ -40,11 +40,14 @@ from millstream.ports import (
     TopicDescription,
     Topics,
 )
+from millstream.runtime.afresh import forget_now
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
+from millstream.runtime.epochs import check_epoch, floor, highest_epoch
+from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, Owner, checkpoint_identity
 from millstream.runtime.global_tables import declared_serdes, find_global_parts
+from millstream.runtime.identity import Policies, Role, topics_of
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -52,6 +55,7 @@ from millstream.runtime.preparation import (
     kept_counts,
     source_descriptions,
 )
+from millstream.runtime.reconcile import Reconciler
 from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_news import Written, source_patterns, written_topics
@@ -179,7 +183,13 @@ class Assembly:
         self._topic_ids: dict[str, str] = {}
         self._global_topics: Mapping[str, TopicDescription] = {}
         self._sources: Mapping[str, TopicDescription] = {}
-        self._ready_to_run: Mapping[str, CompiledPipeline] = {}
+        self._parts_filled: tuple[StorePart, ...] = ()
+        self._writers = {
+            use.topic: pipeline.name
+            for pipeline in topology.queries
+            for use in topics_of(pipeline, config.application_id)
+            if use.role is Role.CHANGELOG
+        }
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()
         self.generation = 0
@@ -248,17 +258,31 @@ class Assembly:
         step()
         self._topics = self._parts.topics(self._config)
         self.hold("admin client", self._topics.close)
+        if self._embedded:
+            forget_now(self._directory.path, self._topics, self._config.application_id)
 
     def plan(self) -> Plan:
         """Look at the topics: those of the program have to be there, ours are made.
 
         Raises:
-            MissingSourceTopicException, InternalTopicException, StreamsException: what is in the way.
+            MissingSourceTopicException, LostTopicException, LostCheckpointException: topics or checkpoints
+                are not what the pipelines' progress belongs to.
+            InternalTopicException, StreamsException: what else is in the way.
         """
         topics, pipelines = self.topics, self._topology.pipelines
         if self._checkpoints.is_local:
             raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
+        reconciler = Reconciler(
+            self._topology.queries,
+            self._config.application_id,
+            self._checkpoints,
+            topics,
+            self._policies,
+            self._config.dead_letter_topic if self._drops_records else None,
+        )
+        # Before anything is made: a changelog that is missing must not come back empty, and unnoticed.
+        reconciler.check()
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
         )
@@ -294,7 +318,7 @@ class Assembly:
             self._topology.queries,
             plan.partitions,
             self._compiled,
-            self._claim,
+            lambda compiled, engine: self._claim(compiled, engine, reconciler),
             f"{self._client_id}-SparkStart",
         )
         self._pipelines = running
@@ -306,7 +330,8 @@ class Assembly:
         )
         outputs = topics.confirm(each.name for each in written)
         self._sources = sources
-        return Plan(sources, plan, tuple(store_parts(plan)), written, outputs)
+        self._parts_filled = tuple(store_parts(plan))
+        return Plan(sources, plan, self._parts_filled, written, outputs)
 
     def join(self, member: GroupMember, plan: Plan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -447,6 +472,7 @@ class Assembly:
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,
+            check_epoch=self._check_epoch,
         )
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
@@ -488,25 +514,26 @@ class Assembly:
             raise StreamsException("the client is not prepared")
         return self._pipelines
 
-    def _claim(self, name: str, engine: Engine) -> CheckpointClaim:
+    def _claim(self, compiled: CompiledPipeline, engine: Engine, reconciler: Reconciler) -> CheckpointClaim:
+        name = compiled.pipeline.name
         root = self._checkpoints.root
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
         claims = CheckpointClaims(files, root, clock=self._parts.clock)
         with self._claiming:
             claim = self._claims.get(name)
             if claim is None:
-                # The time of day keeps epochs growing where nothing else is left that tells the last one: a
-                # group that was forgotten, checkpoints that were deleted by hand, and a changelog that
-                # stayed.
-                floor = max(self.generation, self._parts.clock.epoch_ms())
-                claim = self._claims[name] = claims.claim(name, floor, self._client_id)
+                seen = self._highest_epoch(compiled, claims.owner(name))
+                least = floor(self.generation, seen)
+                claim = self._claims[name] = claims.claim(name, least, self._client_id)
             elif not claims.is_held(claim):
                 # Never claimed back: whoever has it now may be the one whom the group gave it.
                 raise TaskMigratedException(
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
                     "client since"
                 )
-            compiled = self._ready_to_run[name]
+            reconciler.settle(
+                compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
+            )
             begin(
                 compiled.pipeline,
                 compiled.scans,
@@ -518,6 +545,40 @@ class Assembly:
                 offset_reset(self._config),
             )
             return claim
+
+    def _highest_epoch(self, compiled: CompiledPipeline, owner: Owner | None) -> int:
+        """The highest epoch in the changelogs of a pipeline, as far as the last claim does not tell.
+
+        Raises:
+            StreamsException: there is one that no claim can have had.
+        """
+        stores = {store.name for store in compiled.pipeline.stores}
+        seen = max((each.epoch for each in self._view.open_stores() if each.name in stores), default=0)
+        if owner is not None and seen <= owner.epoch:
+            return seen
+        # Nobody knows of a claim, or one is known that is older than what was written: checkpoints from a
+        # backup. So the changelogs are asked.
+        partitions = [part.changelog for part in self._parts_filled if part.store.name in stores]
+        consumer = self._parts.changelog(self._config)
+        try:
+            return highest_epoch(consumer, partitions, owner.epoch if owner is not None else None)
+        finally:
+            consumer.close()
+
+    def _check_epoch(self, partition: TopicPartition, epoch: int, offset: int) -> None:
+        name = self._writers.get(partition.topic)
+        if name is None:
+            return
+        files = self._checkpoints.files
+        owner = CheckpointClaims(files, self._checkpoints.root).owner(name) if files is not None else None
+        check_epoch(partition, epoch, offset, owner.epoch if owner is not None else None)
+
+    @property
+    def _policies(self) -> Policies:
+        return Policies(
+            from_beginning=self._config["source.lost.policy"] == "from-beginning",
+            rebuild_changelogs=self._config["changelog.lost.policy"] == "rebuild",
+        )
 
     def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
         return declared_serdes(
@@ -544,7 +605,6 @@ class Assembly:
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:
-        self._ready_to_run = compiled
         serdes: dict[str, tuple[Any, Any]] = {}
         for each in compiled.values():
             serdes.update(each.store_serdes)

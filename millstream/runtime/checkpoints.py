@@ -2,27 +2,29 @@
 
 Spark resumes a query from its checkpoint by position: the first source, the first stateful operator. It does
 not know that the program behind it has changed, and with some changes it would go on with another's offsets
-or counts. So next to each checkpoint lies a fingerprint: what the pipeline read, which stores it filled,
-which internal topics it wrote. Stateless steps, and output topics, may change freely.
+or counts. So next to each checkpoint lies a fingerprint: what the pipeline read, which stores it filled
+and by which kind of operator, which internal topics it wrote. Stateless steps, and output topics, may change
+freely. Beside it are the notes of what its topics were (identity.py).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
 from millstream.permissions import make_private
+from millstream.ports import CheckpointFiles
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
-from millstream.topology.nodes import Aggregate, Node, Repartition, Store
+from millstream.runtime.identity import Notes
+from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, ToTable
 from millstream.topology.pipeline import Pipeline, input_label
+from millstream.topology.windows import TimeWindows
 
 __all__ = ["Checkpoints", "Fingerprint", "fingerprint"]
 
@@ -36,6 +38,12 @@ class Fingerprint:
     reads: tuple[str, ...]
     stores: tuple[str, ...]
     repartitions: tuple[str, ...]
+    operators: tuple[str, ...] = ()
+    """How Spark keeps the state of each store that has one. Versions before this one did not note it."""
+
+    def fits(self, before: Fingerprint) -> bool:
+        """Whether a pipeline with this one can go on from a checkpoint with that one."""
+        return self == before or (not before.operators and replace(self, operators=()) == before)
 
 
 def fingerprint(pipeline: Pipeline) -> Fingerprint:
@@ -44,7 +52,26 @@ def fingerprint(pipeline: Pipeline) -> Fingerprint:
         reads=tuple(input_label(node) for node in pipeline.inputs),
         stores=tuple(_fills(node, node.store) for node in pipeline.nodes if node.store),
         repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
+        operators=tuple(
+            f"{node.store.name} {kind}"
+            for node in pipeline.nodes
+            if node.store is not None and (kind := _operator(node, pipeline)) is not None
+        ),
     )
+
+
+def _operator(node: Node, pipeline: Pipeline) -> str | None:
+    """Spark's states of these kinds have different forms; None: it keeps none."""
+    match node:
+        case Aggregate():
+            is_fold = isinstance(node.aggregation, Fold)
+            if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
+                return "windows merged in Python"
+            return "fold in Python" if is_fold else "aggregate"
+        case ToTable():
+            return "last value" if node.parents[0] in pipeline.shuffles else None
+        case _:
+            return None
 
 
 def _fills(node: Node, store: Store) -> str:
@@ -54,10 +81,12 @@ def _fills(node: Node, store: Store) -> str:
 
 
 class Checkpoints:
-    """The checkpoints of an application: one for each pipeline, and `<pipeline>.topology.json` beside it.
+    """The checkpoints of an application: one for each pipeline, and beside it `<pipeline>.topology.json` and
+    `<pipeline>.topics.json`.
 
     What the directory of a pipeline's checkpoint is called changes with each claim (runtime/fencing.py).
-    Where the location is not a local path, the fingerprints are in the state directory of this client.
+    Where the location is not a local path, it takes Spark to read it, so what lies there is looked at when
+    the checkpoint is claimed, and not before: a copy on this machine would go stale.
     """
 
     def __init__(self, config: StreamsConfig, state_path: Path) -> None:
@@ -67,7 +96,6 @@ class Checkpoints:
             self._location = f"{self._location}/{config.application_id}"
         self._local = _local_path(self._location)
         self._group_writes = config.lets_group_write
-        self._fingerprints = self._local or state_path / "checkpoints"
 
     @property
     def root(self) -> str:
@@ -79,21 +107,47 @@ class Checkpoints:
         """Whether that is a path of this machine."""
         return self._local is not None
 
-    def check(self, pipelines: Iterable[Pipeline]) -> None:
+    @property
+    def files(self) -> CheckpointFiles | None:
+        """The files there; None: that is not a path of this machine."""
+        return LocalCheckpointFiles(self._local) if self._local is not None else None
+
+    def check(self, pipelines: Iterable[Pipeline], files: CheckpointFiles | None = None) -> None:
         """Compare each pipeline with what its checkpoint was made by, and note it where there was nothing.
+
+        Nothing happens where the files are out of reach.
+
+        Args:
+            files: by default those of this machine.
 
         Raises:
             TopologyException: a checkpoint belongs to another program.
         """
+        files = files or self.files
+        if files is None:
+            return
         wanted = {pipeline.name: fingerprint(pipeline) for pipeline in pipelines}
         for name, new in wanted.items():
-            old = self._stored(name)
-            if old is not None and old != new:
+            old = self._stored(name, files)
+            if old is not None and not new.fits(old):
                 raise TopologyException(self._misfit(name, old, new))
         if self._local is not None:
             make_private(self._local, group_writes=self._group_writes)
         for name, new in wanted.items():
-            self._store(name, new)
+            files.write(_fingerprint_of(name), json.dumps(asdict(new), indent=1).encode())
+
+    def notes(self, pipeline: str, files: CheckpointFiles) -> Notes | None:
+        """What was noted of the pipeline's topics; None: nothing."""
+        content = files.read(_notes_of(pipeline))
+        notes = Notes.parse(content)
+        if notes is None and content is not None:
+            log.warning("'%s/%s' cannot be read and is written anew", self._location, _notes_of(pipeline))
+        return notes
+
+    def note(self, pipeline: str, notes: Notes, files: CheckpointFiles) -> None:
+        """Note it, once the checkpoint is claimed: from now on this is what its progress belongs to."""
+        if Notes.parse(files.read(_notes_of(pipeline))) != notes:
+            files.write(_notes_of(pipeline), notes.to_bytes())
 
     def delete(self) -> None:
         """Delete all checkpoints of the application.
@@ -115,29 +169,24 @@ class Checkpoints:
         for name in sorted(names.keys() - kept):
             files.delete(name)
 
-    def _stored(self, pipeline: str) -> Fingerprint | None:
-        path = self._path(pipeline)
-        if self._local is not None and not places(pipeline, LocalCheckpointFiles(self._local).list()).live:
+    def _stored(self, pipeline: str, files: CheckpointFiles) -> Fingerprint | None:
+        if not places(pipeline, files.list()).live:
             return None  # whoever deleted the checkpoint wants to start afresh
+        kept = files.read(_fingerprint_of(pipeline))
+        if kept is None:
+            return None
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return Fingerprint(**{name: tuple(content[name]) for name in Fingerprint.__dataclass_fields__})
-        except FileNotFoundError:
+            content = json.loads(kept)
+            known = {name: tuple(content[name]) for name in ("reads", "stores", "repartitions")}
+            return Fingerprint(**known, operators=tuple(content.get("operators", ())))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning(
+                "fingerprint '%s/%s' cannot be read and is written anew: %s",
+                self._location,
+                _fingerprint_of(pipeline),
+                error,
+            )
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            log.warning("fingerprint '%s' cannot be read and is written anew: %s", path, error)
-            return None
-
-    def _store(self, pipeline: str, new: Fingerprint) -> None:
-        path = self._path(pipeline)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place: a crash leaves the old one or the new one, not half of it.
-        draft = path.with_suffix(f".{uuid.uuid4().hex[:12]}.tmp")  # clients may share the location
-        draft.write_text(json.dumps(asdict(new), indent=1), encoding="utf-8")
-        os.replace(draft, path)
-
-    def _path(self, pipeline: str) -> Path:
-        return self._fingerprints / f"{pipeline}.topology.json"
 
     def _misfit(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
         changes = "".join(
@@ -146,15 +195,24 @@ class Checkpoints:
                 ("reads", old.reads, new.reads),
                 ("fills stores", old.stores, new.stores),
                 ("writes repartition topics", old.repartitions, new.repartitions),
+                ("keeps state", old.operators or new.operators, new.operators),
             )
             if before != after
         )
         return (
             f"pipeline '{pipeline}' of application '{self._application_id}' has a checkpoint at "
             f"'{self._location}/{pipeline}' that was made by another program:{changes}\n"
-            "Going on from it would mix up offsets or state. Use a new application.id, or start afresh with "
-            "KafkaStreams.clean_up(checkpoints=True) and new internal topics"
+            "Going on from it would mix up offsets or state; docs/semantics.md has a table of what may "
+            "change. Use a new application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
         )
+
+
+def _fingerprint_of(pipeline: str) -> str:
+    return f"{pipeline}.topology.json"
+
+
+def _notes_of(pipeline: str) -> str:
+    return f"{pipeline}.topics.json"
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -54,6 +54,7 @@ def health_view(
     if state.plan is None and records:
         last = records[-1].exception
         missing_topics = last.topics if isinstance(last, MissingSourceTopicException) else missing_topics
+    pipelines = [pipeline for thread in crew.metadata() for pipeline in thread.pipelines]
     return HealthView(
         client_state=state.state,
         threads={thread.name: thread.state.name for thread in threads},
@@ -61,15 +62,14 @@ def health_view(
         waiting=waiting,
         pipelines_total=len(every),
         pipelines_owned=len(state.roster.pipelines),
-        pipelines_running=sum(
-            pipeline.running for thread in crew.metadata() for pipeline in thread.pipelines
-        ),
+        pipelines_running=sum(each.running for each in pipelines),
         unowned=tuple(name for name in every if agreed is not None and name not in taken),
         last_failure=records[-1] if records else None,
         restoring=restoring,
         member=state.group.lost is None,
         lost=state.group.lost,
         missing_topics=missing_topics,
+        lost_executors=tuple(sorted({lost for each in pipelines for lost in each.lost_executors})),
         query_server_failure=query_server_failure,
         failure=None if state.failure is None else state.failure.error,
         paused=state.paused,

@@ -30,6 +30,7 @@ from millstream.machine import Announcer
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
 from millstream.runtime import states
+from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
@@ -389,12 +390,15 @@ class KafkaStreams(InteractiveQueries):
         """Delete this application's local stores; they are filled again from their changelogs.
 
         Args:
-            checkpoints: delete the pipelines' checkpoints too. The application then starts afresh: it reads
-                its sources from the beginning and counts from nothing.
+            checkpoints: delete the pipelines' checkpoints too, and in Kafka the changelogs, the repartition
+                topics and the group. The application then starts afresh: it reads its sources as one that
+                never ran, and counts from nothing.
 
         Raises:
-            IllegalStateException: the client is neither CREATED nor ended.
+            IllegalStateException: the client is neither CREATED nor ended, or, with `checkpoints`, another
+                client of the application runs.
             LockException: another client uses the state directory.
+            StreamsException: the cluster cannot be reached, or refuses.
 
         Differs: the progress of the pipelines is in checkpoints, not in committed offsets; like those, it is
             kept unless asked for.
@@ -406,7 +410,20 @@ class KafkaStreams(InteractiveQueries):
         self._directory.clean_all()
         if checkpoints:
             with self._directory:
-                Checkpoints(self._config, self._directory.path).delete()
+                self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        checkpoints = Checkpoints(self._config, self._directory.path)
+        names = internal_topics(self._topology, self._config.application_id, checkpoints.files)
+        if self._config.embedded:
+            forget_later(self._directory.path, names)
+        elif self._topology.queries or names:
+            topics = self._parts.topics(self._config)
+            try:
+                delete_internal(topics, self._config.application_id, names)
+            finally:
+                topics.close()
+        checkpoints.delete()
 
     def reset(
         self,

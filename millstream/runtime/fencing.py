@@ -424,7 +424,7 @@ class LocalCheckpointFiles:
         with self._told("read", path):
             try:
                 return (self._root / path).read_bytes()
-            except (FileNotFoundError, IsADirectoryError):
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
     def write(self, path: str, content: bytes) -> None:
@@ -433,7 +433,11 @@ class LocalCheckpointFiles:
         with self._told("written", path):
             file.parent.mkdir(parents=True, exist_ok=True)
             draft = _draft(file, content)
-            os.replace(draft, file)
+            try:
+                os.replace(draft, file)
+            except OSError:
+                draft.unlink(missing_ok=True)
+                raise
             _sync(file.parent)
 
     @contextlib.contextmanager

@@ -84,6 +84,7 @@ class HealthView:
         member: whether it is a member of its group; True for a client that needs none.
         lost: why it is not.
         missing_topics: source topics that do not exist.
+        lost_executors: those that the Spark cluster has lost lately, in words.
         query_server_failure: why the query server does not answer any more.
         paused: whether the user has called `pause()`.
         failure: what the client ended, or is ending, with.
@@ -102,6 +103,7 @@ class HealthView:
     member: bool = True
     lost: str | None = None
     missing_topics: tuple[str, ...] = ()
+    lost_executors: tuple[str, ...] = ()
     query_server_failure: BaseException | None = None
     paused: bool = False
     failure: BaseException | None = None
@@ -254,9 +256,14 @@ def _running(view: HealthView) -> str:
     threads = f"{len(view.live_threads)} thread{_s(len(view.live_threads))}"
     if view.pipelines_owned:
         run = "pipeline runs" if view.pipelines_owned == 1 else "pipelines run"
-        return f"{view.pipelines_owned} {run} here, on {threads}"
+        return f"{view.pipelines_owned} {run} here, on {threads}{_executors(view)}"
     where = "; the pipelines are on other clients" if view.pipelines_total else ""
     return f"every store is up to date, on {threads}{where}"
+
+
+def _executors(view: HealthView) -> str:
+    lost = len(view.lost_executors)
+    return f"; Spark has lost {lost} executor{_s(lost)} in the last ten minutes" if lost else ""
 
 
 def _s(count: int) -> str:
@@ -309,6 +316,7 @@ def _details(view: HealthView) -> dict[str, Any]:
         "member": view.member,
         "lost": view.lost,
         "missing_topics": sorted(view.missing_topics),
+        "lost_executors": list(view.lost_executors),
         "query_server_failure": (
             None if view.query_server_failure is None else in_short(view.query_server_failure)
         ),

@@ -20,6 +20,7 @@ from millstream.errors import (
     StreamsException,
 )
 from millstream.model import TopicPartition
+from millstream.ports import Scan
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -28,15 +29,16 @@ __all__ = [
     "Finding",
     "Found",
     "Noted",
+    "Notes",
+    "Policies",
     "Role",
     "TopicUse",
     "What",
     "compare",
     "error_of",
+    "mendable",
     "note",
-    "read_notes",
     "topics_of",
-    "written_notes",
 ]
 
 
@@ -160,27 +162,48 @@ def note(uses: Iterable[TopicUse], found: Mapping[str, Found]) -> dict[str, Note
     return notes
 
 
-def written_notes(notes: Mapping[str, Noted]) -> bytes:
-    """As they are kept: `<pipeline>.topics.json`."""
-    topics = {name: {**asdict(each), "role": each.role.name.lower()} for name, each in sorted(notes.items())}
-    return json.dumps({"version": 1, "topics": topics}, indent=1).encode()
+@dataclass(frozen=True)
+class Notes:
+    """What stands beside a checkpoint: `<pipeline>.topics.json`.
 
+    Attributes:
+        scans: the sources of the query that wrote the checkpoint, in its order.
+        serdes: the names of the serdes of keys and values, by store: its changelog is in them.
+    """
 
-def read_notes(content: bytes | None) -> dict[str, Noted] | None:
-    """What was kept; None: nothing, or nothing that can be read."""
-    try:
-        kept = json.loads(content or b"")
-        return {
-            name: Noted(
-                str(each["topic_id"]),
-                int(each["partitions"]),
-                Role[str(each["role"]).upper()],
-                tuple(int(start) for start in each.get("starts", ())),
-            )
-            for name, each in kept["topics"].items()
+    topics: Mapping[str, Noted]
+    scans: tuple[Scan, ...] = ()
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        topics = {
+            name: {**asdict(each), "role": each.role.name.lower()}
+            for name, each in sorted(self.topics.items())
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+        scans = [{"reads": scan.reads, "feeds": scan.feeds} for scan in self.scans]
+        kept = {"version": 1, "topics": topics, "scans": scans, "serdes": dict(sorted(self.serdes.items()))}
+        return json.dumps(kept, indent=1).encode()
+
+    @classmethod
+    def parse(cls, content: bytes | None) -> Notes | None:
+        """What was kept; None: nothing, or nothing that can be read."""
+        try:
+            kept = json.loads(content or b"")
+            topics = {
+                str(name): Noted(
+                    str(each["topic_id"]),
+                    int(each["partitions"]),
+                    Role[str(each["role"]).upper()],
+                    tuple(int(start) for start in each.get("starts", ())),
+                )
+                for name, each in kept["topics"].items()
+            }
+            scans = tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
+            serdes = {str(name): (str(key), str(value)) for name, (key, value) in kept["serdes"].items()}
+            return cls(topics, scans, serdes)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
 
 # --- comparing ----------------------------------------------------------------------------------------------
@@ -229,7 +252,6 @@ def compare(
     *,
     positions: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int] | None = None,
-    cleaned: bool = False,
 ) -> tuple[Finding, ...]:
     """What is not as the pipeline's progress says, in the order of `uses`; nothing: it may go on.
 
@@ -239,10 +261,9 @@ def compare(
         positions: the next offset to read of each partition, by the checkpoint; None: there is no checkpoint,
             or none that has processed anything.
         committed: what the group has committed of the pipeline's source topics.
-        cleaned: whether there is no checkpoint because the application was told to start afresh.
     """
     if positions is None:
-        gone = None if cleaned else _gone(pipeline, uses, found, committed or {})
+        gone = _gone(pipeline, uses, found, committed or {})
         return () if gone is None else (gone,)
     known = noted or {}
     seen: dict[str, Finding] = {}
@@ -351,6 +372,28 @@ def _partitions(count: int) -> str:
     return "1 partition" if count == 1 else f"{count} partitions"
 
 
+@dataclass(frozen=True)
+class Policies:
+    """What the configuration says about what can be put right.
+
+    Attributes:
+        from_beginning: `source.lost.policy`: start at the beginning of a source topic as it is now.
+        rebuild_changelogs: `changelog.lost.policy`: write a changelog anew from Spark's state.
+    """
+
+    from_beginning: bool = False
+    rebuild_changelogs: bool = False
+
+
+def mendable(finding: Finding, policies: Policies) -> bool:
+    """Whether the configuration has it put right, once the checkpoint is claimed."""
+    if finding.role is Role.CHANGELOG:
+        return policies.rebuild_changelogs
+    # A topic that is not there has no beginning.
+    is_there = finding.what not in (What.DELETED, What.NEVER_THERE)
+    return finding.role is not None and finding.role.is_read and is_there and policies.from_beginning
+
+
 # --- telling ------------------------------------------------------------------------------------------------
 
 _AFRESH = (
@@ -396,15 +439,13 @@ def error_of(findings: Sequence[Finding], location: str) -> StreamsException | N
     if read or changelogs:
         ways.append(_AFRESH)
     message = f"{told}. Next: {'; or '.join(ways)}"
-    names = {
-        what: tuple(sorted(each.topic for each in findings if each.what is what))
+    topics = tuple(sorted(each.topic for each in findings))
+    deleted, recreated, emptied = (
+        tuple(sorted(each.topic for each in findings if each.what is what))
         for what in (What.DELETED, What.RECREATED, What.EMPTIED)
-    }
-    kind = MissingSourceTopicException if read else LostTopicException
-    return kind(
-        message,
-        tuple(sorted(each.topic for each in findings)),
-        deleted=names[What.DELETED],
-        recreated=names[What.RECREATED],
-        emptied=names[What.EMPTIED],
     )
+    if read:
+        return MissingSourceTopicException(
+            message, topics, deleted=deleted, recreated=recreated, emptied=emptied
+        )
+    return LostTopicException(message, topics, deleted=deleted, recreated=recreated, emptied=emptied)

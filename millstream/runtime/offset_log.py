@@ -19,7 +19,16 @@ from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Scan
 from millstream.runtime.fencing import places
 
-__all__ = ["OffsetLog", "aligned", "forget_unfinished", "log_of", "moved", "positions_of", "save"]
+__all__ = [
+    "OffsetLog",
+    "aligned",
+    "forget_unfinished",
+    "log_of",
+    "moved",
+    "positions_of",
+    "save",
+    "unfinished",
+]
 
 _TRIES = 20
 
@@ -186,20 +195,26 @@ def unfinished(files: CheckpointFiles, directory: str) -> OffsetLog | None:
 
 
 def forget_unfinished(files: CheckpointFiles, directory: str) -> None:
-    """Have Spark plan anew what it was about to read; where nothing is done yet, from where it begins."""
+    """Have Spark plan anew what it was about to read; where nothing is done yet, as if it had never run."""
     done = max(_numbers(files.list(f"{directory}/commits")), default=-1)
     for batch in _numbers(files.list(f"{directory}/offsets")):
         if batch > done:
             _delete(files, f"{directory}/offsets", batch)
     if done < 0:
-        files.delete(f"{directory}/sources")  # the offsets that the first batch began at
+        for part in ("sources", "state"):  # where the first batch began, and what it had kept until then
+            files.delete(f"{directory}/{part}")
 
 
 def save(files: CheckpointFiles, directory: str, log: OffsetLog) -> None:
-    """Replace the file of that batch."""
-    # Hadoop's checksum beside it would be another's; without one it is not looked at.
-    files.delete(f"{directory}/offsets/.{log.batch}.crc")
-    files.write(f"{directory}/offsets/{log.batch}", log.to_bytes())
+    """Replace the file of that batch, which is done, and of the one before: Spark reads that too when it
+    starts, though only to see that it has as many sources.
+    """
+    before = f"{directory}/offsets/{log.batch - 1}"
+    for batch in (log.batch - 1, log.batch):
+        if batch == log.batch or files.exists(before):
+            # Hadoop's checksum beside it would be another's; without one it is not looked at.
+            files.delete(f"{directory}/offsets/.{batch}.crc")
+            files.write(f"{directory}/offsets/{batch}", log.to_bytes())
 
 
 def _delete(files: CheckpointFiles, directory: str, batch: int) -> None:

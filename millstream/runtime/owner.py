@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from millstream.clock import Clock
+from millstream.errors import StreamsException
 from millstream.machine import Announcer
 from millstream.runtime.client_state import ClientState, Moment
 from millstream.runtime.events import Broken, Event, Instruction, Moved
@@ -131,7 +132,7 @@ class Owner:
                 self._log.error(
                     "%s could not carry out %r", self._announcer.owner, instruction, exc_info=error
                 )
-                self.post(Broken(Failure(threading.current_thread().name, error)))
+                self.post(Broken(Failure(threading.current_thread().name, _told(instruction, error))))
         if interrupted is not None:
             raise interrupted
 
@@ -142,3 +143,11 @@ class Owner:
                 return None
             self._performer = threading.get_ident()
             return self._to_do.popleft()
+
+
+def _told(instruction: Instruction, error: Exception) -> StreamsException:
+    problem = StreamsException(
+        f"the client could not carry out {type(instruction).__name__}, so it closes: {error}"
+    )
+    problem.__cause__ = error
+    return problem

@@ -27,7 +27,7 @@ class Pipelines:
         pipelines: all of the client's.
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
-        claim: claims a pipeline's checkpoint for this client, once the engine is there.
+        claim: claims a pipeline's checkpoint for this client, once the engine is there, and has it fit.
         name: of the thread that starts Spark.
     """
 
@@ -37,7 +37,7 @@ class Pipelines:
         pipelines: Sequence[Pipeline],
         partitions: Mapping[str, int],
         on_compiled: Callable[[Mapping[str, CompiledPipeline]], None],
-        claim: Callable[[str, Engine], CheckpointClaim],
+        claim: Callable[[CompiledPipeline, Engine], CheckpointClaim],
         name: str = "SparkStart",
     ) -> None:
         self._make_engine = engine
@@ -63,7 +63,7 @@ class Pipelines:
             Stopped: the client closes.
         """
         engine, compiled = self._ready()
-        claim = self._claim(name, engine)
+        claim = self._claim(compiled[name], engine)
         self._raise_if_closing()
         running = engine.start(compiled[name], claim, on_end)
         self._warmed_up = True
@@ -123,10 +123,11 @@ class Pipelines:
                 mine = self._starter is None
                 if mine:
                     self._error = None
-                    self._starter = threading.Thread(
+                    starter = threading.Thread(
                         target=self._start_engine, args=(self._engine,), name=self._name, daemon=True
                     )
-                    self._starter.start()
+                    starter.start()  # it waits for the lock before it is through
+                    self._starter = starter
                 self._changed.wait_for(self._is_over(self._starter))
                 self._raise_if_closing()
                 if mine and self._error is not None:

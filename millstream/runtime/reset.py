@@ -9,7 +9,6 @@ Source: org.apache.kafka.tools.StreamsResetter.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Groups, Topics
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, places
+from millstream.runtime.identity import Notes, Role
 from millstream.runtime.reset_plan import (
     ResetPlan,
     To,
@@ -157,7 +157,7 @@ class _Job:
                 self.topics.beginning_offsets(partitions),
                 self.topics.end_offsets(partitions),
                 at_time=at_time,
-                committed=self.topics.committed(application_id),
+                committed=self.topics.committed(application_id, partitions),
                 shift=asked.shift,
             ),
             {name: topic.topic_id for name, topic in found.items()},
@@ -222,12 +222,12 @@ class _Job:
 
     def _noted(self, pipeline: str) -> Iterable[str]:
         content = self.files.read(f"{pipeline}.topics.json")
-        try:
-            noted = json.loads(content or b"{}").get("topics", {})
-            return [name for name, each in noted.items() if each["role"] in ("source", "table")]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            log.warning("what pipeline %s reads is not known: its note cannot be read", pipeline)
+        notes = Notes.parse(content)
+        if notes is None:
+            if content is not None:
+                log.warning("what pipeline %s reads is not known: its note cannot be read", pipeline)
             return []
+        return [name for name, each in notes.topics.items() if each.role in (Role.SOURCE, Role.TABLE)]
 
 
 def raise_if_alive(plan: ResetPlan, force: bool) -> None:

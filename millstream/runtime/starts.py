@@ -19,10 +19,20 @@ from typing import Any
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Scan, TopicDescription, Topics
+from millstream.runtime.fencing import places
 from millstream.topology.nodes import OffsetReset, Source, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
-__all__ = ["STARTS", "Starts", "TopicStart", "begin", "initial_offsets", "raise_if_half_reset", "read_starts"]
+__all__ = [
+    "STARTS",
+    "Starts",
+    "TopicStart",
+    "begin",
+    "initial_offsets",
+    "raise_if_half_reset",
+    "read_starts",
+    "told_to_begin",
+]
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +127,16 @@ def raise_if_half_reset(files: CheckpointFiles, location: str) -> None:
             f"a reset of the application was begun at {starts.at} and has not finished (see "
             f"'{location}/{STARTS}'); run it again: `millstream reset`, or KafkaStreams.reset()"
         )
+
+
+def told_to_begin(files: CheckpointFiles, location: str, pipeline: str) -> bool:
+    """Whether a reset has told the pipeline to begin, and it has not got beyond that: if it has no progress,
+    none was lost.
+    """
+    if read_starts(files, location) is None:
+        return False
+    names = files.list()
+    return f"{pipeline}.topics.json" not in names or places(pipeline, names).live is not None
 
 
 def initial_offsets(

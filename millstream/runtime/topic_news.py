@@ -29,6 +29,8 @@ __all__ = [
 
 _KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """No pattern matches these, whatever it says (Kafka's `exclude.internal.topics`)."""
+_TOLD = 10
+"""How many topics a message names at most; the exception's attributes have all of them."""
 _START_AFRESH = "start afresh with `millstream reset` or KafkaStreams.reset()"
 
 
@@ -211,7 +213,8 @@ def missing_error(
         told.append(f"{_list(news.missing)} {_do(news.missing)} not exist")
     if news.deleted:
         told.append(f"{_list(news.deleted)} {_was(news.deleted)} deleted while the client was running")
-    told += [_recreated(f"'{name}'", *ids) for name, ids in news.recreated.items()]
+    if news.recreated:
+        told.append(_few([_recreated(f"'{name}'", *ids) for name, ids in news.recreated.items()], "; "))
     told += [f"no topic matches the pattern '{pattern}' any more" for pattern in news.unmatched]
     if not told:
         return None
@@ -258,7 +261,7 @@ def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> LostT
     ]
     ways = dict.fromkeys(_way_out(each.role, again=each.name in news.recreated) for each in lost)
     return LostTopicException(
-        f"on '{servers}': {'; '.join(told)}. Next: {'; '.join(ways)}",
+        f"on '{servers}': {_few(told, '; ')}. Next: {'; '.join(ways)}",
         tuple(each.name for each in lost),
         deleted=tuple(each.name for each in lost if each.name in news.deleted),
         recreated=tuple(each.name for each in lost if each.name in news.recreated),
@@ -295,7 +298,13 @@ def _recreated(called: str, then: str, now: str) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+    return _few([f"'{name}'" for name in names], ", ")
+
+
+def _few(told: Sequence[str], between: str) -> str:
+    """The first of many things, and how many more there are."""
+    more = f"{between}and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+    return between.join(told[:_TOLD]) + more
 
 
 def _do(names: Sequence[str]) -> str:

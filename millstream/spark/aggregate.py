@@ -149,6 +149,10 @@ def group(pending: list[Pending], names: Names) -> Made:
         functions[0] if len(functions) == 1 else None,
         lambda: df.groupBy(*grouping).agg(*expressions),
     )
+    # Always true. Without something in between, Spark merges what comes next into the aggregation where that
+    # is a projection, and then its results are in the order of that: so what is written behind an aggregation
+    # would decide how its state is laid out, and could not change any more.
+    aggregated = aggregated.where(F.col(stamp).isNotNull())
     new = Flow(with_context(aggregated, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, item in enumerate(pending):
@@ -317,8 +321,10 @@ class FoldSerdes:
     aggregate: Serde
 
 
-def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
+def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names, results: DataFrame | None = None) -> Made:
     """The Python folds of one flow, as one operator: the user asked for Python, record by record.
+
+    With `results`, these are taken instead of what comes of records (rebuild.py).
 
     The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
     Spark allows one operator of this kind in a query, so several folds share it, told apart by their number.
@@ -341,7 +347,9 @@ def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
         .select(f"{record}.*")
     )
     step = _folding([(fold_of(item.node), using) for item, using in pending])
-    df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
+    df = results
+    if df is None:
+        df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
     number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
     df = df.withColumnsRenamed({"fold": number, "key": key_bytes, "aggregate": value_bytes})
     df = df.withColumn(stamp, F.timestamp_millis("timestamp")).drop("timestamp")

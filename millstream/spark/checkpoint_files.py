@@ -100,10 +100,22 @@ class HadoopCheckpointFiles:
         try:
             self._fs.create(self._at(path), False).close()
         except Py4JJavaError as error:
-            if _is(error, *_EXISTS) or self.exists(path):
+            # Hadoop has the same exception for a file in the place of the directory.
+            if (_is(error, *_EXISTS) and not self._is_below_a_file(path)) or self.exists(path):
                 return False
             raise self._failed("made", path, error) from error
         return True
+
+    def copy(self, old: str, new: str) -> None:
+        """A directory with all that is in it."""
+        try:
+            conf = self._fs.getConf()
+            util = self._jvm.org.apache.hadoop.fs.FileUtil
+            if util.copy(self._fs, self._at(old), self._fs, self._at(new), False, conf):
+                return
+        except Py4JJavaError as error:
+            raise self._failed("copied", old, error) from error
+        raise StreamsException(f"checkpoint '{self._name(old)}' could not be copied to '{self._name(new)}'")
 
     def delete(self, path: str) -> None:
         """With all that is in it. Nothing there: nothing happens."""
@@ -130,13 +142,17 @@ class HadoopCheckpointFiles:
     def write(self, path: str, content: bytes) -> None:
         """A file's new content, as a whole; the directory it is in is made."""
         draft = f"{path}.{uuid.uuid4().hex}.tmp"
+        target = self._at(path)
         try:
+            # Hadoop would move the draft into a directory that is there, and call it done.
+            if self._fs.exists(target) and self._fs.getFileStatus(target).isDirectory():
+                name = self._name(path)
+                raise StreamsException(f"checkpoint file '{name}' could not be written: it is a directory")
             stream = self._fs.create(self._at(draft), True)
             try:
                 stream.write(bytearray(content))
             finally:
                 stream.close()
-            target = self._at(path)
             if not self._fs.rename(self._at(draft), target):
                 # Some file systems do not rename onto a file that is there.
                 self._fs.delete(target, False)
@@ -144,6 +160,13 @@ class HadoopCheckpointFiles:
                     raise StreamsException(f"checkpoint file '{self._name(path)}' could not be replaced")
         except Py4JJavaError as error:
             raise self._failed("written", path, error) from error
+
+    def _is_below_a_file(self, path: str) -> bool:
+        above = self._at(path).getParent()
+        try:
+            return bool(self._fs.exists(above)) and bool(self._fs.getFileStatus(above).isFile())
+        except Py4JJavaError as error:
+            raise self._failed("looked for", path, error) from error
 
     def _at(self, path: str) -> Any:
         return self._path(self._name(path))

@@ -10,7 +10,7 @@ sink.py), so that the test driver compiles the same plan over memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,7 @@ from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
+from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
@@ -72,6 +73,8 @@ class CompileContext:
         default_key_serde, default_value_serde: from the configuration, or None.
         handlers: which records that fail are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
+        only: nothing but these changelogs is written (rebuild.py); None: everything is.
+        folded: with it, the results of the Python folds, instead of what comes of records.
     """
 
     application_id: str
@@ -81,6 +84,8 @@ class CompileContext:
     default_value_serde: Serde | None = None
     handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
+    only: Collection[str] | None = None
+    folded: DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -749,7 +754,8 @@ class Compiler:
                 self._look_ahead(flow)
             made = [group(native, self.names)] if native else []
             if folded:
-                made.append(fold([(item, self._fold_serdes(item)) for item in folded], self.names))
+                each_fold = [(item, self._fold_serdes(item)) for item in folded]
+                made.append(fold(each_fold, self.names, self.context.folded))
             if windowed:
                 each = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
                 made.append(merge_windows(each, self.names))
@@ -758,8 +764,7 @@ class Compiler:
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
-                feeds = tuple(sorted(each.store.name for each in lanes if each.store is not None))
-                new.scans = tuple(replace(scan, feeds=feeds) for scan in flow.scans)
+                new.scans = tuple(replace(scan, feeds=_feeds(lanes)) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
                     self._put(node, new, lane)
@@ -811,13 +816,23 @@ class Compiler:
 
     # --- the end ---------------------------------------------------------------------------------------
 
+    def _is_wanted(self, node: Node) -> bool:
+        if self.context.only is None:
+            return True
+        store = node.store
+        return store is not None and (
+            changelog_topic(self.context.application_id, store.name) in self.context.only
+        )
+
     def _rows(self) -> tuple[DataFrame | None, tuple[Scan, ...]]:
         """The rows, and the sources that they come from."""
         parts = []
         scans: tuple[Scan, ...] = ()
         for flow in self.flows:
             pinned = [
-                (flow, flow.lanes[node], self.outputs[node]) for node in flow.lanes if node in flow.pinned
+                (flow, flow.lanes[node], self.outputs[node])
+                for node in flow.lanes
+                if node in flow.pinned and self._is_wanted(node)
             ]
             flow.count_dropped()
             if pinned:
@@ -829,6 +844,10 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows, scans
+
+
+def _feeds(filling: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(sorted(node.store.name for node in filling if node.store is not None))
 
 
 def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:

@@ -21,7 +21,8 @@ class Damage:
     Attributes:
         file: relative to the checkpoint, such as `offsets/12`.
         what: is wrong with it.
-        heals: what to delete, so that the pipeline goes on; empty: that does not help.
+        heals: what to delete, so that the pipeline goes on: files, and patterns of files. Empty: that does
+            not help.
         then: what happens then.
     """
 
@@ -58,6 +59,10 @@ def find_damage(files: CheckpointFiles) -> Damage | None:
             if number != offsets[0] or (number and len(offsets) == 1):
                 return Damage(f"offsets/{number}", what)
             heals = [f"offsets/{number}"] + [f"commits/{number}"] * (number in commits)
+            if files.list("state"):
+                # The micro-batch is planned anew, and may then have other records. Spark does not write a
+                # state once more that is there: what is new in it would be missing from then on.
+                heals.append(f"state/*/*/{number + 1}.*")
             return Damage(heals[0], what, tuple(heals), _then(number))
     for number in commits[:1]:
         if what := _wrong(files, f"commits/{number}"):

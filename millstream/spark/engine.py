@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -17,9 +17,11 @@ from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
+from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
+from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.source import kafka_options, read_kafka
@@ -77,9 +79,11 @@ class SparkEngine:
         self._settings = settings
         self._lock = threading.Lock()
         self._running: list[QueryPipeline] = []
+        self._partitions: Mapping[str, int] = {}
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self._closing = closing or threading.Event()
         self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
+        self._executors = ExecutorWatch(self.spark)
 
     @property
     def spark(self) -> SparkSession:
@@ -92,7 +96,13 @@ class SparkEngine:
         return self._session.is_alive
 
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
-        context = CompileContext(
+        self._partitions = partitions
+        with self._lock:
+            compiled = compile_pipeline(pipeline, self._context(partitions))
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans)
+
+    def _context(self, partitions: Mapping[str, int]) -> CompileContext:
+        return CompileContext(
             application_id=self._settings.application_id,
             partitions=partitions,
             read=self._read,
@@ -101,9 +111,6 @@ class SparkEngine:
             handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
         )
-        with self._lock:
-            compiled = compile_pipeline(pipeline, context)
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans)
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
         settings = self._settings
@@ -158,17 +165,45 @@ class SparkEngine:
         drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if handlers.any else None
 
         def ended(end: PipelineEnd) -> None:
-            if end.error is not None and is_jvm_lost(end.error.__cause__):
+            # With an error class it is what Spark has told, such as a function of the user's that met no server.
+            told = getattr(end.error, "error_class", None) is not None
+            if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()
             on_end(end)
 
         running = QueryPipeline(
-            name, topics, query, ended, claim, lambda: self.checkpoint_files(claim.path), drops
+            name,
+            topics,
+            query,
+            ended,
+            claim,
+            lambda: self.checkpoint_files(claim.path),
+            drops,
+            self._executors.recent,
         )
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
         return running
+
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        options = kafka_options(
+            {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
+        )
+        try:
+            rebuild(
+                self.spark,
+                compiled,
+                self._context(self._partitions),
+                claim,
+                frozenset(changelogs),
+                options,
+                self._closing,
+            )
+        except (PySparkException, Py4JError, OSError) as error:
+            raise translate(claim.pipeline, (), error, claim=claim)  # noqa: B904 - translate has set the cause
 
     def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
         """The checkpoints under a directory or URI, with the settings and rights that Spark has."""
@@ -179,6 +214,7 @@ class SparkEngine:
             running, self._running = self._running, []
         for pipeline in running:
             pipeline.stop()
+        self._executors.close()
         self._session.close()
 
 

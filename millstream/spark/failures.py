@@ -109,6 +109,10 @@ _UNREADABLE = re.compile(
     r"(?P<topic>[\w.-]+)-(?P<partition>\d+) offset (?P<offset>\d+) (?:key|value): "
     r"serde '[^']+' cannot read these \d+ bytes[^\n\[]*?(?= SQLSTATE|\n|\Z)"
 )
+_NO_TIMESTAMP = re.compile(
+    r"Record at topic (?P<topic>\S+) partition (?P<partition>\d+) offset (?P<offset>\d+) "
+    r"has timestamp value (?P<value>-?\d+) that overflows"
+)
 _UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLSTATE|\n|\Z)")
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
@@ -236,20 +240,20 @@ def translate(
         elif unfit := _unfit(report, classes):
             cause = unfit
             cause.__cause__ = error
-            message = f"{head}: a record does not fit its serde\n{unfit}"
+            message = f"{head}: a record cannot be read or written\n{unfit}"
         elif (said := _said_by_damage(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif (found := _meaning(report, classes)) is not None:
             kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
+        facts: dict[str, Any] = {"path": _damaged_path(report, claim)} if kind is CheckpointException else {}
         translated = kind(
             message,
             pipeline=pipeline,
             error_class=error_class,
             offsets=offsets,
             batch_id=report.batch_id if offsets else None,
+            **facts,
         )
-        if isinstance(translated, CheckpointException):
-            translated.path = _damaged_path(report, claim)
     translated.__cause__ = cause
     return translated
 
@@ -326,10 +330,22 @@ def _lost(pipeline: str, report: Report, classes: list[str]) -> LostTopicExcepti
 
 
 def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
-    """What a serde refused: bytes of a record, which it names, or a value."""
+    """What cannot be read of a record, which is named, or a value that cannot be written."""
+    said = "\n".join(message for _, message in report.causes) or report.text
+    if not classes and (time := _NO_TIMESTAMP.search(said)):
+        at = f"{time['topic']}-{time['partition']} offset {time['offset']}"
+        return SerializationException(
+            f"{at}: its timestamp {time['value']} is no time in milliseconds that Spark's Kafka connector "
+            "can read (was it written in nanoseconds?), so no handler can skip it. Have the broker refuse "
+            "such records with the topic's message.timestamp.after.max.ms, or stamp them itself with "
+            "message.timestamp.type=LogAppendTime; then have the application go on behind this one with "
+            "`millstream reset`",
+            topic=time["topic"],
+            partition=int(time["partition"]),
+            offset=int(time["offset"]),
+        )
     if classes[:1] != ["USER_RAISED_EXCEPTION"]:
         return None
-    said = "\n".join(message for _, message in report.causes) or report.text
     if read := _UNREADABLE.search(said):
         return SerializationException(
             read[0], topic=read["topic"], partition=int(read["partition"]), offset=int(read["offset"])
@@ -350,8 +366,8 @@ def _said_by_damage(report: Report, claim: CheckpointClaim | None) -> str | None
         return None
     said = f"'{claim.path}/{damage.file}' of its checkpoint {damage.what}"
     if damage.heals:
-        files = " and ".join(f"'{file}'" for file in damage.heals)
-        return f"{said}, as a power cut leaves it; delete {files} there, and start again: {damage.then}"
+        files = ", ".join(f"'{file}'" for file in damage.heals)
+        return f"{said}, as a power cut leaves it; delete there {files} and start again: {damage.then}"
     return f"{said}; restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
 
 

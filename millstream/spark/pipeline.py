@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -41,6 +42,7 @@ class QueryPipeline:
         claim: CheckpointClaim,
         files: Callable[[], CheckpointFiles],
         drops: DropWatch | None = None,
+        lost_executors: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._name = name
         self._claim = claim
@@ -49,6 +51,7 @@ class QueryPipeline:
         self._query = query
         self._on_end = on_end
         self._drops = drops
+        self._lost_executors = lost_executors
         self._stopping = False
         self._stop_seconds = _STOP_SECONDS
         self._finishing = threading.Lock()
@@ -145,16 +148,8 @@ class QueryPipeline:
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:
-            self._last = PipelineMetadata(
-                self._name,
-                False,
-                self._last.records,
-                0.0,
-                self._last.batch_id,
-                0,
-                self._last.position,
-                self._last.lag,
-                self._dropped,
+            self._last = replace(
+                self._last, running=False, records_per_second=0.0, batch_ms=0, dropped=self._dropped
             )
         return self._last
 
@@ -184,6 +179,7 @@ class QueryPipeline:
             position=position,
             lag={at: max(0, offset - position.get(at, 0)) for at, offset in latest.items()} or None,
             dropped=self._dropped,
+            lost_executors=self._lost_executors(),
         )
 
     @property

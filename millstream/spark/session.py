@@ -105,9 +105,11 @@ class SharedSession:
 
     def close(self) -> None:
         """Give the session up; the last user stops Spark. Idempotent; quick where its JVM is gone."""
-        if self._closed or not self._owned:
+        if self._closed:
             return
         self._closed = True
+        if not self._owned:
+            return
         with SharedSession._lock:
             SharedSession._users -= 1
             if self._lost and not _ends_soon(self._gateway):
@@ -135,14 +137,17 @@ def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSessi
     return session
 
 
-def _told_to(session: SparkSession) -> dict[str, str]:
+def _told_to(session: SparkSession) -> Mapping[str, str]:
     """What the user told the Spark of a session that was handed over.
 
     Raises:
         SetupException: it is one of Spark Connect, where there is no JVM to talk to.
     """
     try:
-        return dict(session.sparkContext.getConf().getAll())
+        context = session.sparkContext
+        if SharedSession._users and context is SparkContext._active_spark_context:
+            return SharedSession._told  # a Spark of ours has our settings
+        return dict(context.getConf().getAll())
     except PySparkAttributeError as error:
         raise SetupException(
             "this is a session of Spark Connect, which Millstream does not support: it needs Spark's Java "
@@ -242,7 +247,8 @@ def _forget_jvm() -> None:
     context: Any = SparkContext._active_spark_context
     if context is not None:
         # It waits for a connection of the JVM's, for ever.
-        threading.Thread(target=context._accumulatorServer.shutdown, daemon=True).start()
+        server = context._accumulatorServer
+        threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -360,8 +366,10 @@ def _launch(conf: SparkConf) -> Any:
     """
     java = find_java()
     path = os.environ.get("MILLSTREAM_SPARK_LOG")
-    scratch = PrivateDirectory("spark")
-    _keep_to_itself(conf, scratch.path, has_log_file=path is not None)
+    given = conf.get("spark.driver.extraJavaOptions") or ""
+    options = [given, *quiet_options(given, has_log_file=path is not None)]
+    scratch = _scratch_for(conf, options)
+    conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
     saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
     os.environ["JAVA_HOME"] = str(home_for_spark(java))
     # Another Spark on this machine must not be started with this PySpark.
@@ -379,7 +387,8 @@ def _launch(conf: SparkConf) -> Any:
             {**streams, "umask": int(umask, 8) if umask.isdigit() else umask_of_children()},
         )  # type: ignore[no-untyped-call]
     except BaseException:
-        scratch.remove()
+        if scratch is not None:
+            scratch.remove()
         raise
     finally:
         if output is not None:
@@ -411,16 +420,20 @@ def _ignore_sigterm(gateway: Any) -> None:
         log.debug("Spark's JVM does not ignore SIGTERM", exc_info=True)
 
 
-def _keep_to_itself(conf: SparkConf, directory: Path, *, has_log_file: bool) -> None:
-    """Have the JVM put its temporary files into this directory, and its log nowhere near the program's."""
-    given = conf.get("spark.driver.extraJavaOptions") or ""
-    options = [given, *quiet_options(given, has_log_file=has_log_file)]
-    if "java.io.tmpdir" not in given:
-        options.append(f'"-Djava.io.tmpdir={directory}"')
-    conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
+def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None:
+    """A directory for the JVM's temporary files, which it is told of; None: it has been given others."""
+    temporary = "java.io.tmpdir" not in options[0]
     # Executors elsewhere have directories of their own.
-    if (conf.get("spark.master") or "").startswith("local") and "SPARK_LOCAL_DIRS" not in os.environ:
-        conf.setIfMissing("spark.local.dir", str(directory))
+    local = (conf.get("spark.master") or "").startswith("local") and "SPARK_LOCAL_DIRS" not in os.environ
+    local = local and not conf.contains("spark.local.dir")
+    if not temporary and not local:
+        return None
+    scratch = PrivateDirectory("spark")
+    if temporary:
+        options.append(f'"-Djava.io.tmpdir={scratch.path}"')
+    if local:
+        conf.set("spark.local.dir", str(scratch.path))
+    return scratch
 
 
 def _remove_scratch(gateway: Any) -> None:

@@ -132,6 +132,8 @@ class StoreUpdater:
     `on_failure` is called once, on that thread, which then ends. `on_restored` is called there for each
     partition that has become up to date; `on_restoring` before one that was is restored anew, because its
     changelog was truncated or made anew: from then on nobody should read the store.
+    `check_epoch` is called there before a record of a higher epoch than all before it is applied, with
+    that epoch and the record's offset; it raises if there cannot have been such a claim.
     The updater owns the consumer, not the stores.
     """
 
@@ -147,8 +149,10 @@ class StoreUpdater:
         poll_timeout_s: float = 0.05,
         max_records: int = MAX_RECORDS,
         clock: Clock | None = None,
+        check_epoch: Callable[[TopicPartition, int, int], None] = lambda partition, epoch, offset: None,
     ) -> None:
         self._consumer = consumer
+        self._check_epoch = check_epoch
         self._on_failure = on_failure
         self._listener = listener
         self._on_restored = on_restored
@@ -419,6 +423,8 @@ class StoreUpdater:
                 return  # removed since the poll
         if batch.next_offset <= follower.position:
             return
+        if batch.rose_at >= 0:
+            self._check_epoch(batch.partition, batch.epoch, batch.rose_at)
         follower.store.apply(batch.entries, batch.next_offset, batch.epoch)
         if batch.dropped:
             self._tell_dropped(batch, follower)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.errors import IllegalStateException, PipelineException, StreamsException
@@ -77,6 +77,12 @@ class FakeLog:
             self._first[partition] = 0
             self._epochs = {at: epoch for at, epoch in self._epochs.items() if at[0] != partition}
             self.changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record in any partition."""
+        with self.changed:
+            return not any(self._records.values())
 
     def first(self, partition: TopicPartition) -> int:
         """The offset of the first record."""
@@ -166,8 +172,10 @@ class FakeChangelogConsumer:
             if self._held:
                 return []
             batches = []
+            left = max_records
             for partition, offset in self._positions.items():
-                records = self.log.read(partition, offset, max_records)
+                records = self.log.read(partition, offset, left)
+                left -= len(records)
                 if records:
                     self._positions[partition] = offset + len(records)
                     batches.append(self._batch(partition, offset, records))
@@ -179,17 +187,18 @@ class FakeChangelogConsumer:
         offset: int,
         records: Sequence[tuple[bytes, bytes | None, int] | None],
     ) -> ChangelogBatch:
-        entries, dropped, highest = [], [], self._epochs.get(partition, 0)
+        entries, dropped, highest, rose_at = [], [], self._epochs.get(partition, 0), -1
         for at, record in enumerate(records, offset):
             epoch = self.log.epoch(partition, at)
             if epoch is not None and epoch < highest:
                 dropped.append(epoch)
             elif record is not None:
-                highest = max(highest, epoch or 0)
+                if (epoch or 0) > highest:
+                    highest, rose_at = epoch or 0, at
                 entries.append(record)
         self._epochs[partition] = highest
         return ChangelogBatch(
-            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0)
+            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0), rose_at
         )
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -327,13 +336,11 @@ class FakeTopics:
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record."""
-        self._check()
-        return {partition: self._log.end(partition) for partition in partitions}
+        return {partition: self._log.end(partition) for partition in self._existing(partitions)}
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record."""
-        self._check()
-        return {partition: self._log.first(partition) for partition in partitions}
+        return {partition: self._log.first(partition) for partition in self._existing(partitions)}
 
     def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition from that time on; without one it is left out."""
@@ -347,10 +354,11 @@ class FakeTopics:
                 found[at] = later[0]
         return found
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed: `commits[group]`."""
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed of these partitions, by `commits[group]`."""
         self._check()
-        return dict(self.commits.get(group, {}))
+        commits = self.commits.get(group, {})
+        return {partition: commits[partition] for partition in partitions if partition in commits}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, with what is in them."""
@@ -373,6 +381,15 @@ class FakeTopics:
 
     def _there(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         return {name: self._topics[name] for name in names if name in self._topics}
+
+    def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        self._check()
+        wanted = list(partitions)
+        for partition in wanted:
+            topic = self._topics.get(partition.topic)
+            if topic is None or partition.partition >= topic.partitions:
+                raise StreamsException(f"there is no partition '{partition}'")
+        return wanted
 
     def _is_late(self) -> bool:
         self.late -= 1
@@ -421,6 +438,7 @@ class FakeEngine:
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
         claims: what they were started with, in that order.
+        rebuilt: pipelines, with the changelogs that were to be written anew.
         files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to hold Spark up.
@@ -432,6 +450,7 @@ class FakeEngine:
         self.started: list[str] = []
         self.stopped: list[str] = []
         self.claims: list[CheckpointClaim] = []
+        self.rebuilt: list[tuple[str, frozenset[str]]] = []
         self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
@@ -495,6 +514,13 @@ class FakeEngine:
             self.claims.append(claim)
             self._changed.notify_all()
         return running
+
+    def rebuild(
+        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
+    ) -> None:
+        """Notes that it was asked."""
+        assert self.gate.wait(30), "nobody opened the gate"
+        self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
 
     def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
         """The same ones for the same root."""
@@ -622,6 +648,8 @@ class FakeCheckpointFiles:
     def write(self, path: str, content: bytes) -> None:
         """A file's new content."""
         with self._lock:
+            if path in self._files and self._files[path] is None:
+                raise StreamsException(f"'{path}' is a directory, and not a file")
             self._make(path.rpartition("/")[0])
             self._files[path] = content
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
-from millstream.model import TaskId
+from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
     ChangelogBatch,
@@ -70,6 +70,18 @@ class FakeConnection:
         assert not self.closed, "the topics port is closed"
         return getattr(self._cluster, name)
 
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Engines leave no checkpoints here, and tests write changelogs by themselves: to a client that would
+        be an application whose checkpoints are gone. So changelogs begin where they end, unless a test says
+        so.
+        """
+        partitions = list(partitions)
+        first = self._cluster.beginning_offsets(partitions)
+        if self._world.checkpoints_lost:
+            return first
+        ends = self._cluster.end_offsets(partitions)
+        return {at: ends[at] if at.topic.endswith("-changelog") else first[at] for at in partitions}
+
     def close(self) -> None:
         """Idempotent."""
         assert self._world.stop_gate.wait(30), "nobody opened the stop gate"
@@ -123,6 +135,7 @@ class FakeWorld:
         engine_error, broker_error: raised instead of making one.
         disconnect_error: raised by closing a connection.
         stores: every store that was opened.
+        checkpoints_lost: changelogs show that the application has run before; see FakeConnection.
         group: the group that its clients join; memberships: their places in it, in the order of joining.
     """
 
@@ -149,6 +162,7 @@ class FakeWorld:
         self.consumers: list[FakeChangelogConsumer] = []
         self.stores: list[BytesStore] = []
         self.configs: list[StreamsConfig] = []
+        self.checkpoints_lost = False
         self.group = FakeGroup()
         self.memberships: list[FakeMembership] = []
         self._places: dict[str, FakeMembership] = {}

@@ -36,6 +36,14 @@ DOCUMENTED = {
 """What a read may meet while clients come and go."""
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it still does something: one that nobody has asked how it ended does not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Asked(Exception):
     """What a client's answer was an exception; `kind` is its class."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import psutil
 import pytest
-from cluster_world import SESSION_MS, ClientProcess, Cluster
+from cluster_world import SESSION_MS, ClientProcess, Cluster, is_alive
 from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -94,7 +93,7 @@ def test_killed_and_frozen_clients_lose_nothing_and_count_nothing_twice(cluster:
         f"{running - detected:.2f} s after that, all counted {time.time() - detected:.2f} s after that"
     )
     assert running - detected < 5
-    assert not psutil.wait_procs(children, timeout=10)[1], "its Spark outlived it"
+    wait_until(lambda: not any(is_alive(child) for child in children), "its Spark has ended, too", 10)
     cluster.wait_until_running(cluster.again(owner))
     cluster.wait_until_counted()
 

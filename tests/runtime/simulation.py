@@ -571,36 +571,43 @@ class World:
             )
             assert running == list(PIPELINES), f"{running} run, of {PIPELINES}"
 
-    def close(self) -> None:
-        """Close all clients; each ends within its deadline, and leaves nothing open."""
+    def close(self, *, stuck: bool = False) -> None:
+        """Close all clients; each ends within its deadline, and leaves nothing open.
+
+        Args:
+            stuck: no handler answers any more, Spark does not get on, and the broker is away. What is stuck
+                is all that may be left then.
+        """
         since = self.now
+        self.held = self.held or stuck
         for client in self.clients:
             client.post(CloseAsked())
-        for _ in range(3000):
-            if all(
-                client.state.state.has_completed_shutdown and client.spark != "starting"
-                for client in self.clients
-            ):
-                break
-            if not self._anybody_goes_on():
+        rounds = 0
+        while not all(client.state.state.has_completed_shutdown for client in self.clients):
+            rounds += 1
+            assert rounds < 3000, "closing does not come to an end"
+            if not self._anybody_goes_on(stuck=stuck):
                 self.now += 1.0
-                assert self.now - since <= 4 * WAIT_S + 4, "closing takes too long"
-        else:
-            raise AssertionError("closing does not come to an end")
-        self._anybody_goes_on()
+                assert self.now - since <= 2 * WAIT_S + 4, "closing takes too long"
+        self._anybody_goes_on(stuck=stuck)
         for client in self.clients:
-            assert client.state.state.has_completed_shutdown
-            assert client.spark in ("off", "closed"), f"{client.name} has left Spark behind"
+            left = {thread.at for thread in client.threads.values()} - {"dead"}
+            assert left <= {"asking"}, f"{client.name} has left threads that are {left}"
+            assert not left or stuck
+            assert not client.open, f"{client.name} has left open: {client.open}"
+            assert not client.member, f"{client.name} is still in the group"
+            assert stuck or client.spark in ("off", "closed"), f"{client.name} has left Spark behind"
 
-    def _anybody_goes_on(self) -> bool:
+    def _anybody_goes_on(self, *, stuck: bool = False) -> bool:
         went_on = False
+        kinds = ("start goes on", "a thread goes on", "hears the group", "closing")
         for client in self.clients:
-            for kind in ("start goes on", "a thread goes on", "spark is up", "hears the group", "closing"):
+            for kind in kinds if stuck else (*kinds, "spark is up"):
                 every = range(len(client.everybody())) if kind == "a thread goes on" else (0,)
                 for which in every:
                     went_on = _STEPS[kind](self, client, which) is not None or went_on
             for which, thread in enumerate(client.everybody()):
-                if thread.at == "asking":
+                if thread.at == "asking" and not stuck:
                     went_on = _answers(self, client, which * 8) is not None or went_on
         return _agrees(self, self.clients[0], 0) is not None or went_on
 

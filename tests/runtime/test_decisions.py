@@ -14,6 +14,7 @@ from millstream.dsl.options import Materialized
 from millstream.errors import StreamsException, TopologyException
 from millstream.runtime.checkpoints import Checkpoints, Fingerprint, fingerprint
 from millstream.runtime.preparation import missing_sources, sink_topics, source_topics
+from millstream.testing.fakes import FakeCheckpointFiles
 from millstream.topology.topology import Topology
 
 # --- fingerprints and checkpoints --------------------------------------------------------------------------
@@ -52,7 +53,7 @@ def run_once(where: Checkpoints, program: Topology) -> None:
 def test_a_fingerprint_has_what_spark_resumes_by_position() -> None:
     """Sources, stateful steps, internal topics."""
     (pipeline,) = word_count().pipelines
-    assert fingerprint(pipeline) == Fingerprint(("lines",), ("Aggregate counts",), ())
+    assert fingerprint(pipeline) == Fingerprint(("lines",), ("Aggregate counts",), (), ("counts aggregate",))
 
 
 def test_a_pattern_is_part_of_the_fingerprint() -> None:
@@ -123,12 +124,17 @@ def test_a_location_of_ones_own_has_a_folder_for_each_application(tmp_path: Path
     assert remote.root == "hdfs://nn:8020/cp/app"
 
 
-def test_remote_checkpoints_are_checked_and_not_deleted(tmp_path: Path) -> None:
-    """Their fingerprints are in the state directory."""
+def test_remote_checkpoints_are_checked_where_they_are_and_not_deleted(tmp_path: Path) -> None:
+    """By whoever can reach them, which takes Spark: what another machine noted there is found."""
     remote = checkpoints(tmp_path, checkpoint_location="s3a://bucket/cp")
     remote.check(topology().pipelines)
+    remote.check(two_pipelines().pipelines)
+    assert not (tmp_path / "app").exists(), "nothing is kept on this machine"
+    there = FakeCheckpointFiles()
+    remote.check(topology().pipelines, there)
+    there.write("p0.1/offsets/0", b"")
     with pytest.raises(TopologyException, match="s3a://bucket/cp/app/p0"):
-        remote.check(two_pipelines().pipelines)
+        remote.check(two_pipelines().pipelines, there)
     with pytest.raises(StreamsException, match="not a path of this machine"):
         remote.delete()
 

@@ -188,6 +188,11 @@ ROWS = {
         "everything runs, on 1 of 2 threads" + AFTER,
     ),
     "all runs": (view(), ("running", True, True), "2 pipelines run here, on 2 threads"),
+    "executors were lost": (
+        view(lost_executors=("1 on b:2: Command exited with code 137",)),
+        ("running", True, True),
+        "2 pipelines run here, on 2 threads; Spark has lost 1 executor in the last ten minutes",
+    ),
     "the one that there is runs": (
         view(pipelines_owned=1, pipelines_running=1, threads={"t1": "RUNNING"}, wanted_threads=1),
         ("running", True, True),
@@ -270,6 +275,7 @@ def test_health_is_ready_for_json() -> None:
             "member": True,
             "lost": "fenced",
             "missing_topics": ["lines"],
+            "lost_executors": [],
             "query_server_failure": None,
             "failure": "PipelineException: pipeline p0: its query failed",
             "last_failure": {

@@ -15,18 +15,18 @@ from millstream import (
     StreamsBuilder,
 )
 from millstream.model import TopicPartition
+from millstream.ports import Scan
 from millstream.runtime.identity import (
     Found,
     Noted,
+    Notes,
     Role,
     TopicUse,
     What,
     compare,
     error_of,
     note,
-    read_notes,
     topics_of,
-    written_notes,
 )
 
 USES = (
@@ -77,9 +77,10 @@ def test_notes_are_read_as_they_were_written_and_a_damaged_one_is_none() -> None
     """A changelog's first offsets are noted too; those of sources move by themselves."""
     assert NOTED["app-n-changelog"] == Noted("3", 2, Role.CHANGELOG, (0, 0))
     assert NOTED["in"].starts == ()
-    assert read_notes(written_notes(NOTED)) == NOTED
+    notes = Notes(NOTED, (Scan("in", ("n",)), Scan("in")), {"n": ("string", "long")})
+    assert Notes.parse(notes.to_bytes()) == notes
     for damaged in (None, b"", b"{", b"[]", b'{"topics": {"a": {}}}', b'{"topics": {"a": 1}}'):
-        assert read_notes(damaged) is None
+        assert Notes.parse(damaged) is None
 
 
 CHANGES = {
@@ -160,7 +161,7 @@ def test_a_topic_of_a_pattern_that_is_gone_is_told() -> None:
 
 
 def test_a_checkpoint_that_is_gone_is_told_by_what_is_left_in_kafka() -> None:
-    """Changelogs with records, or offsets of the group; not when neither is there, or after a clean-up."""
+    """Changelogs with records, or offsets of the group; not when neither is there."""
     fresh = {**THERE, "app-n-changelog": replace(THERE["app-n-changelog"], ends=(0, 0))}
     committed = {TopicPartition("in", 1): 9, TopicPartition("other", 0): 3}
     (gone,) = compare("p0", USES, None, THERE, positions=None)
@@ -174,4 +175,3 @@ def test_a_checkpoint_that_is_gone_is_told_by_what_is_left_in_kafka() -> None:
     assert "millstream reset" in str(error)
     assert compare("p0", USES, None, fresh, positions=None) == ()
     assert compare("p0", USES, NOTED, fresh, positions=None) == (), "claimed, and then nothing was processed"
-    assert compare("p0", USES, None, THERE, positions=None, committed=committed, cleaned=True) == ()

@@ -5,9 +5,12 @@ created so shortly before the start that brokers do not know of them yet.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from scenes import (
     SOON_S,
     Handler,
@@ -21,10 +24,13 @@ from scenes import (
 )
 from waiting import wait_until
 
+from millstream.broker import EmbeddedKafka
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
 from millstream.dsl.serdes import Serdes
 from millstream.errors import LostTopicException, MissingSourceTopicException
+from millstream.kafka.topics import KafkaTopics
+from millstream.runtime.client import KafkaStreams
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.states import State
 from millstream.runtime.supervision import Response
@@ -137,6 +143,39 @@ def test_topics_that_were_created_a_moment_ago_are_not_missing(make: Make, world
         )
         client.set_uncaught_exception_handler(handler)
         world.topics.late = late
+        running(client)
+        assert handler.exceptions == []
+        assert client.close(timedelta(seconds=SOON_S))
+
+
+@pytest.mark.kafka
+def test_a_client_may_be_started_right_after_its_topics_were_created(
+    kafka: EmbeddedKafka, world: FakeWorld, tmp_path: Path
+) -> None:
+    """As compose files do it: on a real broker, which may not know yet what the controller has decided."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    strings = Consumed.with_(Serdes.string(), Serdes.string())
+    parts = replace(world.parts(), topics=KafkaTopics)
+    for number in range(15):
+        app = f"at-once-{number}"
+        source, matched, table = f"{app}-in", f"{app}-logs-1", f"{app}-users"
+        builder = StreamsBuilder()
+        builder.stream(source, strings).group_by_key().count(Materialized.as_("counts"))
+        logs = builder.stream(re.compile(f"{app}-logs-.*"), strings)
+        logs.group_by_key().count(Materialized.as_("logged"))
+        builder.global_table(table, strings, Materialized.as_("users"))
+        topology = builder.build()
+        config = {
+            "application.id": app,
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "state.dir": str(tmp_path),
+        }
+        handler = Handler(Response.SHUTDOWN_CLIENT)
+        client = KafkaStreams(topology, config, parts=parts)
+        client.set_uncaught_exception_handler(handler)
+        created = admin.create_topics([NewTopic(name, 1, 1) for name in (source, matched, table)])
+        for future in created.values():
+            future.result(30)
         running(client)
         assert handler.exceptions == []
         assert client.close(timedelta(seconds=SOON_S))

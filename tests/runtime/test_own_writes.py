@@ -223,7 +223,20 @@ def test_a_global_store_answers_in_a_client(make: Make, world: FakeWorld) -> Non
     assert result.global_result is not None
     assert result.global_result.result == "Eva"
     assert result.position == Position().with_component("users", 1, 0)
+    client.wait_until_running(SOON)
     assert client.sql("select value from users").to_pylist() == [{"value": "Eva"}]
+
+
+def test_a_global_store_is_whole_while_stream_threads_start(make: Make, world: FakeWorld) -> None:
+    """Its partitions are all here, and on no way to anywhere."""
+    world.topics.add("users", 2)
+    world.log.append(TopicPartition("users", 1), (b"eva", b"Eva", 1))
+    world.gate.clear()
+    client = make(with_global_table())
+    client.start()
+    assert client.sql("select value from users").to_pylist() == [{"value": "Eva"}]
+    assert client.state is State.REBALANCING
+    world.gate.set()
 
 
 def test_sql_over_the_stores_of_a_client(make: Make, world: FakeWorld) -> None:

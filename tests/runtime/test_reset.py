@@ -18,6 +18,7 @@ from millstream.errors import ConfigException, IllegalStateException, LockExcept
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Scan, TopicDescription
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
+from millstream.runtime.identity import Noted, Notes, Role
 from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import (
     ResetPlan,
@@ -192,6 +193,7 @@ class Application:
 
     def __init__(self, world: FakeWorld, path: Path) -> None:
         self.world = world
+        world.checkpoints_lost = True  # logs begin where they begin
         self.config = StreamsConfig(
             {"application.id": "app", "bootstrap.servers": "fake:9092", "state.dir": str(path)}
         )
@@ -202,8 +204,8 @@ class Application:
         claim = self.claims.claim("p0", 7, "A")
         self.files.write(f"{claim.path.rpartition('/')[2]}/commits/0", b"v1")
         self.files.write("p0.topology.json", b"{}")
-        noted = {"lines": {"role": "source"}, "out": {"role": "output"}}
-        self.files.write("p0.topics.json", json.dumps({"topics": noted}).encode())
+        notes = Notes({"lines": Noted("", 3, Role.SOURCE), "out": Noted("", 1, Role.OUTPUT)})
+        self.files.write("p0.topics.json", notes.to_bytes())
         StateDirectory(path, "app").task_path(TaskId(0, 1)).mkdir(parents=True)
         world.topics.add("app-counts-changelog", 3)
         for number in range(3):
@@ -282,6 +284,30 @@ def test_nothing_is_touched_while_somebody_is_there(application: Application, wo
         for word in ("shutting out", "out of the group")
     )
     assert shut_out < taken_out
+
+
+def test_checkpoints_that_are_elsewhere_are_reached_by_spark(world: FakeWorld, tmp_path: Path) -> None:
+    """It is started for that, and ended."""
+    config = StreamsConfig(
+        {
+            "application.id": "app",
+            "bootstrap.servers": "fake:9092",
+            "state.dir": str(tmp_path),
+            "checkpoint.location": "hdfs://there/checkpoints",
+        }
+    )
+    files = world.engine.checkpoint_files("hdfs://there/checkpoints/app")
+    files.write("p0.3/commits/0", b"v1")
+    files.create_file("p0.3.owner")
+    told: list[str] = []
+    plan = reset_application(config, world.parts(), Reset(inputs=["lines"]), tell=told.append)
+    assert plan.pipelines == ("p0",)
+    assert told[0] == "starting Spark, for the checkpoints in 'hdfs://there/checkpoints/app'"
+    assert not any(is_directory for is_directory in files.list().values())
+    starts = read_starts(files, "there")
+    assert starts is not None
+    assert starts.complete
+    assert world.engine.closed
 
 
 def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -13,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ from millstream.model import TopicPartition
 from millstream.ports import CompiledPipeline, PipelineEnd
 from millstream.runtime.policies import causes
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.engine import SparkEngine
+from millstream.spark.handlers import RecordHandlers
 from millstream.spark.pipeline import QueryPipeline
 from millstream.spark.remote import RemoteException
 
@@ -76,6 +80,10 @@ def raise_poison(value: str) -> str:
 
 def raise_key_error(value: str) -> str:
     raise KeyError("no such")
+
+
+def raise_connection_error(value: str) -> str:
+    raise ConnectionRefusedError("of a web service")
 
 
 def raise_needs_more(value: str) -> str:
@@ -164,6 +172,7 @@ def test_what_a_python_function_raised_is_there_again_with_its_class_and_traceba
     ("function", "kind", "text"),
     [
         (raise_key_error, KeyError, "'no such'"),
+        (raise_connection_error, ConnectionRefusedError, "of a web service"),
         (raise_needs_more, RemoteException, "NeedsMore: 7: 7 seven"),
         (raise_local, RemoteException, "LocalError: of a function"),
     ],
@@ -184,6 +193,7 @@ def test_the_first_micro_batch_fails_too_and_classes_that_are_not_known_have_a_s
     assert any(function.__name__ in note for note in error.__cause__.__notes__)
     assert error.offsets == {TopicPartition(source, 0): (1, 2)}
     assert error.batch_id == 0
+    assert world.engine.is_alive  # whatever a function could not reach, it was not Spark's JVM
 
 
 def test_a_fold_function_raises_through_our_own_code_and_the_place_named_is_the_users(
@@ -293,6 +303,7 @@ def test_records_that_were_deleted_before_they_were_read_are_an_error(world: Eng
     assert "records were deleted from a source topic before they were read" in str(error)
 
 
+@pytest.mark.timeout(240)
 def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world: EngineWorld) -> None:
     """What a power cut leaves is one file, which is named: without it the pipeline goes on, and counts
     exactly. For what was deleted, too, there is an exception; it is not taken for another client's claim."""
@@ -309,10 +320,19 @@ def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world:
     def count() -> int:
         """The last one that was written."""
         end = world.end_of(f"{world.application_id}-counts-changelog")
-        if not end:
-            return 0
         last = world.read(f"{world.application_id}-counts-changelog", end)[-1]
         return int.from_bytes(last.value() or b"", "big")
+
+    def is_done() -> bool:
+        """Whether a micro-batch that ends with the last record is committed."""
+        assert world.ends.empty(), world.ends.get()
+        if not any((path / "offsets").glob("[0-9]*")):
+            return False
+        *_, offsets = newest("offsets").read_text().splitlines()
+        return (
+            json.loads(offsets) == {source: {"0": written}}
+            and (path / "commits" / newest("offsets").name).exists()
+        )
 
     def run_on() -> None:
         """One record more, from where the checkpoint is."""
@@ -320,11 +340,10 @@ def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world:
         running = world.start(compiled)
         world.produce(source, "a")
         written += 1
-        wait_until(lambda: (path / "commits").exists() and count() == written, f"{written} are counted")
-        done = newest("offsets").name
-        wait_until(lambda: (path / "commits" / done).exists(), "the micro-batch is committed")
+        wait_until(is_done, f"{written} are read")
         running.stop()
         assert world.wait_for_end() is None
+        assert count() == written
 
     def fails() -> CheckpointException:
         try:
@@ -344,9 +363,10 @@ def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world:
         error = fails()
         what = "is cut off" if damage else "is empty"
         assert error.path == str(file)
-        assert f"'{file}' of its checkpoint {what}, as a power cut leaves it; delete " in str(error)
-        for named in re.findall(r"'((?:offsets|commits)/[0-9]+)'", str(error)):
-            (path / named).unlink()
+        assert f"'{file}' of its checkpoint {what}, as a power cut leaves it; delete there " in str(error)
+        for named in re.findall(r"'((?:offsets|commits|state)/[^']+)'", str(error)):
+            for each in path.glob(named):
+                each.unlink()
         run_on()
     metadata = (path / "metadata").read_bytes()
     (path / "metadata").unlink()
@@ -383,8 +403,10 @@ def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serd
     assert "nonesuch" in str(chain[-1])
     numbers = world.topic("numbers")
     builder = StreamsBuilder()
-    builder.stream(numbers, Consumed.with_(Serdes.string(), Serdes.long())).to(world.topic("sums"))
-    [compiled] = world.compiled(builder.build())
+    copies = world.topic("copies")
+    builder.stream(numbers, Consumed.with_(Serdes.string(), Serdes.long())).to(copies)
+    topology = builder.build()
+    [compiled] = world.compiled(topology)
     world.produce(numbers, b"\0" * 8, b"no number")
     world.start(compiled, world.claim(directory="numbers"))
     error = failed(world)
@@ -394,8 +416,20 @@ def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serd
     assert str(unfit).startswith(
         f"{numbers}-0 offset 1 value: serde 'long' cannot read these 9 bytes: it takes 8"
     )
-    assert str(error) == f"pipeline p0: its query failed: a record does not fit its serde\n{unfit}"
+    assert str(error) == f"pipeline p0: its query failed: a record cannot be read or written\n{unfit}"
     assert "=== Streaming Query ===" not in "".join(traceback.format_exception(error))
+    # The same program goes on behind it when it is told to drop such records.
+    handlers = RecordHandlers(deserialization=True)
+    world.engine = SparkEngine(replace(world.engine._settings, handlers=handlers), world.engine.spark)
+    [compiled] = world.compiled(topology)
+    running = world.start(compiled, world.claim(epoch=2, directory="numbers"))
+    world.produce(numbers, b"\1" * 8)
+
+    def copied() -> set[bytes | None]:
+        return {record.value() for record in world.read(copies, world.end_of(copies))}
+
+    wait_until(lambda: copied() == {b"\0" * 8, b"\1" * 8}, "the record behind it is copied")
+    running.stop()
 
 
 def test_from_a_failure_to_the_first_output_after_a_restart(world: EngineWorld) -> None:

@@ -130,47 +130,56 @@ def test_a_dead_letter_has_the_bytes_the_headers_and_kafkas_own() -> None:
         assert "at KSTREAM-MAPVALUES-0000000001 (" in second["stacktrace"]
 
 
-@pytest.mark.parametrize(
-    ("serde", "bad", "takes"),
-    [
-        (Serdes.long(), b"123", "it takes 8 bytes"),
-        (Serdes.integer(), b"", "it takes 4 bytes"),
-        (Serdes.short(), b"1", "it takes 2 bytes"),
-        (Serdes.float(), b"1", "it takes 4 bytes"),
-        (Serdes.double(), b"1", "it takes 8 bytes"),
-        (Serdes.boolean(), b"\x02", "it takes one byte, 0 or 1"),
-        (Serdes.uuid(), b"not one", "it takes the 36 characters of a UUID"),
-        (Serdes.json("a INT"), b"[]", "it takes a JSON object that fits its schema"),
-        (
-            Serdes.custom(
-                "digits",
-                to_column=lambda data: data.cast("string").cast("int"),
-                from_column=lambda value: value.cast("string").cast("binary"),
-                serialize=lambda value: str(value).encode(),
-                deserialize=int,
-            ),
-            b"none",
-            "cannot read these 4 bytes",
+UNREADABLE: dict[str, tuple[Any, bytes, str]] = {
+    "long": (Serdes.long(), b"123", "it takes 8 bytes"),
+    "integer": (Serdes.integer(), b"", "it takes 4 bytes"),
+    "short": (Serdes.short(), b"1", "it takes 2 bytes"),
+    "float": (Serdes.float(), b"1", "it takes 4 bytes"),
+    "double": (Serdes.double(), b"1", "it takes 8 bytes"),
+    "boolean": (Serdes.boolean(), b"\x02", "it takes one byte, 0 or 1"),
+    "uuid": (Serdes.uuid(), b"not one", "it takes the 36 characters of a UUID"),
+    "json": (Serdes.json("a INT"), b"[]", "it takes a JSON object that fits its schema"),
+    "digits": (
+        Serdes.custom(
+            "digits",
+            to_column=lambda data: data.cast("string").cast("int"),
+            from_column=lambda value: value.cast("string").cast("binary"),
+            serialize=lambda value: str(value).encode(),
+            deserialize=int,
         ),
-    ],
-    ids=lambda value: getattr(value, "name", None),
-)
-@pytest.mark.parametrize("side", ["key", "value"])
-def test_every_serde_can_go_on(serde: Any, bad: bytes, takes: str, side: str) -> None:
+        b"none",
+        "cannot read these 4 bytes",
+    ),
+}
+"""For each serde, bytes that it cannot read, and what it says of them."""
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_every_serde_can_go_on(name: str) -> None:
     """A key or a value that it cannot read is a dead letter; a null is none."""
-    serdes = (serde, Serdes.bytes()) if side == "key" else (Serdes.bytes(), serde)
+    serde, bad, takes = UNREADABLE[name]
 
     def program(builder: StreamsBuilder) -> None:
-        builder.stream("in", Consumed.with_(*serdes)).to("out")
+        sides = {"key": (serde, Serdes.bytes()), "value": (Serdes.bytes(), serde)}
+        one, other = (
+            builder.stream(side, Consumed.with_(*serdes)).map(
+                lambda k, v, side=side: (F.lit(side), F.concat_ws(",", k.isNull(), v.isNull()))
+            )
+            for side, serdes in sides.items()
+        )
+        one.merge(other).to("out")
 
+    rows = {"key": (bad, b"v"), "value": (b"k", bad)}
     with driver(program, {**READ, **QUEUE}) as running:
-        row = (bad, b"v") if side == "key" else (b"k", bad)
-        pipe(running, "in", row, (None, None), key="bytes", value="bytes")
-        assert read(running, "out", "bytes", "bytes") == [(None, None)]
-        ((key, value, headers),) = letters(running)
-        assert (key, value) == row
-        assert f"in-0 offset 0 {side}: " in headers["message"]
-        assert takes in headers["message"]
+        for side, row in rows.items():
+            pipe(running, side, row, (None, None), key="bytes", value="bytes")
+        assert sorted(read(running, "out")) == [("key", "true,true"), ("value", "true,true")]
+        found = {said["topic"]: (key, value, said["message"]) for key, value, said in letters(running)}
+    assert found.keys() == rows.keys()
+    for side, (key, value, message) in found.items():
+        assert (key, value) == rows[side]
+        assert f"{side}-0 offset 0 {side}: " in message
+        assert takes in message
 
 
 # --- every operation ----------------------------------------------------------------------------------------
@@ -194,25 +203,43 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("queue", [{}, QUEUE], ids=["no queue", "queue"])
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_every_operation_can_go_on(name: str, queue: dict[str, Any]) -> None:
-    """Only the record it fails for is gone; what comes after it is not asked about that one."""
+@pytest.fixture(scope="module", params=[{}, QUEUE], ids=["no queue", "queue"])
+def went_on(request: pytest.FixtureRequest) -> tuple[dict[str, list[Any]], int, list[Any] | None]:
+    """All operations as branches of one stream: what each let through, the count of what was dropped, and the
+    dead letters, if there is a queue for them."""
 
     def program(builder: StreamsBuilder) -> None:
-        made = OPERATIONS[name](builder.stream("in", STRINGS))
-        made.map_values(lambda v: F.concat(F.lit("x"), v.cast("string"))).to(
-            "out", Produced.with_(Serdes.string(), Serdes.string())
-        )
+        stream = builder.stream("in", STRINGS)
+        for name, operation in OPERATIONS.items():
+            texts = operation(stream).map_values(lambda v: F.concat(F.lit("x"), v.cast("string")))
+            texts.to(f"out-{name.replace(' ', '-')}", Produced.with_(Serdes.string(), Serdes.string()))
 
-    with driver(program, {**PROCESS, **queue}) as running:
+    with driver(program, {**PROCESS, **request.param}) as running:
         pipe(running, "in", ("a", "1"), ("b", BAD_INT), ("c", "2"))
-        out = read(running, "out")
-        assert {key for key, _ in out} == ({"1", "2"} if name == "select_key" else {"a", "c"})
-        assert all(BAD_INT not in str(value) for _, value in out)
-        assert running.dropped_records == 1
-        if queue:
-            assert [(key, value) for key, value, _ in letters(running)] == [(b"b", BAD_INT.encode())]
+        out = {name: read(running, f"out-{name.replace(' ', '-')}") for name in OPERATIONS}
+        return out, running.dropped_records, letters(running) if request.param else None
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_can_go_on(
+    name: str, went_on: tuple[dict[str, list[Any]], int, list[Any] | None]
+) -> None:
+    """Only the record it fails for is gone; what comes after it is not asked about that one."""
+    found = went_on[0][name]
+    assert {key for key, _ in found} == ({"1", "2"} if name == "select_key" else {"a", "c"})
+    assert all(BAD_INT not in str(value) for _, value in found)
+
+
+def test_each_operation_drops_its_record_by_itself(
+    went_on: tuple[dict[str, list[Any]], int, list[Any] | None],
+) -> None:
+    """As each processor of Kafka Streams is given the record: one count and one dead letter for each."""
+    _, dropped, found = went_on
+    assert dropped == len(OPERATIONS)
+    if found is not None:
+        assert [(key, value) for key, value, _ in found] == [(b"b", BAD_INT.encode())] * len(OPERATIONS)
+        operators = {re.search(r"K\w+-\d+", headers["message"])[0] for _, _, headers in found}  # type: ignore[index]
+        assert len(operators) == len(OPERATIONS)
 
 
 def test_the_same_expression_twice_is_caught_once() -> None:

@@ -83,8 +83,8 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     assert f"input '{source}' partition 0: read from offset 2 on (it has 0 to 6)" in said
     assert f"input '{source}' partition 1: read from offset 1 on (it has 0 to 1); 2 was asked for" in said
     assert all(f"delete internal topic '{name}'" in said for name in own)
-    assert "delete the checkpoint of p0" in said
-    assert "delete the checkpoint of p1" in said
+    assert "delete the checkpoint of pipeline 'p0'" in said
+    assert "delete the checkpoint of pipeline 'p1'" in said
     assert own <= kafka.names()
     checkpoints = tmp_path / "state" / application_id / "checkpoints"
     assert [path for path in checkpoints.iterdir() if path.is_dir()]

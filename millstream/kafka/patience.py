@@ -1,0 +1,78 @@
+"""Waiting for a cluster that does not answer, and saying so meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from millstream.config import StreamsConfig
+
+__all__ = ["patiently", "reachability"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_TELL_EVERY_S = 4.0
+_CONNECT_S = 1.0
+_MOST_SERVERS = 3
+_AWAY = frozenset(
+    (
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+    )
+)
+
+
+def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], timeout_s: float) -> T:
+    """What `attempt` returns, which gets a number of seconds, and is called again as long as time is left.
+
+    Each time that it has waited for nothing, a warning says for whom, and what is known of them.
+
+    Raises:
+        KafkaException, TimeoutError: what the last attempt raised.
+    """
+    began = time.monotonic()
+    while True:
+        left = began + timeout_s - time.monotonic()
+        try:
+            return attempt(max(0.0, min(left, _TELL_EVERY_S)))
+        except TimeoutError:
+            if left <= _TELL_EVERY_S:
+                raise
+        except KafkaException as error:
+            if left <= _TELL_EVERY_S or error.args[0].code() not in _AWAY:
+                raise
+        log.warning(
+            "no answer from Kafka for %.0f s (to %s): %s; trying until it is %.0f s (request.timeout.ms)",
+            time.monotonic() - began,
+            what,
+            "; ".join(reachability(config.bootstrap_servers)),
+            timeout_s,
+        )
+
+
+def reachability(servers: Iterable[str]) -> list[str]:
+    """What a connection to each of the first servers meets, in words."""
+    return [f"{server} {_met(server)}" for server in list(servers)[:_MOST_SERVERS]]
+
+
+def _met(server: str) -> str:
+    host, _, port = server.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
+            return (
+                "takes connections, but does not answer as expected (is it Kafka, and does security.protocol "
+                "fit?)"
+            )
+    except TimeoutError:
+        return "does not answer at all"
+    except (OSError, ValueError) as error:
+        return f"cannot be reached ({getattr(error, 'strerror', None) or error})"

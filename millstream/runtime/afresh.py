@@ -1,0 +1,81 @@
+"""Starting afresh: what has to go so that an application counts from nothing.
+
+A changelog that stayed would bring the keys of the earlier life back, in every store that is restored from
+it, on every client; and a store of another machine would keep them. So the internal topics are deleted: a
+topic that is made anew has another id, and each client's stores are wiped for it (stores/directory.py). The
+group is deleted too, first of all: a group that has members cannot be, so this does nothing under a running
+client.
+
+Where the broker is this client's own (embedded) it does not run now; what is to be deleted is noted, and
+deleted when it has started.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from millstream.ports import CheckpointFiles, Topics
+from millstream.runtime.identity import Notes, topics_of
+from millstream.topology.topology import Topology
+
+__all__ = ["delete_internal", "forget_later", "forget_now", "internal_topics"]
+
+log = logging.getLogger(__name__)
+
+_NOTE = "afresh.json"
+
+
+def internal_topics(
+    topology: Topology, application_id: str, files: CheckpointFiles | None
+) -> tuple[str, ...]:
+    """The internal topics of this program, and those that are noted beside checkpoints: another program,
+    before it, may have had others. Sorted.
+    """
+    names = {
+        use.topic
+        for pipeline in topology.queries
+        for use in topics_of(pipeline, application_id)
+        if use.role.is_internal
+    }
+    for name in files.list() if files is not None else ():
+        notes = Notes.parse(files.read(name)) if files is not None and name.endswith(".topics.json") else None
+        if notes is not None:
+            names.update(topic for topic, noted in notes.topics.items() if noted.role.is_internal)
+    return tuple(sorted(names))
+
+
+def delete_internal(topics: Topics, application_id: str, names: tuple[str, ...]) -> None:
+    """Delete the application's group, and then these topics.
+
+    Raises:
+        IllegalStateException: clients of the application run.
+        StreamsException: the cluster refuses, or cannot be reached.
+    """
+    topics.delete_group(application_id)
+    topics.delete(names)
+    log.info("deleted group '%s' and the internal topics %s", application_id, ", ".join(names) or "(none)")
+
+
+def forget_later(state_path: Path, names: tuple[str, ...]) -> None:
+    """Have the embedded broker's topics deleted when it runs the next time. The state directory is locked."""
+    file = state_path / _NOTE
+    draft = file.with_suffix(".tmp")
+    draft.write_text(json.dumps(sorted({*names, *_noted(file)})), encoding="utf-8")
+    draft.replace(file)
+
+
+def forget_now(state_path: Path, topics: Topics, application_id: str) -> None:
+    """What was noted, now that the broker runs."""
+    file = state_path / _NOTE
+    if file.exists():
+        delete_internal(topics, application_id, tuple(_noted(file)))
+        file.unlink()
+
+
+def _noted(file: Path) -> list[str]:
+    try:
+        return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]
+    except (FileNotFoundError, ValueError, TypeError):
+        return []

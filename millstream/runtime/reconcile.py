@@ -1,0 +1,255 @@
+"""Holds what a pipeline's checkpoint belongs to against what there is, and mends what the configuration says.
+
+`identity.py` decides what is wrong; this asks Kafka and the checkpoint's files, raises, or mends. It happens
+twice: before anything runs or is created (`check`), where the checkpoints can be read without Spark, and each
+time a pipeline is started, under its claim (`settle`): others may have been at work in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from millstream.errors import TopologyException
+from millstream.model import TopicPartition
+from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, Topics
+from millstream.runtime.checkpoints import Checkpoints
+from millstream.runtime.identity import (
+    Finding,
+    Found,
+    Notes,
+    Policies,
+    Role,
+    TopicUse,
+    compare,
+    error_of,
+    mendable,
+    note,
+    topics_of,
+)
+from millstream.runtime.offset_log import (
+    aligned,
+    forget_unfinished,
+    log_of,
+    moved,
+    positions_of,
+    save,
+    unfinished,
+)
+from millstream.runtime.starts import told_to_begin
+from millstream.runtime.topic_news import matching_topics, source_patterns
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["Reconciler"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """What is known of one pipeline at one moment."""
+
+    notes: Notes | None
+    found: Mapping[str, Found]
+    uses: tuple[TopicUse, ...]
+    findings: tuple[Finding, ...]
+
+
+class Reconciler:
+    """One client's. Its callers see to it that one thread at a time uses it.
+
+    Args:
+        pipelines: those that have a query.
+        topics: must outlive it.
+        dead_letters: the topic for records that fail, if they are kept.
+    """
+
+    def __init__(
+        self,
+        pipelines: Iterable[Pipeline],
+        application_id: str,
+        checkpoints: Checkpoints,
+        topics: Topics,
+        policies: Policies,
+        dead_letters: str | None,
+    ) -> None:
+        self._pipelines = tuple(pipelines)
+        self._application_id = application_id
+        self._checkpoints = checkpoints
+        self._topics = topics
+        self._policies = policies
+        self._dead_letters = dead_letters
+
+    def check(self) -> None:
+        """Look at all pipelines, before topics are created. Nothing is changed.
+
+        Where the checkpoints are not on this machine, `settle` is the first to see them.
+
+        Raises:
+            MissingSourceTopicException, LostTopicException, LostCheckpointException: what is not as it was,
+                and what the configuration does not have put right.
+            StreamsException: Kafka or the files cannot be reached.
+        """
+        files = self._checkpoints.files
+        if files is not None:
+            self._raise([each for one in self._pipelines for each in self._look(one, files).findings])
+
+    def settle(
+        self,
+        compiled: CompiledPipeline,
+        claim: CheckpointClaim,
+        files: CheckpointFiles,
+        rebuild: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Have the pipeline's checkpoint fit its topics and its program, and note both. Nothing runs on it.
+
+        Args:
+            claim: held by this client.
+            rebuild: writes these changelogs anew from the state in the checkpoint.
+
+        Raises:
+            MissingSourceTopicException, LostTopicException, LostCheckpointException: as for `check`.
+            TopologyException: the checkpoint belongs to another program.
+            StreamsException: Kafka or the files cannot be reached.
+        """
+        pipeline, directory = compiled.pipeline, claim.path.rpartition("/")[2]
+        self._checkpoints.check([pipeline], files)
+        sight = self._look(pipeline, files)
+        self._raise(sight.findings)
+        serdes = {
+            store: (key.name, value.name)
+            for store, (key, value) in compiled.store_serdes.items()
+            if key and value
+        }
+        self._raise_if_other_serdes(pipeline.name, sight.notes, serdes)
+        if lost := frozenset(each.topic for each in sight.findings if each.role is Role.CHANGELOG):
+            log.warning(
+                "%s. Written anew from Spark's state: %s", _told(sight.findings), ", ".join(sorted(lost))
+            )
+            rebuild(lost)
+        self._move(pipeline.name, directory, files, compiled, sight)
+        self._checkpoints.note(
+            pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
+        )
+
+    # --- inside ------------------------------------------------------------------------------------------
+
+    def _raise(self, findings: Iterable[Finding]) -> None:
+        error = error_of(
+            [each for each in findings if not mendable(each, self._policies)], self._checkpoints.root
+        )
+        if error is not None:
+            raise error
+
+    def _raise_if_other_serdes(
+        self, pipeline: str, notes: Notes | None, serdes: Mapping[str, tuple[str, str]]
+    ) -> None:
+        before = notes.serdes if notes is not None else {}
+        for store, now in serdes.items():
+            then = before.get(store, now)
+            if then != now:
+                raise TopologyException(
+                    f"store '{store}' of pipeline '{pipeline}' was written with the serdes {then[0]} and "
+                    f"{then[1]}, and this program has {now[0]} and {now[1]}: what is in its changelog could "
+                    "not be read. Give it the serdes it had, or another name and a new application.id, or "
+                    "start afresh with KafkaStreams.clean_up(checkpoints=True)"
+                )
+
+    def _look(self, pipeline: Pipeline, files: CheckpointFiles) -> _Sight:
+        positions = positions_of(files, pipeline.name)  # first: what it has read can only have grown since
+        notes = self._checkpoints.notes(pipeline.name, files) if positions is not None else None
+        patterns = source_patterns([pipeline])
+        existing = matching_topics(patterns, self._topics.names(), self._application_id) if patterns else ()
+        uses = topics_of(pipeline, self._application_id, existing, self._dead_letters)
+        known = notes.topics if notes is not None else {}
+        found = self._found(uses, known, positions)
+        committed: Mapping[TopicPartition, int] = {}
+        if positions is None:
+            read = [use.topic for use in uses if use.role in (Role.SOURCE, Role.TABLE) and use.topic in found]
+            committed = self._topics.committed(
+                self._application_id,
+                [TopicPartition(name, at) for name in read for at in range(found[name].partitions)],
+            )
+        if positions is None and told_to_begin(files, self._checkpoints.root, pipeline.name):
+            return _Sight(notes, found, uses, ())
+        findings = compare(pipeline.name, uses, known, found, positions=positions, committed=committed)
+        return _Sight(notes, found, uses, findings)
+
+    def _found(
+        self,
+        uses: Iterable[TopicUse],
+        known: Iterable[str],
+        positions: Mapping[TopicPartition, int] | None,
+    ) -> Mapping[str, Found]:
+        roles = {use.topic: use.role for use in uses}
+        described = self._topics.describe(
+            [name for name, role in roles.items() if role is Role.CHANGELOG]
+        ) | self._topics.look({*known, *(name for name, role in roles.items() if role is not Role.CHANGELOG)})
+        read = {at.topic for at in positions or ()}
+        partitions = [
+            TopicPartition(name, number)
+            for name, topic in described.items()
+            if name in read or roles.get(name) is Role.CHANGELOG
+            for number in range(topic.partitions)
+        ]
+        starts = self._topics.beginning_offsets(partitions)
+        ends = self._topics.end_offsets(partitions)
+        return {
+            name: Found(
+                topic.topic_id,
+                topic.partitions,
+                _of(name, topic.partitions, starts),
+                _of(name, topic.partitions, ends),
+                forgets="delete" in topic.configs.get("cleanup.policy", ""),
+            )
+            for name, topic in described.items()
+        }
+
+    def _move(
+        self, name: str, directory: str, files: CheckpointFiles, compiled: CompiledPipeline, sight: _Sight
+    ) -> None:
+        """Have the offsets mean the topics that there are, and the sources that the query has."""
+        to = {
+            each.topic: dict(enumerate(sight.found[each.topic].starts))
+            for each in sight.findings
+            if each.role is not None and each.role.is_read
+        }
+        before = sight.notes.scans if sight.notes is not None else None
+        log_now = log_of(files, directory)
+        half = unfinished(files, directory)
+        if half is not None and (lost := [at for at in half.positions if at.topic in to]):
+            log.warning(
+                "pipeline %s: micro-batch %d was interrupted, and what it read is not there to be read "
+                "again: up to %s. What it wrote may be in changelogs and outputs, and is not in the state",
+                name,
+                half.batch,
+                ", ".join(f"{at} offset {half.positions[at]}" for at in lost),
+            )
+        if log_now is None:
+            if to or (before and before != compiled.scans):
+                forget_unfinished(files, directory)
+            return
+        new = aligned(moved(log_now, to), before or None, compiled.scans) if compiled.scans else log_now
+        if new is None:
+            raise TopologyException(
+                f"pipeline '{name}' has a checkpoint whose query had {len(log_now.lines)} sources; with this "
+                f"program it has {len(compiled.scans)}, and which of them is where cannot be told. Use a new "
+                "application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
+            )
+        if new != log_now:
+            log.info(
+                "pipeline %s goes on from moved offsets: %s", name, new.to_bytes().decode().replace("\n", " ")
+            )
+            forget_unfinished(files, directory)
+            save(files, directory, new)
+
+
+def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tuple[int, ...]:
+    """The offsets of a topic's partitions; nothing where nobody asked for them."""
+    asked = [offsets.get(TopicPartition(name, number)) for number in range(partitions)]
+    return tuple(offset for offset in asked if offset is not None)
+
+
+def _told(findings: Iterable[Finding]) -> str:
+    return "; ".join(each.sentence for each in findings)

@@ -1,0 +1,163 @@
+"""Writes a changelog anew from the state that Spark has: for one that was deleted, or emptied.
+
+The rows are made by the pipeline's own plan, so they are what its query would write: same bytes, partitions,
+timestamps, with the epoch of the claim. What comes into the plan is replaced:
+
+- An aggregation of Spark's own runs for one micro-batch without records, in complete mode, which puts out
+  every group of the state. It runs on a copy of the state, because a batch makes a new version of it.
+- A Python fold keeps its results as they are, so they are read with Spark's state data source.
+
+What Spark has given up is not in its state: windows that have closed. Nor can the state of windows that
+Python merges be read so: it is laid out by bucket, not by window.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.errors import StreamsException
+from millstream.ports import CheckpointClaim, CompiledPipeline
+from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.compiler import CompileContext, compile_pipeline
+from millstream.spark.flow import CONTEXT
+from millstream.topology.names import changelog_topic
+from millstream.topology.nodes import Aggregate, Fold, Node
+from millstream.topology.windows import TimeWindows
+
+__all__ = ["rebuild"]
+
+_NOTHING = '{"offset":0,"timestamp":0}'
+"""Where a source of no records begins (`_no_records`)."""
+
+
+def rebuild(
+    spark: SparkSession,
+    compiled: CompiledPipeline,
+    context: CompileContext,
+    claim: CheckpointClaim,
+    changelogs: frozenset[str],
+    options: dict[str, str],
+    closing: threading.Event,
+) -> None:
+    """Write these changelogs; returns when all is written.
+
+    Args:
+        context: that the pipeline was compiled with.
+        options: of Spark's Kafka sink.
+        closing: set when nobody wants it any more.
+
+    Raises:
+        StreamsException: the state of one of them cannot be read.
+    """
+    root, _, directory = claim.path.rpartition("/")
+    files = HadoopCheckpointFiles(spark, root)
+    done = max((int(name) for name in files.list(f"{directory}/commits") if name.isdecimal()), default=None)
+    if done is None:
+        return  # nothing was ever finished, so there is no state
+    # Spark numbers the operators in the order of the plan, which is that of the sources that feed them.
+    operators = list(dict.fromkeys(scan.feeds for scan in compiled.scans if scan.feeds))
+    nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
+    for number, stores in enumerate(operators):
+        topics = {changelog_topic(context.application_id, store) for store in stores}
+        lost = sorted(topics & changelogs)
+        if not lost:
+            continue
+        # All of the operator's, or Spark would leave out of the state what nobody reads.
+        mine = replace(context, only=topics, read=lambda node: _no_records(spark))
+        kinds = {_kind(nodes[store]) for store in stores}
+        if kinds == {"aggregate"}:
+            _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
+        elif kinds == {"fold"}:
+            results = _state(spark, claim.path, number, done)
+            rows = compile_pipeline(compiled.pipeline, replace(mine, folded=results)).rows_at(claim.epoch)
+            assert rows is not None
+            rows.where(F.col("topic").isin(lost)).write.format("kafka").options(**options).save()
+        else:
+            raise StreamsException(
+                f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "
+                "the state of sessions, sliding windows and windowed folds in Python is not kept by window. "
+                "Start afresh with `millstream reset` or KafkaStreams.clean_up(checkpoints=True)"
+            )
+
+
+def _kind(node: Node) -> str:
+    if not isinstance(node, Aggregate):
+        return "aggregate"  # the last value of each key, by Spark's max_by
+    is_fold = isinstance(node.aggregation, Fold)
+    if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
+        return "merged"
+    return "fold" if is_fold else "aggregate"
+
+
+def _no_records(spark: SparkSession) -> DataFrame:
+    """A stream that has micro-batches and no records, in the form of one from Kafka."""
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    # Ticks count up from 0. Spark must not find out that there will be none, or it drops what comes after.
+    never = F.col("value") < 0
+    columns = {"key": T.BinaryType(), "value": T.BinaryType(), **CONTEXT}
+    return ticks.where(never).select(
+        *(F.when(never, F.lit(None).cast(type_)).alias(name) for name, type_ in columns.items())
+    )
+
+
+def _state(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:
+    """What the folds of an operator have: their number, the key, the result and its timestamp."""
+    reader = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch)
+    state = reader.load(path)
+    value: Any = F.col("value")["groupState"]
+    return state.select(
+        F.col("key")["fold"].alias("fold"),
+        F.col("key")["key"].alias("key"),
+        value["aggregate"].alias("aggregate"),
+        value["timestamp"].alias("timestamp"),
+    )
+
+
+def _from_copy(
+    spark: SparkSession,
+    compiled: CompiledPipeline,
+    context: CompileContext,
+    claim: CheckpointClaim,
+    files: HadoopCheckpointFiles,
+    directory: str,
+    done: int,
+    operator: int,
+    lost: list[str],
+    options: dict[str, str],
+    closing: threading.Event,
+) -> None:
+    """One micro-batch without records on a copy of an operator's state."""
+    made = compile_pipeline(compiled.pipeline, context)
+    rows = made.rows_at(claim.epoch)
+    assert rows is not None
+    copy = f"{directory}.rebuild"
+    files.delete(copy)
+    try:
+        for name in ("metadata", f"commits/{done}"):
+            files.write(f"{copy}/{name}", files.read(f"{directory}/{name}") or b"")
+        head = (files.read(f"{directory}/offsets/{done}") or b"").decode().split("\n")[:2]
+        lines = [*head, *(_NOTHING for _ in made.scans)]
+        files.write(f"{copy}/offsets/{done}", "\n".join(lines).encode())
+        files.copy(f"{directory}/state/{operator}", f"{copy}/state/0")
+        query = (
+            rows.where(F.col("topic").isin(lost))
+            .writeStream.format("kafka")
+            .options(**options)
+            .option("checkpointLocation", f"{claim.path}.rebuild")
+            .trigger(availableNow=True)
+            .outputMode("complete")
+            .queryName(f"{context.application_id}-{claim.pipeline}-rebuild")
+            .start()
+        )
+        while not query.awaitTermination(1):
+            if closing.is_set():
+                query.stop()
+                raise StreamsException("the client is closing; a changelog is not written yet")
+    finally:
+        files.delete(copy)

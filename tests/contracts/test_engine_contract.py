@@ -1,0 +1,151 @@
+"""`ports.Engine`: the fake and Spark keep one contract."""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from waiting import holds_for, wait_until
+
+from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
+from millstream.broker import EmbeddedKafka
+from millstream.errors import PipelineException
+from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd
+from millstream.testing.fakes import FakeEngine
+
+STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
+
+
+@dataclass
+class World:
+    """An engine, one compiled pipeline for it, and a way to make that fail as it runs."""
+
+    engine: Engine
+    compiled: CompiledPipeline
+    root: Path
+    fail: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self.ends: queue.Queue[PipelineEnd] = queue.Queue()
+
+    def claim(self, epoch: int) -> CheckpointClaim:
+        name = self.compiled.pipeline.name
+        return CheckpointClaim(name, str(self.root / f"{name}.{epoch}"), epoch)
+
+
+def counting(source: str) -> Topology:
+    """Of values that are numbers; any other text fails."""
+    builder = StreamsBuilder()
+    stream = builder.stream(source, STRINGS).map_values(lambda value: value.cast("long"))
+    stream.group_by_key().count(Materialized.as_("counts"))
+    return builder.build()
+
+
+def fake(tmp_path: Path) -> Iterator[World]:
+    engine = FakeEngine()
+    [pipeline] = counting("lines").pipelines
+    yield World(engine, engine.compile(pipeline, {}), tmp_path, lambda: engine.end(pipeline.name))
+
+
+def real(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    from confluent_kafka import Producer
+
+    from millstream.spark.engine import SparkEngine, SparkSettings
+    from millstream.topology.internal_topics import plan_internal_topics
+
+    application, source = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("engine", "lines"))
+    kafka.create_topic(source, 1)
+    topology = counting(source)
+    plan = plan_internal_topics(topology, application, {source: 1})
+    for topic in plan.topics:
+        kafka.create_topic(topic.name, 1)
+    settings = SparkSettings(application, kafka.bootstrap_servers)
+    engine = SparkEngine(settings, request.getfixturevalue("spark"))
+    [pipeline] = topology.pipelines
+    compiled = engine.compile(pipeline, {name: count or 1 for name, count in plan.partitions.items()})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def fail() -> None:
+        producer.produce(source, b"no number", b"k")
+        assert producer.flush(20) == 0
+
+    yield World(engine, compiled, tmp_path, fail)
+    engine.close()
+
+
+@pytest.fixture(params=["fake", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.kafka])])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    if request.param == "fake":
+        yield from fake(tmp_path)
+    else:
+        yield from real(request.getfixturevalue("kafka"), tmp_path, request)
+
+
+def test_compiling_settles_the_serdes_of_every_store(world: World) -> None:
+    """By the store's name."""
+    assert world.compiled.pipeline.name == "p0"
+    assert world.compiled.store_serdes.keys() == {"counts"}
+
+
+def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: World) -> None:
+    """Without an error; what it says of itself is true before and after. Then it can be started again."""
+    for epoch in (1, 2):
+        running = world.engine.start(world.compiled, world.claim(epoch), world.ends.put)
+        found = running.metadata()
+        assert (found.name, found.running) == ("p0", True)
+        running.stop()
+        assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
+        running.stop()
+        holds_for(0.1, world.ends.empty, "its end is told once")
+        assert not running.metadata().running
+    assert world.engine.is_alive
+
+
+def test_a_pipeline_that_fails_tells_its_error_once_and_can_be_started_again(world: World) -> None:
+    """A PipelineException with its name; stopping what has ended tells nothing more."""
+    running = world.engine.start(world.compiled, world.claim(1), world.ends.put)
+    world.fail()
+    end = world.ends.get(timeout=60)
+    assert end.pipeline == "p0"
+    assert isinstance(end.error, PipelineException)
+    assert end.error.pipeline == "p0"
+    wait_until(lambda: not running.metadata().running, "it says so itself", 10)
+    running.stop()
+    holds_for(0.1, world.ends.empty, "its end is told once")
+    assert world.engine.is_alive
+    again = world.engine.start(world.compiled, world.claim(2), world.ends.put)
+    again.stop()
+    world.ends.get(timeout=20)
+
+
+def test_closing_stops_what_runs_and_is_the_end(world: World) -> None:
+    """Each end is told, without an error; closing again does nothing."""
+    running = world.engine.start(world.compiled, world.claim(1), world.ends.put)
+    world.engine.close()
+    world.engine.close()
+    assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
+    assert not running.metadata().running
+    assert not world.engine.is_alive
+    running.stop()
+    holds_for(0.1, world.ends.empty, "its end is told once")
+
+
+def test_warming_up_starts_nothing(world: World) -> None:
+    """With a topic or without one; a pipeline then starts as ever."""
+    world.engine.warm_up(None)
+    assert world.ends.empty()
+    running = world.engine.start(world.compiled, world.claim(1), world.ends.put)
+    running.stop()
+    assert world.ends.get(timeout=20).error is None
+
+
+def test_checkpoint_files_are_those_of_their_root(world: World) -> None:
+    """Asked for twice, they show the same; another root shows others."""
+    one, other = (str(world.root / name) for name in ("one", "other"))
+    world.engine.checkpoint_files(one).write("p0/epoch", b"1")
+    assert world.engine.checkpoint_files(one).read("p0/epoch") == b"1"
+    assert world.engine.checkpoint_files(other).read("p0/epoch") is None

@@ -1,0 +1,115 @@
+"""Clients whose topics or checkpoints are not what they were, in a fake world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scenes import SOON, Make, put_into
+
+from millstream import (
+    IllegalStateException,
+    LostCheckpointException,
+    LostTopicException,
+    StreamsException,
+    StreamThreadExceptionResponse,
+)
+from millstream.model import TopicPartition
+from millstream.runtime.states import State
+from millstream.testing.world import FakeWorld
+
+CHANGELOG = "app-counts-changelog"
+
+
+def ran_once(make: Make, world: FakeWorld, tmp_path: Path, record: int = 1) -> None:
+    """A client has run and counted, and left a checkpoint as Spark leaves it."""
+    client = make()
+    put_into(State.RUNNING, client, world)
+    for part, content in (("offsets", 'v1\n{}\n{"lines":{"0":1}}'), ("commits", "v1\n{}")):
+        path = tmp_path / "app" / "checkpoints" / "p0.1" / part
+        path.mkdir(parents=True)
+        (path / "0").write_text(content)
+    for number in range(2):
+        world.log.append(TopicPartition("lines", number), (b"k", b"v", 1), (b"k", b"v", 2))
+        world.log.append(TopicPartition(CHANGELOG, number), (b"k", b"v", record), epoch=record)
+    client.close(SOON)
+
+
+LOST: dict[str, tuple[Callable[[FakeWorld], None], str]] = {
+    "deleted": (lambda world: world.topics.delete([CHANGELOG]), "was deleted"),
+    "created again": (lambda world: world.topics.recreate(CHANGELOG), "was deleted and created again"),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
+    make: Make, world: FakeWorld, tmp_path: Path, what: str
+) -> None:
+    """Unless it is to be rebuilt, which the engine is asked for under the claim, before the query starts."""
+    lose, told = LOST[what]
+    ran_once(make, world, tmp_path)
+    lose(world)
+    there = world.topics.names()
+    created = len(world.topics.created)
+    client = make()
+    with pytest.raises(LostTopicException, match=told) as raised:
+        client.start()
+    assert raised.value.topics == (CHANGELOG,)
+    assert client.state is State.ERROR
+    assert world.topics.names() == there
+    assert len(world.topics.created) == created
+    mended = make(changelog__lost__policy="rebuild")
+    put_into(State.RUNNING, mended, world)
+    assert world.engine.rebuilt == [("p0", frozenset({CHANGELOG}))]
+    mended.close(SOON)
+    again = make()
+    put_into(State.RUNNING, again, world)
+    assert world.engine.rebuilt == [], "what was mended is noted"
+
+
+def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """A clean-up deletes the group and the internal topics, and is refused while the group has members."""
+    world.checkpoints_lost = True
+    ran_once(make, world, tmp_path)
+    world.topics.commits["app"] = {TopicPartition("lines", 0): 1}
+    (tmp_path / "app" / "checkpoints").rename(tmp_path / "elsewhere")
+    client = make()
+    with pytest.raises(LostCheckpointException) as raised:
+        client.start()
+    assert f"changelog '{CHANGELOG}' has records up to offset 1" in str(raised.value)
+    assert "the group has committed 'lines' up to offset 1 in partition 0" in str(raised.value)
+    world.topics.alive.add("app")
+    with pytest.raises(IllegalStateException, match="members"):
+        client.clean_up(checkpoints=True)
+    assert CHANGELOG in world.topics.names()
+    world.topics.alive.clear()
+    client.clean_up(checkpoints=True)
+    assert CHANGELOG not in world.topics.names()
+    assert world.topics.commits == {}
+    put_into(State.RUNNING, make(), world)
+
+
+def test_an_epoch_that_no_claim_can_have_had_ends_its_thread_and_is_not_believed(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """The clock is in no epoch; the record is named by partition and offset."""
+    world.checkpoints_lost = True  # changelogs begin where they do
+    ran_once(make, world, tmp_path)
+    client = make()
+    epochs: list[int] = []
+
+    def look(error: StreamsException) -> StreamThreadExceptionResponse:
+        epochs.extend(store.epoch for store in world.stores if store.is_open)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    client.set_uncaught_exception_handler(look)
+    put_into(State.RUNNING, client, world)
+    assert world.engine.claims[-1].epoch < 100
+    world.log.append(TopicPartition(CHANGELOG, 1), (b"k", b"bogus", 3), epoch=2**40)
+    with pytest.raises(StreamsException, match=rf"'{CHANGELOG}-1' has a record of epoch {2**40} at offset 1"):
+        client.wait(SOON)
+    assert epochs
+    assert max(epochs) < 100

@@ -1,0 +1,110 @@
+"""A checkpoint's offsets: read as Spark wrote them, and moved."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.model import TopicPartition
+from millstream.ports import Scan
+from millstream.runtime.offset_log import (
+    OffsetLog,
+    aligned,
+    forget_unfinished,
+    log_of,
+    moved,
+    positions_of,
+    save,
+    unfinished,
+)
+from millstream.testing.fakes import FakeCheckpointFiles
+
+HEAD = ("v1", '{"batchWatermarkMs":0,"conf":{}}')
+A, B = {"a": {"0": 5, "1": 7}}, {"b": {"0": 3}}
+
+
+def log(*lines: dict[str, dict[str, int]] | None) -> OffsetLog:
+    return OffsetLog(4, HEAD, lines)
+
+
+def test_what_spark_wrote_is_read_and_written_the_same() -> None:
+    """Byte for byte; a source that has nothing yet is a dash."""
+    content = b'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7}}\n-'
+    read = OffsetLog.parse(4, content)
+    assert read == log(A, None)
+    assert read.to_bytes() == content
+    assert read.positions == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
+    for other in (b"", b"v2\n{}\n{}", b"v1\n{}", b"v1\n{}\n[1]", b'v1\n{}\n{"logOffset":3}'):
+        with pytest.raises(ValueError, match=r"begins with|has a line"):
+            OffsetLog.parse(0, other)
+
+
+def test_a_topic_is_read_from_elsewhere_and_the_others_are_not() -> None:
+    """With the partitions that it has now; one that is gone is left out."""
+    both = log({**A, **B}, B)
+    assert moved(both, {"a": {0: 0}}) == log({**B, "a": {"0": 0}}, B)
+    assert moved(both, {"b": None}) == log(A, {})
+    assert moved(both, {}) == both
+
+
+COUNT, BESIDE = Scan("a", ("n",)), Scan("a")
+OLD, NEW = {"a": {"0": 5}}, {"a": {"0": 6}}
+ALIGNED = {
+    "nothing has changed": ([COUNT], [COUNT], [OLD], [OLD]),
+    "an output beside comes": ([COUNT], [BESIDE, COUNT], [OLD], [OLD, OLD]),
+    "it goes, and the count stays where it is": ([BESIDE, COUNT], [COUNT], [NEW, OLD], [OLD]),
+    "they change their places": ([BESIDE, COUNT], [COUNT, BESIDE], [NEW, OLD], [OLD, NEW]),
+    "a count comes, which has no place": ([BESIDE], [COUNT], [OLD], None),
+    "another input comes": ([COUNT], [COUNT, Scan("b")], [OLD], None),
+    "nobody noted, and it is as many": (None, [COUNT], [OLD], [OLD]),
+    "nobody noted, and all are at one place": (None, [COUNT], [OLD, OLD], [OLD]),
+    "nobody noted, and which is which": (None, [COUNT], [OLD, NEW], None),
+    "the notes are of another query": ([COUNT, BESIDE], [COUNT], [OLD], None),
+}
+
+
+@pytest.mark.parametrize("case", ALIGNED)
+def test_sources_come_and_go_and_what_keeps_state_stays_where_it_is(case: str) -> None:
+    """Or it is not known where it is, and nothing is guessed."""
+    before, now, lines, expected = ALIGNED[case]
+    assert aligned(log(*lines), before, now) == (None if expected is None else log(*expected))
+
+
+def test_the_newest_batch_that_is_done_says_how_far_a_checkpoint_is() -> None:
+    """One that was interrupted is run again, and so has read nothing."""
+    files = FakeCheckpointFiles()
+    assert positions_of(files, "p0") is None
+    files.make_directories("p0.3")
+    assert positions_of(files, "p0") is None, "claimed, and nothing was ever planned"
+    files.write("p0.3/offsets/0", log(A).to_bytes())
+    assert positions_of(files, "p0") == {}
+    files.write("p0.3/commits/0", b"v1\n{}")
+    files.write("p0.3/offsets/1", log(B).to_bytes())
+    assert positions_of(files, "p0") == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
+    half = unfinished(files, "p0.3")
+    assert half is not None
+    assert half.lines == (B,)
+    forget_unfinished(files, "p0.3")
+    assert unfinished(files, "p0.3") is None
+    assert log_of(files, "p0.3") == OffsetLog(0, HEAD, (A,))
+
+
+def test_what_is_moved_is_moved_in_both_files_that_spark_reads() -> None:
+    """The last two have to have as many sources as the query; Hadoop's checksums would be others'."""
+    files = FakeCheckpointFiles()
+    for batch in range(3):
+        files.write(f"p0.3/offsets/{batch}", log(A).to_bytes())
+        files.write(f"p0.3/offsets/.{batch}.crc", b"crc")
+    save(files, "p0.3", OffsetLog(2, HEAD, (A, A)))
+    assert files.list("p0.3/offsets").keys() == {"0", "1", "2", ".0.crc"}
+    for batch, lines in ((0, 1), (1, 2), (2, 2)):
+        assert len(OffsetLog.parse(batch, files.read(f"p0.3/offsets/{batch}") or b"").lines) == lines
+
+
+def test_where_nothing_is_done_yet_it_begins_as_if_it_had_never_run() -> None:
+    """Spark takes no state without a batch that made it."""
+    files = FakeCheckpointFiles()
+    for path in ("metadata", "offsets/0", "sources/0/0", "state/0/0/1.zip"):
+        files.write(f"p0/{path}", b"")
+    forget_unfinished(files, "p0")
+    assert set(files.list("p0")) == {"metadata", "offsets"}
+    assert files.list("p0/offsets") == {}

@@ -23,6 +23,8 @@ from millstream.query import sql
 from millstream.query.sql import run_sql
 from millstream.query.sql_program import decoded, encoded
 
+pytestmark = pytest.mark.disk
+
 HERE = Path(__file__).parent
 ENDLESS = "select levenshtein(repeat('a', 200000), repeat('b', 200000))"
 

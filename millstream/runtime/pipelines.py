@@ -123,10 +123,11 @@ class Pipelines:
                 mine = self._starter is None
                 if mine:
                     self._error = None
-                    self._starter = threading.Thread(
+                    starter = threading.Thread(
                         target=self._start_engine, args=(self._engine,), name=self._name, daemon=True
                     )
-                    self._starter.start()
+                    starter.start()  # it waits for the lock before it is through
+                    self._starter = starter
                 self._changed.wait_for(self._is_over(self._starter))
                 self._raise_if_closing()
                 if mine and self._error is not None:

@@ -16,6 +16,8 @@ __all__ = ["listening_address", "query_server"]
 log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
+_SHORT = 16
+"""A token of fewer characters is worth a warning where others reach the server."""
 
 
 def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
@@ -36,10 +38,20 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
             listen,
             host,
         )
+    token = config.get("query.server.token")
+    if token is not None and len(token) < _SHORT and not is_loopback(listen.host):
+        log.warning(
+            "%s 'query.server.token' has %d characters, and whoever reaches %s can try many; take a "
+            "random one of %d or more",
+            streams.client_id,
+            len(token),
+            listen,
+            _SHORT,
+        )
     server = QueryServer(
         streams,
         listen,
-        token=config.get("query.server.token"),
+        token=token,
         host=host,
         allow_anonymous=bool(config["query.server.allow.anonymous"]),
         peers=config["query.server.peers"],

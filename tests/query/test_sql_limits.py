@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import os
 import signal
 import subprocess
 import sys
 import threading
-import uuid
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from waiting import wait_until
 from worlds import Client
@@ -21,7 +19,9 @@ from millstream.clock import SystemClock
 from millstream.errors import StreamsException, TimeoutException
 from millstream.query import sql
 from millstream.query.sql import run_sql
-from millstream.query.sql_program import decoded, encoded
+
+# Most of them start and end processes.
+pytestmark = pytest.mark.cluster
 
 pytestmark = pytest.mark.disk
 
@@ -117,7 +117,7 @@ def test_a_process_that_has_ended_is_replaced(client: Client) -> None:
     os.kill(kept_pid(), signal.SIGKILL)
     assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
     pid = kept_pid()
-    before = _cpu_ticks(pid)
+    before = computed_s(pid)
     failures: list[BaseException] = []
 
     def ask() -> None:
@@ -129,7 +129,7 @@ def test_a_process_that_has_ended_is_replaced(client: Client) -> None:
     asking = threading.Thread(target=ask, name="asks", daemon=True)
     asking.start()
     wait_until(lambda: not sql._PROCESSES._kept, "it is being asked", 20)
-    wait_until(lambda: _cpu_ticks(pid) > before + 20, "it is computing", 20)
+    wait_until(lambda: computed_s(pid) > before + 0.2, "it is computing", 20)
     os.kill(pid, signal.SIGKILL)
     asking.join(20)
     assert [type(each) for each in failures] == [StreamsException]
@@ -137,10 +137,9 @@ def test_a_process_that_has_ended_is_replaced(client: Client) -> None:
     assert run_sql(client, "select 1 as x").to_pylist() == [{"x": 1}]
 
 
-def _cpu_ticks(pid: int) -> int:
+def computed_s(pid: int) -> float:
     """How long a process has computed."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11])
+    return float(psutil.Process(pid).cpu_times().user)
 
 
 def test_a_process_that_cannot_be_started_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,11 +178,12 @@ def test_its_process_has_nothing_of_this_one(client: Client, monkeypatch: pytest
     (told,) = run_sql(client, "select current_setting('secret_directory') as x").to_pylist()
     assert str(Path.home()) not in told["x"]
     pid = kept_pid()
-    assert b"s3cret" not in Path(f"/proc/{pid}/environ").read_bytes()
-    limits = Path(f"/proc/{pid}/limits").read_text()
-    assert [line.split()[3] for line in limits.splitlines() if line.startswith("Max file size")] == ["0"]
-    opened = {os.readlink(f"/proc/{pid}/fd/{each}") for each in os.listdir(f"/proc/{pid}/fd")}
-    assert not [each for each in opened if not each.startswith(("pipe:", "/dev/null"))]
+    process = psutil.Process(pid)
+    assert "SOME_PASSWORD" not in process.environ()
+    assert process.open_files() == []
+    assert process.net_connections() == []
+    if sys.platform == "linux":  # elsewhere nobody tells
+        assert process.rlimit(psutil.RLIMIT_FSIZE) == (0, 0)
 
 
 def test_it_ends_with_its_program_and_is_not_shared_by_a_fork() -> None:
@@ -206,32 +206,3 @@ def test_it_ends_with_its_program_and_is_not_shared_by_a_fork() -> None:
     assert lines[1] == ["forked", "42"]
     pid = int(lines[0][1])
     wait_until(lambda: is_gone(pid), "its process ends, too", 20)
-
-
-def test_parameters_come_over_as_they_are() -> None:
-    """Every type that one can have; others are refused by name."""
-    values = [
-        None,
-        True,
-        7,
-        2**100,
-        1.5,
-        "ä'",
-        b"\x00\xff",
-        datetime.datetime(2026, 1, 1, 1, 2, 3, 4),
-        datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        datetime.date(2026, 1, 1),
-        datetime.time(1, 2, 3),
-        datetime.timedelta(days=-1, microseconds=5),
-        decimal.Decimal("1.50"),
-        uuid.UUID(int=7),
-        [1, "a", None],
-        {"a": 1, "$": b"x", "is": {}},
-    ]
-    for value in values:
-        assert decoded(encoded(value)) == value
-        assert type(decoded(encoded(value))) is type(value)
-    assert decoded(encoded({"named": values})) == {"named": values}
-    for wrong in (object(), {1, 2}, {7: 1}, lambda: 1):
-        with pytest.raises(TypeError, match=r"sql\(\) takes no parameter of type"):
-            encoded(wrong)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import decimal
 import json
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +30,7 @@ from millstream.errors import (
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.query.provider import LocalStore, StoreDeclaration
 from millstream.query.sql import POSITIONS, run_sql
+from millstream.query.sql_program import decoded, encoded
 from millstream.stores.keys import session_key, window_key
 from millstream.stores.memory import MemoryStore
 from millstream.stores.segments import SessionStore, WindowStore
@@ -72,6 +76,35 @@ def test_values_go_in_as_parameters(client: Client) -> None:
     """By place, or by name: nobody has to put values into the text."""
     assert rows(client, "select value from counts where key = ?", ["bbb"]) == [(3,)]
     assert rows(client, "select value from counts where key = $key", {"key": "'; drop"}) == []
+
+
+def test_parameters_come_over_as_they_are() -> None:
+    """Every type that one can have; others are refused by name."""
+    values = [
+        None,
+        True,
+        7,
+        2**100,
+        1.5,
+        "ä'",
+        b"\x00\xff",
+        datetime.datetime(2026, 1, 1, 1, 2, 3, 4),
+        datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        datetime.date(2026, 1, 1),
+        datetime.time(1, 2, 3),
+        datetime.timedelta(days=-1, microseconds=5),
+        decimal.Decimal("1.50"),
+        uuid.UUID(int=7),
+        [1, "a", None],
+        {"a": 1, "$": b"x", "is": {}},
+    ]
+    for value in values:
+        assert decoded(encoded(value)) == value
+        assert type(decoded(encoded(value))) is type(value)
+    assert decoded(encoded({"named": values})) == {"named": values}
+    for wrong in (object(), {1, 2}, {7: 1}, lambda: 1):
+        with pytest.raises(TypeError, match=r"sql\(\) takes no parameter of type"):
+            encoded(wrong)
 
 
 def test_stores_can_be_joined_with_themselves_and_others(client: Client) -> None:

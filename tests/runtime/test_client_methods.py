@@ -292,12 +292,15 @@ def test_a_paused_client_runs_no_query_and_keeps_its_place(make: Make, world: Fa
     generation = world.group.generation
     client.pause()
     wait_until(lambda: not world.engine.running, "the query stops")
+    wait_until(lambda: client.health.status == "paused", "health says so")
+    assert (client.health.live, client.health.ready) == (True, False)
     assert client.store(COUNTS).get("a") is None
     assert client.state.is_running_or_rebalancing
     with pytest.raises(ISE, match="Cannot clean up while running"):
         client.clean_up()  # KafkaStreamsTest.shouldThrowOnCleanupWhilePaused
     client.resume()
     wait_until(lambda: world.engine.running == {"p0"}, "the query goes on")
+    wait_until(lambda: client.health.ready, "health says so")
     assert world.group.generation == generation
     client.wait_until_running(SOON)
 

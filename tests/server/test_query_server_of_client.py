@@ -271,6 +271,17 @@ def test_an_open_address_without_a_token_ends_the_start(make: Make) -> None:
     assert "s3cr3t" not in repr(client) + repr(client._config)
 
 
+def test_a_short_token_is_told_where_others_reach_the_server(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proof lets whoever connects try guesses. The warning does not say the token."""
+    for name, token, warned in (("A", "s3cret", True), ("B", "s3cret-and-much-longer", False)):
+        caplog.clear()
+        make(name, query__server__listen=f"0.0.0.0:{free_port()}", query__server__token=token).start()
+        assert ("'query.server.token' has 6 characters" in caplog.text) is warned
+        assert "s3cret" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("listen", "host", "expected"),
     [

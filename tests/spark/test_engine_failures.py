@@ -82,6 +82,10 @@ def raise_key_error(value: str) -> str:
     raise KeyError("no such")
 
 
+def raise_connection_error(value: str) -> str:
+    raise ConnectionRefusedError("of a web service")
+
+
 def raise_needs_more(value: str) -> str:
     raise NeedsMore(7, "seven")
 
@@ -168,6 +172,7 @@ def test_what_a_python_function_raised_is_there_again_with_its_class_and_traceba
     ("function", "kind", "text"),
     [
         (raise_key_error, KeyError, "'no such'"),
+        (raise_connection_error, ConnectionRefusedError, "of a web service"),
         (raise_needs_more, RemoteException, "NeedsMore: 7: 7 seven"),
         (raise_local, RemoteException, "LocalError: of a function"),
     ],
@@ -188,6 +193,7 @@ def test_the_first_micro_batch_fails_too_and_classes_that_are_not_known_have_a_s
     assert any(function.__name__ in note for note in error.__cause__.__notes__)
     assert error.offsets == {TopicPartition(source, 0): (1, 2)}
     assert error.batch_id == 0
+    assert world.engine.is_alive  # whatever a function could not reach, it was not Spark's JVM
 
 
 def test_a_fold_function_raises_through_our_own_code_and_the_place_named_is_the_users(

@@ -11,6 +11,8 @@ import pytest
 from millstream.permissions import make_private, umask_of_children
 from millstream.stores.directory import StateDirectory
 
+pytestmark = pytest.mark.disk
+
 
 def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o7777

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).parent
 
 @pytest.mark.parametrize("own, other", [
     pytest.param("left", "right", marks=pytest.mark.spark),
-    pytest.param("right", "left", marks=pytest.mark.kafka),
+    pytest.param("right", "left", marks=pytest.mark.cluster),
 ])
 def test_each_waits_for_the_other(own, other):
     print(f"{own} begins")
@@ -58,7 +58,7 @@ def start(project: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_the_lanes_run_beside_each_other_and_what_each_prints_is_kept_together(project: Path) -> None:
     """Each of two tiers waits for the other one; the last line has the totals of both."""
     (project / "test_together.py").write_text(TOGETHER)
-    run = start(project, "--tiers", "spark kafka", "--", "-s", "-q")
+    run = start(project, "--tiers", "spark cluster", "--", "-s", "-q")
     output, _ = run.communicate(timeout=60)
     assert run.returncode == 0, output
     lines = [line for line in output.splitlines() if line]

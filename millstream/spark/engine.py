@@ -165,7 +165,7 @@ class SparkEngine:
         drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if handlers.any else None
 
         def ended(end: PipelineEnd) -> None:
-            # With an error class it is what Spark has told, such as a function of the user's that met no server.
+            # With an error class it is what Spark has told, such as a user's function that met no server.
             told = getattr(end.error, "error_class", None) is not None
             if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()

@@ -56,9 +56,9 @@ def test_ctrl_c_and_sigterm_are_no_failures(cluster: Cluster) -> None:
     flag.touch()
     source = cluster.topic("in", 2)
     spec = {"source": source, "poison": str(flag), "handler": "SHUTDOWN_APPLICATION"}
-    first = cluster.start("a", **spec)
+    first = cluster.start("a", fresh=True, **spec)
     cluster.wait_until_running(first)
-    second = cluster.start("b", **spec)
+    second = cluster.start("b", fresh=True, **spec)
     cluster.wait_until_running()
     cluster.produce(source, ["a", "b", "c"] * 10)
     cluster.wait_until_counted()

@@ -59,8 +59,8 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     world.produce(source, [("b", "0")], partition=1, timestamp=NOON)
     servers = world.kafka.bootstrap_servers
     where = ("--bootstrap-server", servers, "--state-dir", str(tmp_path / "state"))
+    read = [TopicPartition(source, 0), TopicPartition(source, 1)]
     own = {f"{application_id}-counts-changelog", f"{application_id}-words-repartition"}
-    both = [TopicPartition(source, 0), TopicPartition(source, 1)]
     kafka = KafkaTopics(StreamsConfig({"application.id": "test", "bootstrap.servers": servers}))
 
     def counted(client: KafkaStreams, expected: dict[str, int]) -> None:
@@ -71,7 +71,7 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     first = world.client(topology, application_id)
     counted(first, {"a": 6, "b": 1})
     wait_until(
-        lambda: sum(kafka.committed(application_id, both).values()) == 7, "the offsets are committed", 30
+        lambda: sum(kafka.committed(application_id, read).values()) == 7, "the offsets are committed", 30
     )
     code, said = cli(application_id, *where)
     assert code == 1
@@ -98,7 +98,7 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     assert not own & kafka.names()
     assert not [path for path in checkpoints.iterdir() if path.is_dir()]
     offsets = {TopicPartition(source, 0): 2, TopicPartition(source, 1): 1}
-    assert kafka.committed(application_id, both) == offsets, "Kafka's tools see it, too"
+    assert kafka.committed(application_id, read) == offsets, "Kafka's tools see it, too"
     second = world.client(topology, application_id)
     counted(second, {"a": 4})
     world.produce(source, [("b", "1")], partition=1, timestamp=NOON)

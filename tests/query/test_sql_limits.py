@@ -23,6 +23,8 @@ from millstream.query.sql import run_sql
 # Most of them start and end processes.
 pytestmark = pytest.mark.cluster
 
+pytestmark = pytest.mark.disk
+
 HERE = Path(__file__).parent
 ENDLESS = "select levenshtein(repeat('a', 200000), repeat('b', 200000))"
 

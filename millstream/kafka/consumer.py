@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message
@@ -46,6 +47,9 @@ _AWAY = frozenset(
 """Errors of a broker that may come back: nothing to tell anyone."""
 
 _STAMP_SIZES = (8, 16)
+_headers_of = methodcaller("headers")
+"""Not `message.headers()`: for a name that is not UTF-8 it returns headers *and* leaves an exception behind,
+which the interpreter may then raise anywhere. Called so, it is raised by the call."""
 _LOOK_EVERY_S = 0.5
 _LOOK_TIMEOUT_S = 1.0
 
@@ -158,7 +162,7 @@ class KafkaChangelogConsumer:
             headers = None
             if owned:
                 try:
-                    headers = message.headers()
+                    headers = _headers_of(message)
                 except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
                     client_log.debug("a record of '%s' has headers that are not ours", where[0])
             if headers:

@@ -59,6 +59,7 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     world.produce(source, [("b", "0")], partition=1, timestamp=NOON)
     servers = world.kafka.bootstrap_servers
     where = ("--bootstrap-server", servers, "--state-dir", str(tmp_path / "state"))
+    read = [TopicPartition(source, 0), TopicPartition(source, 1)]
     own = {f"{application_id}-counts-changelog", f"{application_id}-words-repartition"}
     kafka = KafkaTopics(StreamsConfig({"application.id": "test", "bootstrap.servers": servers}))
 
@@ -69,7 +70,9 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     # 1. It runs: nobody may reset it.
     first = world.client(topology, application_id)
     counted(first, {"a": 6, "b": 1})
-    wait_until(lambda: sum(kafka.committed(application_id).values()) == 7, "the offsets are committed", 30)
+    wait_until(
+        lambda: sum(kafka.committed(application_id, read).values()) == 7, "the offsets are committed", 30
+    )
     code, said = cli(application_id, *where)
     assert code == 1
     assert "is running: its group has" in said
@@ -95,7 +98,7 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     assert not own & kafka.names()
     assert not [path for path in checkpoints.iterdir() if path.is_dir()]
     offsets = {TopicPartition(source, 0): 2, TopicPartition(source, 1): 1}
-    assert kafka.committed(application_id) == offsets, "Kafka's tools see it, too"
+    assert kafka.committed(application_id, read) == offsets, "Kafka's tools see it, too"
     second = world.client(topology, application_id)
     counted(second, {"a": 4})
     world.produce(source, [("b", "1")], partition=1, timestamp=NOON)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
@@ -120,6 +121,33 @@ def test_offsets_are_those_of_the_log(topics: KafkaTopics, kafka: EmbeddedKafka)
     assert topics.end_offsets(parts) == {parts[0]: 0, parts[1]: 7}
     assert topics.beginning_offsets(parts) == {parts[0]: 0, parts[1]: 0}
     assert topics.end_offsets([]) == {}
+
+
+def test_topics_and_groups_are_deleted_and_a_group_with_members_is_not(
+    topics: KafkaTopics, kafka: EmbeddedKafka
+) -> None:
+    """What is not there is no error; what a group has committed is gone with it."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as NativePartition
+
+    topic, group = name(), name()
+    topics.create([InternalTopic(topic, 1, {})], 1)
+    at = TopicPartition(topic, 0)
+    assert topics.committed(group, [at]) == {}
+    topics.delete_group(group)
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    wait_until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "it is a member", 30)
+    consumer.commit(offsets=[NativePartition(topic, 0, 3)], asynchronous=False)
+    with pytest.raises(IllegalStateException, match=f"group '{group}' has members"):
+        topics.delete_group(group)
+    consumer.close()
+    assert topics.committed(group, [at]) == {at: 3}
+    topics.delete_group(group)
+    assert topics.committed(group, [at]) == {}
+    topics.delete([topic, name()])
+    assert topic not in topics.names()
 
 
 def test_a_topic_that_the_cluster_refuses_is_an_error(topics: KafkaTopics) -> None:

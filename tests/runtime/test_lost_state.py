@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from scenes import SOON, Make, put_into
+from scenes import SOON, SOON_S, Make, put_into
+from waiting import wait_until
 
 from millstream import (
     IllegalStateException,
@@ -16,6 +19,7 @@ from millstream import (
     StreamThreadExceptionResponse,
 )
 from millstream.model import TopicPartition
+from millstream.runtime.events import GroupLost
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
 
@@ -66,6 +70,41 @@ def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
     again = make()
     put_into(State.RUNNING, again, world)
     assert world.engine.rebuilt == [], "what was mended is noted"
+
+
+def test_nobody_waits_for_a_changelog_that_is_written_anew(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """That takes minutes where there is much. Meanwhile the group loses the client, which forgets its claims
+    at once, and the client closes: the pipeline does not start, and no handler is asked about that.
+    """
+    ran_once(make, world, tmp_path)
+    world.topics.delete([CHANGELOG])
+    client = make(changelog__lost__policy="rebuild")
+    asked: list[BaseException] = []
+    client.set_uncaught_exception_handler(
+        lambda error: asked.append(error) or StreamThreadExceptionResponse.REPLACE_THREAD  # type: ignore[func-returns-value]
+    )
+    before = world.engine_of("")
+    world.gate.clear()
+    client.start()
+    wait_until(lambda: client._assembly.proofs(client._directory.process_id()), "claimed", SOON_S)
+    assert client._assembly._claiming.locked(), "the changelog is being written"
+    owner = client._owner
+    told = threading.Thread(target=lambda: owner.call(GroupLost("the session is over")), daemon=True)
+    told.start()
+    told.join(SOON_S)
+    assert not told.is_alive()
+    assert client._assembly.proofs(client._directory.process_id()) == {}
+    assert client.close(timedelta(0)) is False
+    assert client.state is State.PENDING_SHUTDOWN
+    world.gate.set()
+    assert client.close(SOON)
+    assert asked == []
+    engine = world.engine_of("")
+    assert engine is not None
+    assert engine is not before
+    assert engine.started == []
 
 
 def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(

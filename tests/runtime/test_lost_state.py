@@ -72,6 +72,18 @@ def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
     assert world.engine.rebuilt == [], "what was mended is noted"
 
 
+def test_a_changelog_that_nobody_noted_is_rebuilt_too(make: Make, world: FakeWorld, tmp_path: Path) -> None:
+    """Versions before the notes left none; by the time of the claim the changelog is there, and empty."""
+    ran_once(make, world, tmp_path)
+    (tmp_path / "app" / "checkpoints" / "p0.topics.json").unlink()
+    world.topics.delete([CHANGELOG])
+    with pytest.raises(LostTopicException, match="was deleted"):
+        make().start()
+    mended = make(changelog__lost__policy="rebuild")
+    put_into(State.RUNNING, mended, world)
+    assert world.engine.rebuilt == [("p0", frozenset({CHANGELOG}))]
+
+
 def test_nobody_waits_for_a_changelog_that_is_written_anew(
     make: Make, world: FakeWorld, tmp_path: Path
 ) -> None:

@@ -233,7 +233,8 @@ class Reconciler:
             if to or (before and before != compiled.scans):
                 forget_unfinished(files, directory)
             return
-        new = aligned(moved(log_now, to), before or None, compiled.scans) if compiled.scans else log_now
+        there = moved(log_now, to)
+        new = aligned(there, before or None, compiled.scans) if compiled.scans else there
         if new is None:
             raise TopologyException(
                 f"pipeline '{name}' has a checkpoint whose query had {len(log_now.lines)} sources; with this "

@@ -8,13 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from scenes import SOON, SOON_S, Make, put_into
+from scenes import SOON, SOON_S, Handler, Make, put_into
 from waiting import wait_until
 
 from millstream import (
     IllegalStateException,
     LostCheckpointException,
     LostTopicException,
+    MissingSourceTopicException,
     StreamsException,
     StreamThreadExceptionResponse,
 )
@@ -84,6 +85,28 @@ def test_a_changelog_that_nobody_noted_is_rebuilt_too(make: Make, world: FakeWor
     assert world.engine.rebuilt == [("p0", frozenset({CHANGELOG}))]
 
 
+def test_a_source_that_was_deleted_is_waited_for_where_it_may_be_read_from_its_beginning(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """It is no lost cause before anything runs: the next try finds it."""
+    world.checkpoints_lost = True  # changelogs begin where they do
+    ran_once(make, world, tmp_path)
+    world.topics.delete(["lines"])
+    handler = Handler(StreamThreadExceptionResponse.REPLACE_THREAD)
+    client = make(source__lost__policy="from-beginning")
+    client.set_uncaught_exception_handler(handler)
+    client.start()
+    wait_until(lambda: handler.exceptions, "the handler is asked", SOON_S)
+    (error, *_) = handler.exceptions
+    assert isinstance(error, MissingSourceTopicException)
+    assert error.deleted == ("lines",)
+    world.topics.add("lines", 3)
+    client.wait_until_running(SOON)
+    assert client.failures[-1].response is StreamThreadExceptionResponse.REPLACE_THREAD
+    offsets = (tmp_path / "app" / "checkpoints" / "p0.2" / "offsets" / "0").read_text()
+    assert '{"lines":{"0":0,"1":0,"2":0}}' in offsets
+
+
 def test_nobody_waits_for_a_changelog_that_is_written_anew(
     make: Make, world: FakeWorld, tmp_path: Path
 ) -> None:
@@ -93,10 +116,8 @@ def test_nobody_waits_for_a_changelog_that_is_written_anew(
     ran_once(make, world, tmp_path)
     world.topics.delete([CHANGELOG])
     client = make(changelog__lost__policy="rebuild")
-    asked: list[BaseException] = []
-    client.set_uncaught_exception_handler(
-        lambda error: asked.append(error) or StreamThreadExceptionResponse.REPLACE_THREAD  # type: ignore[func-returns-value]
-    )
+    handler = Handler(StreamThreadExceptionResponse.REPLACE_THREAD)
+    client.set_uncaught_exception_handler(handler)
     before = world.engine_of("")
     world.gate.clear()
     client.start()
@@ -112,7 +133,7 @@ def test_nobody_waits_for_a_changelog_that_is_written_anew(
     assert client.state is State.PENDING_SHUTDOWN
     world.gate.set()
     assert client.close(SOON)
-    assert asked == []
+    assert handler.exceptions == []
     engine = world.engine_of("")
     assert engine is not None
     assert engine is not before

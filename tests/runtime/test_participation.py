@@ -241,7 +241,7 @@ def test_a_deleted_topic_stays_one_though_another_takes_its_name(
     (record,) = client.failures
     assert record.response is Response.SHUTDOWN_APPLICATION
     assert "Not replacing thread 'app" in caplog.text
-    assert "source topic 'lines' was deleted while the client was running" in caplog.text
+    assert "topic 'lines' was deleted, and no thread of this client can go on" in caplog.text
 
 
 def test_a_cluster_that_does_not_answer_is_no_missing_topic(make: Make, world: FakeWorld) -> None:

@@ -89,7 +89,9 @@ def reset_application(
         StreamsException: Kafka or the checkpoints cannot be reached.
     """
     with ExitStack() as held:
-        directory = StateDirectory(config.state_dir, config.application_id)
+        directory = StateDirectory(
+            config.state_dir, config.application_id, group_writes=config.lets_group_write
+        )
         checkpoints = Checkpoints(config, directory.path)
         if config.embedded or not dry_run:
             held.enter_context(directory)

@@ -544,17 +544,20 @@ class Assembly:
                     "client since"
                 )
             reconciler.settle(
-                compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
-            )
-            begin(
-                compiled.pipeline,
-                compiled.scans,
-                claim.path.rpartition("/")[2],
+                compiled,
+                claim,
                 files,
-                root,
-                self.topics,
-                self._sources,
-                offset_reset(self._config),
+                rebuild=lambda changelogs: engine.rebuild(compiled, claim, changelogs),
+                begin=lambda: begin(
+                    compiled.pipeline,
+                    compiled.scans,
+                    claim.path.rpartition("/")[2],
+                    files,
+                    root,
+                    self.topics,
+                    self._sources,
+                    offset_reset(self._config),
+                ),
             )
             return claim
 

@@ -103,12 +103,15 @@ class Reconciler:
         claim: CheckpointClaim,
         files: CheckpointFiles,
         rebuild: Callable[[frozenset[str]], None],
+        begin: Callable[[], None],
     ) -> None:
         """Have the pipeline's checkpoint fit its topics and its program, and note both. Nothing runs on it.
 
         Args:
             claim: held by this client.
             rebuild: writes these changelogs anew from the state in the checkpoint.
+            begin: has a checkpoint that has nothing yet begin where a reset said. That comes before the notes:
+                with them, one that has nothing would be one that has lost what it had.
 
         Raises:
             MissingSourceTopicException, LostTopicException, LostCheckpointException: as for `check`.
@@ -131,6 +134,7 @@ class Reconciler:
             log.warning("%s", _rebuilding(sight.findings, lost))
             rebuild(lost)
         self._move(pipeline.name, directory, files, compiled, sight)
+        begin()
         self._checkpoints.note(
             pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
         )

@@ -110,8 +110,8 @@ class Reconciler:
         Args:
             claim: held by this client.
             rebuild: writes these changelogs anew from the state in the checkpoint.
-            begin: has a checkpoint that has nothing yet begin where a reset said. That comes before the notes:
-                with them, one that has nothing would be one that has lost what it had.
+            begin: has a checkpoint that has nothing yet begin where a reset said. Before the notes, since
+                with them, one that has nothing counts as one that has lost what it had.
 
         Raises:
             MissingSourceTopicException, LostTopicException, LostCheckpointException: as for `check`.

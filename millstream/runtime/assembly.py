@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -57,7 +58,7 @@ from millstream.runtime.preparation import (
 )
 from millstream.runtime.reconcile import Reconciler
 from millstream.runtime.starts import begin, raise_if_half_reset
-from millstream.runtime.store_thread import Updater
+from millstream.runtime.store_thread import Stopped, Updater
 from millstream.runtime.topic_news import Written, source_patterns, written_topics
 from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
@@ -191,7 +192,9 @@ class Assembly:
             if use.role is Role.CHANGELOG
         }
         self._claims: dict[str, CheckpointClaim] = {}
-        self._claiming = threading.Lock()
+        self._claiming = threading.Lock()  # for as long as a claim takes, which may be minutes
+        self._let_go: Counter[str] = Counter()
+        self._remembering = threading.Lock()  # of the two above, for a moment
         self.generation = 0
         """Of the group, as last agreed; the epoch of what is claimed from now on is not lower."""
         self.serdes: Mapping[str, tuple[str, str]] = {}
@@ -486,10 +489,13 @@ class Assembly:
     def let_go_of_claims(self, pipelines: Iterable[str] | None = None) -> None:
         """These checkpoints (None: all) may be another client's by now.
 
-        They are claimed anew when the group gives them to this client again.
+        They are claimed anew when the group gives them to this client again. Returns at once, also while one
+        of them is being claimed: that claim is not remembered then.
         """
-        with self._claiming:
-            for name in list(self._claims) if pipelines is None else pipelines:
+        every = [pipeline.name for pipeline in self._topology.queries]
+        with self._remembering:
+            for name in every if pipelines is None else pipelines:
+                self._let_go[name] += 1
                 self._claims.pop(name, None)
 
     def proofs(self, process_id: uuid.UUID) -> dict[str, str]:
@@ -520,11 +526,17 @@ class Assembly:
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
         claims = CheckpointClaims(files, root, clock=self._parts.clock)
         with self._claiming:
-            claim = self._claims.get(name)
+            if self._interrupted:
+                raise Stopped  # while it waited for its turn
+            with self._remembering:
+                claim, let_go = self._claims.get(name), self._let_go[name]
             if claim is None:
                 seen = self._highest_epoch(compiled, claims.owner(name))
                 least = floor(self.generation, seen)
-                claim = self._claims[name] = claims.claim(name, least, self._client_id)
+                claim = claims.claim(name, least, self._client_id)
+                with self._remembering:
+                    if self._let_go[name] == let_go:
+                        self._claims[name] = claim
             elif not claims.is_held(claim):
                 # Never claimed back: whoever has it now may be the one whom the group gave it.
                 raise TaskMigratedException(
@@ -532,17 +544,20 @@ class Assembly:
                     "client since"
                 )
             reconciler.settle(
-                compiled, claim, files, lambda changelogs: engine.rebuild(compiled, claim, changelogs)
-            )
-            begin(
-                compiled.pipeline,
-                compiled.scans,
-                claim.path.rpartition("/")[2],
+                compiled,
+                claim,
                 files,
-                root,
-                self.topics,
-                self._sources,
-                offset_reset(self._config),
+                rebuild=lambda changelogs: engine.rebuild(compiled, claim, changelogs),
+                begin=lambda: begin(
+                    compiled.pipeline,
+                    compiled.scans,
+                    claim.path.rpartition("/")[2],
+                    files,
+                    root,
+                    self.topics,
+                    self._sources,
+                    offset_reset(self._config),
+                ),
             )
             return claim
 

@@ -36,6 +36,7 @@ __all__ = [
     "What",
     "compare",
     "error_of",
+    "fresh_changelogs",
     "mendable",
     "note",
     "topics_of",
@@ -280,6 +281,28 @@ def compare(
     return tuple(seen.values())
 
 
+def fresh_changelogs(
+    uses: Iterable[TopicUse],
+    noted: Mapping[str, Noted] | None,
+    found: Mapping[str, Found],
+    positions: Mapping[TopicPartition, int] | None,
+) -> frozenset[str]:
+    """Changelogs that were never written, beside a checkpoint that has processed something and no note.
+
+    Versions that noted nothing have left such a checkpoint. Whether a changelog of it was deleted, and has
+    been made anew since, or the store was empty all the time, cannot be told.
+    """
+    return frozenset(
+        use.topic
+        for use in uses
+        if use.role is Role.CHANGELOG
+        and positions
+        and use.topic not in (noted or {})
+        and use.topic in found
+        and not any(found[use.topic].ends)
+    )
+
+
 def _compared(
     use: TopicUse, old: Noted | None, now: Found | None, positions: Mapping[TopicPartition, int]
 ) -> Finding | None:
@@ -425,10 +448,12 @@ def error_of(findings: Sequence[Finding], location: str) -> StreamsException | N
     changelogs = [each for each in findings if each.role is Role.CHANGELOG]
     outputs = [each for each in findings if each not in read and each not in changelogs]
     if read:
+        absent = any(each.what in (What.DELETED, What.NEVER_THERE) for each in read)
+        first = "create what is missing, " if absent else ""
         ways.append(
             "what the checkpoint has read is not in the topic of that name any more: to keep the state and "
-            "start at the beginning of the topic as it is now, set source.lost.policy=from-beginning and "
-            "start again"
+            f"start at the beginning of the topic as it is now, {first}set "
+            "source.lost.policy=from-beginning and start again"
         )
     if changelogs:
         ways.append(

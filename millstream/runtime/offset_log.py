@@ -114,9 +114,10 @@ def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) 
     there too.
 
     Args:
-        before: the sources of the query that wrote the log; None: nobody noted them.
+        before: the sources of the query that wrote the log; None: nobody noted them. Those of another number
+            are of another query: a log that was moved is noted a moment later, and a crash may come between.
     """
-    if before is None:
+    if before is None or len(before) != len(log.lines):
         if len(log.lines) == len(now):
             return log
         lines = {json.dumps(line, sort_keys=True) for line in log.lines}
@@ -125,8 +126,6 @@ def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) 
         return replace(log, lines=(log.lines[0],) * len(now)) if len(lines) == len(inputs) == 1 else None
     if tuple(before) == tuple(now):
         return log
-    if len(before) != len(log.lines):
-        return None
     lines_now = []
     for scan in now:
         same = [line for old, line in zip(before, log.lines, strict=True) if old == scan]

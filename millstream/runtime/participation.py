@@ -122,6 +122,8 @@ class Participation:
             if plan is None:
                 plan = self._assembly.plan()
                 self._owner.post(Planned(plan))
+                if not self._owner.state.is_wanted:
+                    return  # it took long, and nobody waited for it: what is begun now would stay open
             if self._watch is None:
                 self._watch = self._watching(plan)
             elif (missing := self._watch.look_now()) is not None:

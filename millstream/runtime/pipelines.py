@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd, RunningPipeline
 from millstream.runtime.store_thread import Stopped
 from millstream.topology.pipeline import Pipeline, writers_first
@@ -27,7 +28,7 @@ class Pipelines:
         pipelines: all of the client's.
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
-        claim: claims a pipeline's checkpoint for this client, once the engine is there, and has it fit.
+        claim: claims a pipeline's checkpoint for this client, once the engine is there, and makes it fit.
         name: of the thread that starts Spark.
     """
 
@@ -63,9 +64,13 @@ class Pipelines:
             Stopped: the client closes.
         """
         engine, compiled = self._ready()
-        claim = self._claim(compiled[name], engine)
-        self._raise_if_closing()
-        running = engine.start(compiled[name], claim, on_end)
+        try:
+            claim = self._claim(compiled[name], engine)
+            self._raise_if_closing()
+            running = engine.start(compiled[name], claim, on_end)
+        except StreamsException:
+            self._raise_if_closing()  # it gave up for that, and nobody is to decide about it
+            raise
         self._warmed_up = True
         return running
 

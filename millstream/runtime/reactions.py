@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from millstream.errors import MissingSourceTopicException
+from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.runtime import coordination
 from millstream.runtime.client_state import ClientState, Moment, ThreadEntry
 from millstream.runtime.events import (
@@ -272,7 +272,7 @@ def _answered(turn: Turn, event: Answered) -> None:
     plan: Retry | Exhausted | Hopeless = plan_retry(
         state.history.records(), failure, budget, turn.moment.at, lambda: turn.moment.draw
     )
-    if (why := _hopeless(failure)) is not None:
+    if (why := _hopeless(state, failure)) is not None:
         plan = Hopeless(why, budget.then)
     entry = state.entry(event.thread)
     view = View(
@@ -287,19 +287,27 @@ def _answered(turn: Turn, event: Answered) -> None:
         _act(turn, action, failure, entry)
 
 
-def _hopeless(failure: Failure) -> str | None:
+def _hopeless(state: ClientState, failure: Failure) -> str | None:
     """Why no other thread of this client can do better, if that is so."""
     error = failure.error
-    if not isinstance(error, MissingSourceTopicException):
+    if isinstance(error, MissingSourceTopicException):
+        # Before the client knows its topics, one that is created again may be what the next try waits for.
+        deleted = error.deleted if state.plan is not None else ()
+        recreated = error.recreated
+    elif isinstance(error, LostTopicException):
+        # An output that comes back is as good as the one before; what the application keeps of itself is not.
+        written = state.plan.written if state.plan is not None else ()
+        own = {each.name for each in written if each.role.is_internal}
+        deleted, recreated = (
+            tuple(name for name in names if name in own) for names in (error.deleted, error.recreated)
+        )
+    else:
         return None
-    what = [f"'{name}' was deleted" for name in error.deleted]
-    what += [f"'{name}' was deleted and created again" for name in error.recreated]
+    what = [f"'{name}' was deleted" for name in deleted]
+    what += [f"'{name}' was deleted and created again" for name in recreated]
     if not what:
         return None
-    return (
-        f"source topic {', '.join(what)} while the client was running, and no thread of it can go on with "
-        "another topic of that name"
-    )
+    return f"topic {', '.join(what)}, and no thread of this client can go on with another topic of that name"
 
 
 def _act(turn: Turn, action: Action, failure: Failure, entry: ThreadEntry | None) -> None:

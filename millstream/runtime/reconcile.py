@@ -24,6 +24,7 @@ from millstream.runtime.identity import (
     TopicUse,
     compare,
     error_of,
+    fresh_changelogs,
     mendable,
     note,
     topics_of,
@@ -54,6 +55,7 @@ class _Sight:
     found: Mapping[str, Found]
     uses: tuple[TopicUse, ...]
     findings: tuple[Finding, ...]
+    fresh: frozenset[str] = frozenset()
 
 
 class Reconciler:
@@ -101,12 +103,15 @@ class Reconciler:
         claim: CheckpointClaim,
         files: CheckpointFiles,
         rebuild: Callable[[frozenset[str]], None],
+        begin: Callable[[], None],
     ) -> None:
         """Have the pipeline's checkpoint fit its topics and its program, and note both. Nothing runs on it.
 
         Args:
             claim: held by this client.
             rebuild: writes these changelogs anew from the state in the checkpoint.
+            begin: has a checkpoint that has nothing yet begin where a reset said. Before the notes, since
+                with them, one that has nothing counts as one that has lost what it had.
 
         Raises:
             MissingSourceTopicException, LostTopicException, LostCheckpointException: as for `check`.
@@ -123,12 +128,13 @@ class Reconciler:
             if key and value
         }
         self._raise_if_other_serdes(pipeline.name, sight.notes, serdes)
-        if lost := frozenset(each.topic for each in sight.findings if each.role is Role.CHANGELOG):
-            log.warning(
-                "%s. Written anew from Spark's state: %s", _told(sight.findings), ", ".join(sorted(lost))
-            )
+        lost = frozenset(each.topic for each in sight.findings if each.role is Role.CHANGELOG)
+        # `check` may have found one of these deleted, and it was created since. If not, this does no harm.
+        if self._policies.rebuild_changelogs and (lost := lost | sight.fresh):
+            log.warning("%s", _rebuilding(sight.findings, lost))
             rebuild(lost)
         self._move(pipeline.name, directory, files, compiled, sight)
+        begin()
         self._checkpoints.note(
             pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
         )
@@ -174,7 +180,8 @@ class Reconciler:
         if positions is None and told_to_begin(files, self._checkpoints.root, pipeline.name):
             return _Sight(notes, found, uses, ())
         findings = compare(pipeline.name, uses, known, found, positions=positions, committed=committed)
-        return _Sight(notes, found, uses, findings)
+        fresh = fresh_changelogs(uses, known, found, positions)
+        return _Sight(notes, found, uses, findings, fresh)
 
     def _found(
         self,
@@ -230,7 +237,8 @@ class Reconciler:
             if to or (before and before != compiled.scans):
                 forget_unfinished(files, directory)
             return
-        new = aligned(moved(log_now, to), before or None, compiled.scans) if compiled.scans else log_now
+        there = moved(log_now, to)
+        new = aligned(there, before or None, compiled.scans) if compiled.scans else there
         if new is None:
             raise TopologyException(
                 f"pipeline '{name}' has a checkpoint whose query had {len(log_now.lines)} sources; with this "
@@ -251,5 +259,12 @@ def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tu
     return tuple(offset for offset in asked if offset is not None)
 
 
-def _told(findings: Iterable[Finding]) -> str:
-    return "; ".join(each.sentence for each in findings)
+def _rebuilding(findings: Iterable[Finding], changelogs: Iterable[str]) -> str:
+    told = [each.sentence for each in findings if each.role is Role.CHANGELOG]
+    return ". ".join(
+        [*(["; ".join(told)] if told else []), f"Written anew from Spark's state: {_list(changelogs)}"]
+    )
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

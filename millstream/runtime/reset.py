@@ -89,7 +89,9 @@ def reset_application(
         StreamsException: Kafka or the checkpoints cannot be reached.
     """
     with ExitStack() as held:
-        directory = StateDirectory(config.state_dir, config.application_id)
+        directory = StateDirectory(
+            config.state_dir, config.application_id, group_writes=config.lets_group_write
+        )
         checkpoints = Checkpoints(config, directory.path)
         if config.embedded or not dry_run:
             held.enter_context(directory)
@@ -147,6 +149,7 @@ class _Job:
         partitions = [
             TopicPartition(name, each) for name, topic in found.items() for each in range(topic.partitions)
         ]
+        _raise_if_unknown(asked.to, partitions)
         at_time: Mapping[TopicPartition, int] = {}
         if isinstance(asked.to, datetime | timedelta):
             at_time = self.topics.offsets_at(partitions, point_in_time(asked.to, self.now))
@@ -242,6 +245,20 @@ def raise_if_alive(plan: ResetPlan, force: bool) -> None:
             f"{', '.join(sorted(plan.members.values()))}. Close all of its clients first (one that was "
             "killed is forgotten after session.timeout.ms); or, if none of them lives any more, take them "
             "out of the group with --force, or force=True"
+        )
+
+
+def _raise_if_unknown(to: To, partitions: Iterable[TopicPartition]) -> None:
+    """Whether an offset is given of a partition that is not read.
+
+    Raises:
+        ConfigException: so it is.
+    """
+    strange = sorted(to.keys() - set(partitions)) if isinstance(to, Mapping) else []
+    if strange:
+        raise ConfigException(
+            f"offsets are given of {', '.join(map(str, strange))}, which are no partitions of the input "
+            "topics; name the topics as input topics, or leave these out. Nothing was changed"
         )
 
 

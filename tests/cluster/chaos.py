@@ -363,7 +363,7 @@ class Chaos:
             if client.process.poll() is None:
                 with suppress(AssertionError):
                     client.end()
-                if client.states()[-1] not in good:
+                if not set(client.states()[-1:]) & set(good):
                     report.wrong.append(f"{client.name} ended so: {client.states()}; {client.end_of_log()}")
             else:
                 report.wrong.append(f"{client.name} died by itself; {client.end_of_log()}")

@@ -25,6 +25,7 @@ from millstream.runtime.identity import (
     What,
     compare,
     error_of,
+    fresh_changelogs,
     note,
     topics_of,
 )
@@ -151,6 +152,21 @@ def test_without_notes_what_cannot_be_is_told_all_the_same() -> None:
         ("app-n-changelog", What.DELETED),
     ]
     assert compare("p0", USES, None, THERE, positions=READ) == ()
+    changelog = "app-n-changelog"
+    empty = {**THERE, changelog: Found("8", 2, (0, 0), (0, 0))}
+    assert fresh_changelogs(USES, None, empty, READ) == {changelog}, "it may have been deleted"
+    assert fresh_changelogs(USES, NOTED, empty, READ) == frozenset(), "its id tells"
+    assert fresh_changelogs(USES, None, THERE, READ) == frozenset()
+    assert fresh_changelogs(USES, None, empty, {}) == fresh_changelogs(USES, None, empty, None) == frozenset()
+
+
+def test_what_is_not_there_has_to_be_created_before_it_can_be_read() -> None:
+    """A policy alone is no way out."""
+    for change, told in (("source gone", True), ("source made anew", False)):
+        changed, _ = CHANGES[change]
+        found = {name: there for name, there in {**THERE, **changed}.items() if there is not None}
+        error = error_of(compare("p0", USES, NOTED, found, positions=READ), "/checkpoints")
+        assert ("create what is missing, set source.lost.policy" in str(error)) is told
 
 
 def test_a_topic_of_a_pattern_that_is_gone_is_told() -> None:

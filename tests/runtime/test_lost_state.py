@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from scenes import SOON, Make, put_into
+from scenes import SOON, SOON_S, Handler, Make, put_into
+from waiting import wait_until
 
 from millstream import (
     IllegalStateException,
     LostCheckpointException,
     LostTopicException,
+    MissingSourceTopicException,
     StreamsException,
     StreamThreadExceptionResponse,
 )
 from millstream.model import TopicPartition
+from millstream.runtime.events import GroupLost
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
 
@@ -66,6 +71,73 @@ def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
     again = make()
     put_into(State.RUNNING, again, world)
     assert world.engine.rebuilt == [], "what was mended is noted"
+
+
+def test_a_changelog_that_nobody_noted_is_rebuilt_too(make: Make, world: FakeWorld, tmp_path: Path) -> None:
+    """Versions before the notes left none; by the time of the claim the changelog is there, and empty."""
+    ran_once(make, world, tmp_path)
+    (tmp_path / "app" / "checkpoints" / "p0.topics.json").unlink()
+    world.topics.delete([CHANGELOG])
+    with pytest.raises(LostTopicException, match="was deleted"):
+        make().start()
+    mended = make(changelog__lost__policy="rebuild")
+    put_into(State.RUNNING, mended, world)
+    assert world.engine.rebuilt == [("p0", frozenset({CHANGELOG}))]
+
+
+def test_a_source_that_was_deleted_is_waited_for_where_it_may_be_read_from_its_beginning(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """It is no lost cause before anything runs: the next try finds it."""
+    world.checkpoints_lost = True  # changelogs begin where they do
+    ran_once(make, world, tmp_path)
+    world.topics.delete(["lines"])
+    handler = Handler(StreamThreadExceptionResponse.REPLACE_THREAD)
+    client = make(source__lost__policy="from-beginning")
+    client.set_uncaught_exception_handler(handler)
+    client.start()
+    wait_until(lambda: handler.exceptions, "the handler is asked", SOON_S)
+    (error, *_) = handler.exceptions
+    assert isinstance(error, MissingSourceTopicException)
+    assert error.deleted == ("lines",)
+    world.topics.add("lines", 3)
+    client.wait_until_running(SOON)
+    assert client.failures[-1].response is StreamThreadExceptionResponse.REPLACE_THREAD
+    offsets = (tmp_path / "app" / "checkpoints" / "p0.2" / "offsets" / "0").read_text()
+    assert '{"lines":{"0":0,"1":0,"2":0}}' in offsets
+
+
+def test_nobody_waits_for_a_changelog_that_is_written_anew(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """That takes minutes where there is much. Meanwhile the group loses the client, which forgets its claims
+    at once, and the client closes: the pipeline does not start, and no handler is asked about that.
+    """
+    ran_once(make, world, tmp_path)
+    world.topics.delete([CHANGELOG])
+    client = make(changelog__lost__policy="rebuild")
+    handler = Handler(StreamThreadExceptionResponse.REPLACE_THREAD)
+    client.set_uncaught_exception_handler(handler)
+    before = world.engine_of("")
+    world.gate.clear()
+    client.start()
+    wait_until(lambda: client._assembly.proofs(client._directory.process_id()), "claimed", SOON_S)
+    assert client._assembly._claiming.locked(), "the changelog is being written"
+    owner = client._owner
+    told = threading.Thread(target=lambda: owner.call(GroupLost("the session is over")), daemon=True)
+    told.start()
+    told.join(SOON_S)
+    assert not told.is_alive()
+    assert client._assembly.proofs(client._directory.process_id()) == {}
+    assert client.close(timedelta(0)) is False
+    assert client.state is State.PENDING_SHUTDOWN
+    world.gate.set()
+    assert client.close(SOON)
+    assert handler.exceptions == []
+    engine = world.engine_of("")
+    assert engine is not None
+    assert engine is not before
+    assert engine.started == []
 
 
 def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(

@@ -58,7 +58,9 @@ ALIGNED = {
     "nobody noted, and it is as many": (None, [COUNT], [OLD], [OLD]),
     "nobody noted, and all are at one place": (None, [COUNT], [OLD, OLD], [OLD]),
     "nobody noted, and which is which": (None, [COUNT], [OLD, NEW], None),
-    "the notes are of another query": ([COUNT, BESIDE], [COUNT], [OLD], None),
+    "it was moved, and not noted": ([COUNT], [BESIDE, COUNT], [OLD, NEW], [OLD, NEW]),
+    "the notes are of another query": ([COUNT, BESIDE], [COUNT, BESIDE, BESIDE], [OLD], [OLD, OLD, OLD]),
+    "and which is which": ([COUNT], [COUNT], [OLD, NEW], None),
 }
 
 

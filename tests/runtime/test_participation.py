@@ -26,6 +26,7 @@ from waiting import wait_until
 from millstream.dsl.builder import StreamsBuilder
 from millstream.errors import MissingSourceTopicException, StreamsException
 from millstream.model import TopicPartition
+from millstream.runtime.assembly import Assembly, Plan
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.states import State
@@ -122,6 +123,25 @@ def test_replacing_waits_for_the_topic_and_then_runs(make: Make, world: FakeWorl
     assert client.health.ready
     assert client.health.details["missing_topics"] == []
     only_missing(handler)
+
+
+def test_a_client_that_closes_while_it_looks_at_the_topics_joins_no_group(
+    make: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that took: nobody would leave it again."""
+    client = make()
+    plan = Assembly.plan
+
+    def planned(assembly: Assembly) -> Plan:
+        found = plan(assembly)
+        client.close(timedelta(0))
+        return found
+
+    monkeypatch.setattr(Assembly, "plan", planned)
+    client.start()
+    assert client.close(SOON)
+    assert client.state is State.NOT_RUNNING
+    assert world.memberships == []
 
 
 def test_each_of_several_missing_topics_is_named(make: Make, world: FakeWorld) -> None:
@@ -241,7 +261,7 @@ def test_a_deleted_topic_stays_one_though_another_takes_its_name(
     (record,) = client.failures
     assert record.response is Response.SHUTDOWN_APPLICATION
     assert "Not replacing thread 'app" in caplog.text
-    assert "source topic 'lines' was deleted while the client was running" in caplog.text
+    assert "topic 'lines' was deleted, and no thread of this client can go on" in caplog.text
 
 
 def test_a_cluster_that_does_not_answer_is_no_missing_topic(make: Make, world: FakeWorld) -> None:

@@ -320,6 +320,38 @@ def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None
     plan = application.reset(inputs=["nowhere"], internals=["app-gone-changelog"], dry_run=True)
     assert (plan.missing, plan.internal, plan.positions) == (("nowhere",), (), ())
     assert "  input 'nowhere': does not exist, left out" in plan.lines
+    with pytest.raises(ConfigException, match=r"of else-0, lines-7, which are no partitions"):
+        application.reset(to={TopicPartition(name, at): 1 for name, at in (("else", 0), ("lines", 7))})
+    assert application.is_there == (True, True, True)
+
+
+def test_a_reset_takes_no_rights_from_the_group(application: Application, tmp_path: Path) -> None:
+    """That the clients were told to give it."""
+    application.config = application.config.replace({"allow.os.group.write.access": True})
+    (tmp_path / "app").chmod(0o770)
+    application.reset()
+    assert (tmp_path / "app").stat().st_mode & 0o777 == 0o770
+
+
+def test_a_first_start_after_a_reset_that_fails_has_lost_nothing(
+    application: Application, make: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group has offsets then, and the checkpoint has none: it begins once more, with another thread."""
+    application.reset(to=3)
+    handler = Handler(Response.REPLACE_THREAD)
+    client = make()
+    client.set_uncaught_exception_handler(handler)
+    failures = [StreamsException("Kafka is away")]
+
+    def at_the_second_try(*asked: Any) -> None:
+        if failures:
+            raise failures.pop()
+        begin(*asked)
+
+    monkeypatch.setattr("millstream.runtime.assembly.begin", at_the_second_try)
+    client.start()
+    client.wait_until_running(SOON)
+    assert [str(error) for error in handler.exceptions] == ["Kafka is away"]
 
 
 def test_an_interrupted_reset_is_finished_before_anything_starts(

@@ -215,8 +215,8 @@ class KafkaChangelogConsumer:
         if confirmed:
             raise StreamsException(
                 f"changelog '{confirmed[0]}' does not exist any more; its store cannot be kept up to date. "
-                "Start a new client: it creates the topic anew, which then fills as keys change; or, to "
-                "build all of it anew, with clean_up(checkpoints=True) before"
+                "Start again with changelog.lost.policy=rebuild, which writes it anew from Spark's state; or "
+                "start afresh with `millstream reset`"
             )
 
     def _batch(

@@ -415,7 +415,8 @@ def error_of(findings: Sequence[Finding], location: str) -> StreamsException | N
         return LostCheckpointException(
             f"{'; '.join(each.sentence for each in gone)}. The checkpoints are looked for at '{location}'. "
             "Counting again from what the sources still have would put wrong values into the stores. Next: "
-            "bring the checkpoints back (the volume, or checkpoint.location as it was) and start again; or "
+            "bring the checkpoints back (the volume, or checkpoint.location as it was: all clients of an "
+            "application share it) and start again; or "
             f"{_AFRESH}"
         )
     told = "; ".join(each.sentence for each in findings)

@@ -45,7 +45,7 @@ _PROGRAM = textwrap.dedent(
     loud = words.map_values(lambda value: upper(Held.strip(value)))
     by_word = loud.select_key(lambda key, value: upper(value)).group_by_key()
     by_word.count(Materialized.as_("counts"))
-    words.map_values(lambda value: marked(upper(value))).map_values(lambda value: marked(value)).to("jvm-out")
+    words.map_values(lambda value: marked(upper(value))).map_values(lambda value: marked(value)).to("udf-out")
     by_word.aggregate(
         lambda: 0, lambda key, value, total: total + len(value),
         Materialized.as_("lengths").with_value_serde(Serdes.long()),
@@ -105,7 +105,7 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
     Python: the handler is asked once, and the counts are exact. What the killed one left in the temporary
     directory is gone when the next one has started, and all of it at the end."""
     kafka.create_topic("jvm-words", 1)
-    kafka.create_topic("jvm-out", 1)
+    kafka.create_topic("udf-out", 1)
     tests = Path(__file__).resolve().parent.parent
     temporary = tmp_path / "tmp"
     temporary.mkdir()

@@ -251,6 +251,9 @@ class Endpoint:
                 form = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 endpoint.asked.append((self.headers["Authorization"], urllib.parse.parse_qs(form)))
                 status, content = endpoint.answers.pop(0)
+                if status == 0:
+                    self.wfile.write(content)
+                    return
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", endpoint.url)
@@ -289,9 +292,10 @@ def test_client_credentials_give_tokens(endpoint: Endpoint) -> None:
         (200, b"<html>"),
         (200, b"[]"),
         (302, b""),
+        (0, b"this is no HTTP\r\n\r\n"),
         (200, json.dumps({"access_token": "t", "expires_in": 60}).encode()),
     ]
-    for _ in range(4):
+    for _ in range(5):
         with pytest.raises(StreamsException, match="gave no token for client 'me'") as refused:
             tokens.get()
         assert "hush" not in str(refused.value)

@@ -64,6 +64,9 @@ WORKERS = min(4, max(2, os.cpu_count() or 2))
 NO_TESTS = 5
 """pytest's exit code when nothing was selected."""
 
+LOST = -2
+"""Instead of an exit code: what became of a tier is not known."""
+
 BEHIND_OTHERS = ("nice", "-n", "10")
 """What a command begins with that runs with a lower priority."""
 
@@ -100,6 +103,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no tier '{unknown[0]}'; there are {', '.join(TIERS)}")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # started in the background, too
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # the terminal is closed; nohup ignores it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
     run = Run(handed_on, alone=len(wanted) == 1)
     try:
@@ -108,7 +113,10 @@ def main(arguments: Sequence[str]) -> int:
         if all(outcome.good for outcome in run.outcomes):
             run.side_by_side([[name for name in lane if name in wanted] for lane in LANES])
     except KeyboardInterrupt:
-        run.stop()
+        try:
+            run.stop(_GRACE_S)
+        except KeyboardInterrupt:  # whoever asks twice does not want to wait
+            run.stop(0)
         print("\ninterrupted", flush=True)
         return INTERRUPTED
     return report(sorted(run.outcomes, key=lambda outcome: list(TIERS).index(outcome.tier)))
@@ -154,18 +162,21 @@ class Run:
         for name in names:
             if self._stopping:
                 return
-            outcome = self._run(TIERS[name])
-            with self._lock:
-                self.outcomes.append(outcome)
+            outcome = Outcome(name, 0.0, LOST)
+            try:
+                outcome = self._run(TIERS[name])
+            finally:  # a tier of which nothing is known has failed, whatever becomes of this thread
+                with self._lock:
+                    self.outcomes.append(outcome)
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float) -> None:
         """Interrupt what runs, so that it ends what it has started; and end it, if it does not."""
         with self._lock:
             self._stopping = True
             running = list(self._running)
         for process in running:
             _signal(process, signal.SIGINT)
-        deadline = time.monotonic() + _GRACE_S
+        deadline = time.monotonic() + patience_s
         for process in running:
             _end(process, deadline)
         for thread in self._threads:  # each shows what its tier has printed so far
@@ -186,13 +197,16 @@ class Run:
                 process = self._start([*command, *self._handed_on], tier, None if at_once else file.fileno())
             code, note = self._wait(process, tier)
             seconds = time.monotonic() - started
+            counts = _counts(results)
+            if counts is None and code == 0:  # a test has ended the process
+                code, note = LOST, f"the {tier.name} tests ended without a report\n"
             if not at_once:
                 text = output.read_text(encoding="utf-8", errors="replace")
                 note = f"\n--- {tier.name} tests, {seconds:.0f} s ---\n{text}{note}"
             if note:
                 with self._lock:
                     print(note, end="", flush=True)
-            return Outcome(tier.name, seconds, code, **_counts(results))
+            return Outcome(tier.name, seconds, code, **(counts or {}))
 
     def _start(self, command: list[str], tier: Tier, output: int | None) -> subprocess.Popen[bytes]:
         """In a session of its own: what it starts can be signalled as a whole, by us alone."""
@@ -247,12 +261,14 @@ def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _counts(results: Path) -> dict[str, int]:
-    """From pytest's own report; zeros when the process did not live to write one."""
-    if not results.exists():
-        return {}
+def _counts(results: Path) -> dict[str, int] | None:
+    """From pytest's own report; None: the process did not live to write all of it."""
+    try:
+        suites = list(ElementTree.parse(results).iter("testsuite"))
+    except (OSError, ElementTree.ParseError):
+        return None
     counts = {"tests": 0, "failed": 0, "skipped": 0}
-    for suite in ElementTree.parse(results).iter("testsuite"):
+    for suite in suites:
         counts["tests"] += int(suite.get("tests", 0))
         counts["failed"] += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         counts["skipped"] += int(suite.get("skipped", 0))

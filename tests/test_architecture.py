@@ -118,7 +118,7 @@ OUTSIDE: dict[str, set[str]] = {
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
     "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},
-    "http.client": {"jars/repository.py", "server/wire.py"},
+    "http.client": {"jars/repository.py", "kafka/tokens.py", "server/wire.py"},
     "urllib.request": {"jars/", "kafka/tokens.py"},
     "urllib.error": {"jars/"},
     "aws_msk_iam_sasl_signer": {"kafka/tokens.py"},

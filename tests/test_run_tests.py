@@ -106,6 +106,46 @@ def test_an_interrupted_run_ends_what_its_tiers_have_started(project: Path) -> N
     wait_until(lambda: not is_alive(int(pid.read_text())), "what the test had started has ended", 10)
 
 
+def test_a_tier_that_says_nothing_of_its_tests_has_failed(project: Path) -> None:
+    """A test that ends the process with 0 would else take those after it along, unseen."""
+    (project / "test_some.py").write_text(
+        "import os, pytest\n\n@pytest.mark.spark\ndef test_that_ends_it_all():\n    os._exit(0)\n\n"
+        "@pytest.mark.cluster\ndef test_of_another():\n    pass\n"
+    )
+    run = start(project, "--tiers", "spark cluster")
+    output, _ = run.communicate(timeout=60)
+    assert run.returncode == 1, output
+    assert "the spark tests ended without a report" in output
+    assert output.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_who_interrupts_twice_does_not_wait_and_leaves_nothing_behind(project: Path) -> None:
+    """Tiers have sessions of their own, so what the runner does not end, nobody does."""
+    (project / "test_stubborn.py").write_text(
+        "import os, pathlib, pytest, subprocess, sys\n\n"
+        "HERE = pathlib.Path(__file__).parent\n\n"
+        "@pytest.mark.kafka\n"
+        "def test_that_does_not_end():\n"
+        "    left = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "    (HERE / 'pids.new').write_text(f'{os.getpid()} {left.pid}')\n"
+        "    (HERE / 'pids.new').rename(HERE / 'pids')\n"
+        "    try:\n"
+        "        left.wait(60)\n"
+        "    except KeyboardInterrupt:\n"
+        "        (HERE / 'asked').touch()\n"
+        "        left.wait(60)\n"
+    )
+    run = start(project, "--tiers", "kafka")
+    wait_until((project / "pids").exists, "the test has begun", 30)
+    run.send_signal(signal.SIGINT)
+    wait_until((project / "asked").exists, "the test has heard of it", 30)
+    run.send_signal(signal.SIGINT)
+    output, _ = run.communicate(timeout=25)  # less than the patience after the first
+    assert run.returncode == 130, output
+    for pid in map(int, (project / "pids").read_text().split()):
+        wait_until(lambda pid=pid: not is_alive(pid), "what the tier had started has ended", 10)
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from millstream.broker.storage import DataDir
+from millstream.errors import BrokerException
 from millstream.scratch import LOCK, PrivateDirectory, clear_abandoned
 
 _HOLDS_ONE = """
@@ -102,3 +104,18 @@ def test_a_broker_clears_away_what_killed_ones_left(temporary: Path) -> None:
     held.release()
     new.release()
     assert list(temporary.iterdir()) == []
+
+
+def test_a_kept_directory_of_a_broker_is_let_go_by_whichever_thread_closes_it(tmp_path: Path) -> None:
+    """And somebody else's directory, given by mistake, is refused and stays as it was."""
+    data = DataDir(tmp_path / "kept")
+    closing = threading.Thread(target=data.release)
+    closing.start()
+    closing.join(10)
+    DataDir(tmp_path / "kept").release()
+    other = tmp_path / "other"
+    other.mkdir(mode=0o755)
+    (other / "a file").touch()
+    with pytest.raises(BrokerException, match="is not empty"):
+        DataDir(other)
+    assert other.stat().st_mode & 0o777 == 0o755

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import filelock
@@ -27,7 +27,7 @@ from millstream.broker.settings import broker_settings, properties_text
 from millstream.errors import BrokerException
 from millstream.java import JavaHome
 from millstream.permissions import make_private
-from millstream.scratch import LOCK, clear_abandoned, prefix_of
+from millstream.scratch import LOCK, PrivateDirectory
 
 __all__ = ["DataDir", "template"]
 
@@ -48,36 +48,46 @@ class DataDir:
             BrokerException: it cannot be made or written, is full, is something else's, or is in use.
         """
         self.temporary = path is None
-        if path is None:
-            try:
-                clear_abandoned("kafka")
-                path = Path(tempfile.mkdtemp(prefix=f"{prefix_of('kafka')}{os.getpid()}-"))
-            except OSError as error:
-                raise _unusable(Path(tempfile.gettempdir()), error) from error
-        self.path = path.absolute()
-        self._lock = filelock.FileLock(self.path / LOCK, timeout=0)
+        self._let_go: Callable[[], object]
         try:
-            make_private(self.path)
-            entries = {entry.name for entry in self.path.iterdir()}
-            if entries and not entries & set(_OURS):
-                raise BrokerException(
-                    f"{self.path} is not empty and no data directory of an embedded broker (it has "
-                    f"{', '.join(sorted(entries)[:3])}); give an empty or a new one"
-                )
-            free = shutil.disk_usage(self.path).free
-            if free < _LEAST_FREE_BYTES:
-                raise BrokerException(
-                    f"the disk of {self.path} has {free // 1_000_000} MB free and the embedded broker needs "
-                    f"at least {_LEAST_FREE_BYTES // 1_000_000}; free some, or choose another directory"
-                )
-            self._lock.acquire()
+            if path is None:
+                scratch = PrivateDirectory("kafka")
+                self.path, self._let_go = scratch.path, scratch.remove
+                self._check_room()
+            else:
+                self.path = path.absolute()
+                # Whoever closes a broker need not be on the thread that started it.
+                lock = filelock.FileLock(self.path / LOCK, timeout=0, thread_local=False)
+                self._let_go = lock.release
+                self._check_owner()
+                make_private(self.path)  # not before: what is somebody else's keeps its permissions
+                self._check_room()
+                lock.acquire()
         except filelock.Timeout as error:
             raise BrokerException(
                 f"the data directory {self.path} is in use by another embedded broker; "
                 "close that one, or give this one a directory of its own"
             ) from error
         except OSError as error:
-            raise _unusable(self.path, error) from error
+            raise _unusable(path or Path(tempfile.gettempdir()), error) from error
+
+    def _check_owner(self) -> None:
+        entries = {entry.name for entry in self.path.iterdir()} if self.path.exists() else set()
+        if entries and not entries & set(_OURS):
+            raise BrokerException(
+                f"{self.path} is not empty and no data directory of an embedded broker (it has "
+                f"{', '.join(sorted(entries)[:3])}); give an empty or a new one"
+            )
+
+    def _check_room(self) -> None:
+        free = shutil.disk_usage(self.path).free
+        if free < _LEAST_FREE_BYTES:
+            if self.temporary:
+                self._let_go()
+            raise BrokerException(
+                f"the disk of {self.path} has {free // 1_000_000} MB free and the embedded broker needs "
+                f"at least {_LEAST_FREE_BYTES // 1_000_000}; free some, or choose another directory"
+            )
 
     @property
     def kafka(self) -> Path:
@@ -131,9 +141,7 @@ class DataDir:
 
     def release(self) -> None:
         """Let others have it; a temporary one is removed. Idempotent."""
-        self._lock.release()
-        if self.temporary:
-            shutil.rmtree(self.path, ignore_errors=True)
+        self._let_go()
 
 
 def with_new_ids(meta: str) -> str:

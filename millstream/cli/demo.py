@@ -125,10 +125,12 @@ def _demo(
     console = Console(highlight=False)
     console.print(title(corpus), soft_wrap=not console.is_terminal)
     _prepare()
-    from millstream.cli.demo_run import DemoRun, work_directory
+    from millstream.cli.demo_run import DemoRun
+    from millstream.scratch import PrivateDirectory
 
     interrupts.quiet = True
-    work = work_directory()
+    held = PrivateDirectory("demo")  # until the end, or the next demo would take it for a dead one's
+    work = held.path
     with _logging_to(log or work / "millstream.log") as log_file:
         run = DemoRun(corpus, work, began=began)
         code = FAILED
@@ -149,6 +151,7 @@ def _demo(
         finally:
             interrupts.quiet = True
             _end(run, interrupts, code)
+    held.remove()
     return code
 
 

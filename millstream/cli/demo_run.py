@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 import os
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,12 +46,11 @@ if TYPE_CHECKING:
     from millstream.query.composite import ReadOnlyKeyValueStore
     from millstream.spark.session import SharedSession
 
-__all__ = ["DemoRun", "work_directory"]
+__all__ = ["DemoRun"]
 
 PARTITIONS = 4
 THREADS = 2
 TOP = 100
-_PREFIX = "millstream-demo-"
 STALL_S = 180.0
 """When nothing at all has moved for so long, it is given up."""
 
@@ -81,21 +79,12 @@ class _Found:
     counts: Counts = field(default_factory=Counts)
 
 
-def work_directory() -> Path:
-    """A new temporary directory; removes those of demos that were killed and could not."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        owner = path.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(path, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-
-
 class DemoRun:
     """Everything that the demo starts. Made, started, watched, closed.
 
     Args:
         corpus: the text.
-        work: an empty directory for whatever it writes, which `close()` removes.
+        work: a directory of its own for whatever it writes, which `close()` removes.
         began: the moment that times count from, on `time.monotonic()`'s clock.
     """
 

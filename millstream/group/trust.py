@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from millstream.errors import TaskAssignmentException
@@ -39,7 +39,7 @@ class PipelineOwner:
     """
 
     holder: str = ""
-    secret: str = ""
+    secret: str = field(default="", repr=False)
 
 
 def proof(secret: str, process_id: UUID, pipeline: str) -> str:

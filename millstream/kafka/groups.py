@@ -21,6 +21,7 @@ from kafka.structs import OffsetAndMetadata
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TimeoutException
+from millstream.foreign import listed, printable
 from millstream.kafka.clients import membership_config, unreachable
 from millstream.model import TopicPartition
 from millstream.polling import looks
@@ -63,7 +64,7 @@ class KafkaGroups:
                 return {}
             raise
         return {
-            str(each["member_id"]): f"'{each['client_id']}' at {each['client_host']}"
+            str(each["member_id"]): f"'{printable(each['client_id'])}' at {printable(each['client_host'])}"
             for each in found["members"]
         }
 
@@ -89,8 +90,8 @@ class KafkaGroups:
             if not left:
                 return
         raise TimeoutException(
-            f"members {', '.join(sorted(left))} of group '{group}' are still there; stop their clients, and "
-            "try again"
+            f"members {listed(sorted(left))} of group '{group}' are still there; stop their clients, and try "
+            "again"
         )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:

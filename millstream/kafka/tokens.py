@@ -8,6 +8,7 @@ development.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import logging
 import os
@@ -115,6 +116,16 @@ def claims_of(token: str) -> dict[str, Any]:
     return dict(claims)
 
 
+class _Staying(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: urllib would show the client's secret to whoever it names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_Staying)
+
+
 def from_endpoint(
     url: str, client_id: str, client_secret: str, scope: str, clock: Callable[[], float] = time.time
 ) -> Tokens:
@@ -138,11 +149,11 @@ def from_endpoint(
 
     def source() -> Token:
         try:
-            with urllib.request.urlopen(request, timeout=_ENDPOINT_S) as answer:  # noqa: S310
+            with _OPENER.open(request, timeout=_ENDPOINT_S) as answer:
                 found = json.loads(answer.read(_MOST_BYTES))
             text = str(found["access_token"])
             lives_s = float(found.get("expires_in", claims_of(text).get("exp", 0) - clock()))
-        except (OSError, ValueError, KeyError, TypeError) as error:  # urllib's are OSErrors
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
             raise StreamsException(
                 f"'{url}' gave no token for client '{client_id}': {type(error).__name__}: {error}; check "
                 "sasl.oauthbearer.token.endpoint.url, and the client id and secret"

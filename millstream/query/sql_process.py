@@ -109,7 +109,8 @@ class SqlProcess:
             Late, Ended
         """
         if not self._greeted:
-            self.tell(remaining, path=[each for each in sys.path if each])
+            # Whole, too: it fits into the pipe, and half of it would garble what comes after.
+            self.tell(lambda: _GREETING_S, path=[each for each in sys.path if each])
             self._greeted = True
         if not self.ready:
             self._wait(self._from, select.POLLIN, remaining)

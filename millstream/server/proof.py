@@ -27,7 +27,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 __all__ = [
@@ -76,8 +76,8 @@ def fresh_nonce() -> str:
 def _mac(secret: bytes, label: str, *fields: str | bytes) -> str:
     """Each field with its length before it, so that no two lists of fields are the same bytes."""
     made = hmac.new(secret, digestmod=hashlib.sha256)
-    for field in (label, *fields):
-        data = field.encode("utf-8", "surrogatepass") if isinstance(field, str) else field
+    for each in (label, *fields):
+        data = each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each
         made.update(len(data).to_bytes(8, "big") + data)
     return made.hexdigest()
 
@@ -110,7 +110,7 @@ class Proven:
         ahead_ms: how far its clock is before this process's monotonic one.
     """
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     name: str
     life: str
     ahead_ms: int
@@ -161,7 +161,7 @@ class Seal:
         mac: its own, to which the answer's belongs. `body`: the SHA-256 of its body, which is still to come.
     """
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     mac: str
     body: str
     fresh: bool

@@ -105,8 +105,10 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
 """The same for what is in the name of a Java class or in a message, where no error class says more."""
 
 _DAMAGING = re.compile(r"log file|com\.fasterxml\.jackson|java\.lang\.AssertionError|\[MALFORMED_LOG_FILE")
+# From the beginning of a word, and no longer than names are: a message may quote a record of megabytes, and
+# trying from each of its characters on would take hours.
 _UNREADABLE = re.compile(
-    r"(?P<topic>[\w.-]+)-(?P<partition>\d+) offset (?P<offset>\d+) (?:key|value): "
+    r"(?<![\w.-])(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,10}) offset (?P<offset>\d+) (?:key|value): "
     r"serde '[^']+' cannot read these \d+ bytes[^\n\[]*?(?= SQLSTATE|\n|\Z)"
 )
 _NO_TIMESTAMP = re.compile(

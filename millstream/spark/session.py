@@ -49,6 +49,7 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 _LOOK_SECONDS = 0.05
 _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 """With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
 
 
@@ -161,7 +162,7 @@ def _told_to(session: SparkSession) -> Mapping[str, str]:
 def _told_on_the_way() -> dict[str, str]:
     """What the user told spark-submit, in whose JVM this program runs, or by `PYSPARK_SUBMIT_ARGS`."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return told_by_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+        return told_by_arguments(os.environ.get(_ARGUMENTS, ""))[0]
     SparkContext._ensure_initialized()
     told = dict(SparkConf(_jvm=SparkContext._jvm).getAll())
     if told.get("spark.app.name") == Path(sys.argv[0]).name:
@@ -266,6 +267,7 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
                 "hand its session to the client: KafkaStreams(topology, config, spark=spark)"
             )
         return SparkSession.builder.getOrCreate()
+    _wait_for_launch(closing)
     told = SharedSession._told = _told_on_the_way()
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
@@ -368,14 +370,17 @@ def _launch(conf: SparkConf) -> Any:
     path = os.environ.get("MILLSTREAM_SPARK_LOG")
     given = conf.get("spark.driver.extraJavaOptions") or ""
     options = [given, *quiet_options(given, has_log_file=path is not None)]
+    home = home_for_spark(java)
+    output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
-    os.environ["JAVA_HOME"] = str(home_for_spark(java))
+    saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON", _ARGUMENTS)}
+    os.environ["JAVA_HOME"] = str(home)
     # Another Spark on this machine must not be started with this PySpark.
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
+    if arguments := saved[_ARGUMENTS]:
+        os.environ[_ARGUMENTS] = told_by_arguments(arguments)[1]  # the settings in it are in `conf`
     umask = conf.get(_UMASK) or ""
     try:
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
@@ -487,11 +492,15 @@ class _Launch:
         return self._gateway
 
 
-def _launch_unless(closing: threading.Event, conf: SparkConf) -> Any:
-    """Start the JVM; give up as soon as `closing` is set."""
+def _wait_for_launch(closing: threading.Event) -> None:
+    """Until one that was abandoned is through: the environment is the program's own again."""
     before = _Launch.current
     while before is not None and not before.done.wait(_LOOK_SECONDS):
         _go_on_unless(closing)
+
+
+def _launch_unless(closing: threading.Event, conf: SparkConf) -> Any:
+    """Start the JVM; give up as soon as `closing` is set."""
     launch = _Launch.current = _Launch(conf)
     while not launch.done.wait(_LOOK_SECONDS):
         if closing.is_set():

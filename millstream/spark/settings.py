@@ -127,13 +127,17 @@ def has_connector(settings: Mapping[str, str]) -> bool:
     return any("spark-sql-kafka" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
 
 
-def told_by_arguments(text: str) -> dict[str, str]:
-    """The settings in arguments of spark-submit, as `PYSPARK_SUBMIT_ARGS` has them."""
+def told_by_arguments(text: str) -> tuple[dict[str, str], str]:
+    """The settings in arguments of spark-submit, as `PYSPARK_SUBMIT_ARGS` has them, and the arguments without
+    them: what stands there goes before each setting that Spark is started with, ours in the same one too.
+    """
     told: dict[str, str] = {}
+    rest: list[str] = []
     words = iter(shlex.split(text))
     for word in words:
         name, equals, value = word.partition("=")
         if name not in _ARGUMENTS and name not in ("--conf", "-c"):
+            rest.append(word)
             continue
         value = value if equals else next(words, "")
         if name in _ARGUMENTS:
@@ -141,7 +145,7 @@ def told_by_arguments(text: str) -> dict[str, str]:
         else:
             setting, _, value = value.partition("=")
             told[setting] = value
-    return told
+    return told, shlex.join(rest)
 
 
 def java_options(given: str, *, own_heap: bool, cores: int) -> str:

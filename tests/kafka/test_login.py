@@ -242,6 +242,8 @@ class Endpoint:
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.answers: list[tuple[int, bytes]] = []
+        self.followed: list[str] = []
+        """Who came by a redirection, and with what."""
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -249,9 +251,19 @@ class Endpoint:
                 form = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 endpoint.asked.append((self.headers["Authorization"], urllib.parse.parse_qs(form)))
                 status, content = endpoint.answers.pop(0)
+                if status == 0:
+                    self.wfile.write(content)
+                    return
                 self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", endpoint.url)
                 self.end_headers()
                 self.wfile.write(content)
+
+            def do_GET(self) -> None:
+                endpoint.followed.append(self.headers["Authorization"])
+                self.send_response(500)
+                self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -272,15 +284,18 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 def test_client_credentials_give_tokens(endpoint: Endpoint) -> None:
-    """As Java's client asks for them; what is no token is told without the secret."""
+    """As Java's client asks for them; what is no token is told without the secret, and no redirection is
+    followed, which would show the secret to another server."""
     tokens: Tokens = from_endpoint(endpoint.url, "me", "hush", "kafka", clock=lambda: 1000)
     endpoint.answers = [
         (401, b"{}"),
         (200, b"<html>"),
         (200, b"[]"),
+        (302, b""),
+        (0, b"this is no HTTP\r\n\r\n"),
         (200, json.dumps({"access_token": "t", "expires_in": 60}).encode()),
     ]
-    for _ in range(3):
+    for _ in range(5):
         with pytest.raises(StreamsException, match="gave no token for client 'me'") as refused:
             tokens.get()
         assert "hush" not in str(refused.value)
@@ -290,3 +305,4 @@ def test_client_credentials_give_tokens(endpoint: Endpoint) -> None:
     assert base64.b64decode(login.removeprefix("Basic ")) == b"me:hush"
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
     assert tokens.get() is token
+    assert endpoint.followed == []

@@ -7,12 +7,14 @@ import random
 
 import pytest
 
+from millstream.group.trust import PipelineOwner
 from millstream.server.proof import (
     MOST_REMEMBERED,
     WINDOW_MS,
     Answerer,
     Proven,
     ReplayGuard,
+    Seal,
     fresh_nonce,
     proven,
     secret_of,
@@ -156,3 +158,10 @@ def test_a_token_is_not_what_is_proved_with() -> None:
     assert secret_of("the-token") == SECRET
     assert SECRET != OTHER
     assert b"the-token" not in SECRET
+
+
+def test_the_key_is_not_shown() -> None:
+    """Not by the objects that have it, wherever they are printed."""
+    shown = Proven(SECRET, "a:1", "life", 0), Seal(SECRET, "mac", "body", fresh=True)
+    assert not any("secret" in repr(each) or repr(SECRET) in repr(each) for each in shown)
+    assert "hush" not in repr(PipelineOwner("client", "hush"))

@@ -255,6 +255,15 @@ def test_frames_of_sparks_worker_are_left_out_of_the_note() -> None:
     assert error.__cause__.__notes__ == [f"In the Python worker:\n{HEAD}{own}ValueError: x"]
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("record", ["a", "a-", "a-1 offset 1 ", '{"a":', "[A", "Partition a-"])
+@pytest.mark.parametrize("named", ["[USER_RAISED_EXCEPTION]", "[PYTHON_EXCEPTION]", "[STREAM_FAILED]", ""])
+def test_a_message_that_quotes_a_large_record_is_read_at_once(named: str, record: str) -> None:
+    """Nobody hears of a failure before its text has been read."""
+    spark = RuntimeError(f"{named} bad: {record * (1_000_000 // len(record))}")
+    assert str(translate("p0", ("in",), spark)).startswith("pipeline p0: its query failed")
+
+
 @pytest.mark.parametrize(
     ("text", "said", "record"),
     [

@@ -65,12 +65,13 @@ def test_what_results_depend_on_only_the_configuration_can_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "told", "rest"),
     [
-        ("pyspark-shell", {}),
+        ("pyspark-shell", {}, "pyspark-shell"),
         (
             "--master local[2] --conf spark.a='b c=d' -c spark.e=f --verbose pyspark-shell",
             {"spark.master": "local[2]", "spark.a": "b c=d", "spark.e": "f"},
+            "--verbose pyspark-shell",
         ),
         (
             "--master=yarn --driver-memory 4g --name='my app' --packages a:b:1,c:d:2 pyspark-shell",
@@ -80,13 +81,15 @@ def test_what_results_depend_on_only_the_configuration_can_change() -> None:
                 "spark.app.name": "my app",
                 "spark.jars.packages": "a:b:1,c:d:2",
             },
+            "pyspark-shell",
         ),
-        ("--conf", {"": ""}),
+        ("--files 'a b' --jars c.jar", {"spark.jars": "c.jar"}, "--files 'a b'"),
+        ("--conf", {"": ""}, ""),
     ],
 )
-def test_arguments_of_spark_submit_are_settings(text: str, told: dict[str, str]) -> None:
-    """As PYSPARK_SUBMIT_ARGS has them."""
-    assert told_by_arguments(text) == told
+def test_arguments_of_spark_submit_are_settings(text: str, told: dict[str, str], rest: str) -> None:
+    """As PYSPARK_SUBMIT_ARGS has them. What is left is what spark-submit is still to be told."""
+    assert told_by_arguments(text) == (told, rest)
 
 
 def test_java_has_our_options_where_the_user_says_nothing() -> None:

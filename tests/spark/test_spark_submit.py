@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -95,19 +96,24 @@ def test_on_stderr_of_a_plain_program_is_what_millstream_says_alone(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Also when a function fails; and the temporary directory is empty afterwards. What stands in
-    PYSPARK_SUBMIT_ARGS is heard."""
+    PYSPARK_SUBMIT_ARGS is heard; where Millstream has something in the same setting (jars, Java's options),
+    it is added."""
     kafka.create_topic("out", 1)
     if "submitted" not in kafka.topics():
         kafka.create_topic("submitted", 1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce("submitted", b"a line")
     assert producer.flush(20) == 0
+    jar = tmp_path / "own.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("of-the-user.txt", "")
+    told = f"--master local[2] --jars {jar} --conf spark.sql.shuffle.partitions=6"
     result = run(
         [sys.executable],
         tmp_path,
         kafka,
         tmp_path / "state",
-        PYSPARK_SUBMIT_ARGS="--master local[2] --conf spark.sql.shuffle.partitions=6 pyspark-shell",
+        PYSPARK_SUBMIT_ARGS=f"{told} --conf spark.driver.extraJavaOptions=-Dof.the=user pyspark-shell",
     )
     said, ended = result.stdout.splitlines()
     assert json.loads(said) == {

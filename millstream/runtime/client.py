@@ -236,12 +236,12 @@ class KafkaStreams(InteractiveQueries):
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
                 "CREATED. To start again make a new KafkaStreams"
             )
-        program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
-        self._config.log_without_effect()
         if Open() not in self._owner.call(OpeningBegins()):
             log.info("%s closed before it had started", self._announcer.owner)
             return
         try:
+            program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
+            self._config.log_without_effect()
             self._open()
         except ClosedMeanwhile:
             log.info("%s closed while it was starting", self._announcer.owner)

@@ -16,10 +16,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from millstream.clock import Clock, SystemClock
+from millstream.foreign import ESCAPED
 
 __all__ = ["Executor", "ExecutorWatch", "losses"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _EVERY_S = 2.0
 _RECENT_S = 600.0

@@ -16,6 +16,7 @@ Source: org.apache.kafka.streams.processor.internals.StateDirectory.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -299,9 +300,10 @@ class StateDirectory:
         )
 
     def _failure(self, what: str, error: OSError) -> ProcessorStateException:
+        shared = "; clients of other users of its group may write it with allow.os.group.write.access=true"
         return ProcessorStateException(
             f"the state directory '{self._path}' cannot be {what}: {error}; set state.dir to a directory "
-            f"that this user may write and that has space"
+            f"that this user may write and that has space{shared if error.errno == errno.EACCES else ''}"
         )
 
     def __repr__(self) -> str:

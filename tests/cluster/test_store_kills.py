@@ -160,13 +160,16 @@ def test_after_fifty_kills_the_stores_equal_the_topic_at_their_positions(
     table = Table(kafka, "kills", tmp_path)
     writer = table.writer
     before, grown = [0] * PARTITIONS, 0
+    starting = 6_000  # what is written while a client starts, on this machine
     try:
         for number in range(KILLS):
             with table.start() as client:
                 assert client.stdout is not None
+                began = writer.written
                 if number % 2:
                     assert client.stdout.readline().strip() == "RUNNING"
-                until = writer.written + random.randrange(1, 12_000)
+                    starting = writer.written - began
+                until = writer.written + random.randrange(1, max(12_000, 2 * starting))
                 wait_until(lambda until=until: writer.written >= until or writer.failure, "it is written")
                 client.send_signal(signal.SIGKILL)
             positions = table.positions()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number}" for number in range(40)]
 SESSION_S = 5
-AWAY_S = 30
+AWAY_S = 15
 
 
 @pytest.fixture

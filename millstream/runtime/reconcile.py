@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from millstream.errors import TopologyException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, Topics
+from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, TopicDescription, Topics
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.identity import (
     Finding,
@@ -138,6 +138,25 @@ class Reconciler:
         self._checkpoints.note(
             pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
         )
+
+    def note_new(
+        self, claim: CheckpointClaim, topics: Mapping[str, TopicDescription], files: CheckpointFiles
+    ) -> None:
+        """Note those of these topics that a pipeline's query reads: they are new, or have grown, since.
+
+        Raises:
+            StreamsException: the files cannot be reached; or the claim is not held any more.
+        """
+        pipeline = next(each for each in self._pipelines if each.name == claim.pipeline)
+        uses = [
+            use
+            for use in topics_of(pipeline, self._application_id, topics)
+            if use.role in (Role.SOURCE, Role.TABLE)
+        ]
+        found = {name: Found(topic.topic_id, topic.partitions) for name, topic in topics.items()}
+        if new := note(uses, found):
+            self._checkpoints.note_new(claim, new, files)
+            log.info("pipeline %s has noted that these are new, or have grown: %s", pipeline.name, _list(new))
 
     # --- inside ------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
     CheckpointClaim,
+    CheckpointFiles,
     CompiledPipeline,
     Engine,
     GroupMember,
@@ -205,6 +206,8 @@ class Assembly:
         self.listener: StateRestoreListener | None = None
         self._on_compiled = on_compiled
         self._interrupted = False
+        self._reconciler: Reconciler | None = None
+        self._files: CheckpointFiles | None = None  # those of the last claim
 
     @property
     def config(self) -> StreamsConfig:
@@ -276,7 +279,7 @@ class Assembly:
         if self._checkpoints.is_local:
             raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
-        reconciler = Reconciler(
+        reconciler = self._reconciler = Reconciler(
             self._topology.queries,
             self._config.application_id,
             self._checkpoints,
@@ -481,6 +484,21 @@ class Assembly:
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
         return self._ready().start(name, on_end)
 
+    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
+        with self._claiming:
+            with self._remembering:
+                claim = self._claims.get(pipeline)
+            if claim is None or self._reconciler is None or self._files is None or self._interrupted:
+                return  # whoever claims it next looks for itself
+            claims = CheckpointClaims(self._files, self._checkpoints.root)
+            if not claims.is_held(claim):
+                return
+            try:
+                self._reconciler.note_new(claim, topics, self._files)
+            except StreamsException:
+                if claims.is_held(claim):
+                    raise
+
     def warm_up(self) -> None:
         """Start Spark and compile, though there is no pipeline to run yet. Raises as starting one does."""
         topic = next(iter(self._topology.source_topics), None)
@@ -528,6 +546,7 @@ class Assembly:
         with self._claiming:
             if self._interrupted:
                 raise Stopped  # while it waited for its turn
+            self._files = files
             with self._remembering:
                 claim, let_go = self._claims.get(name), self._let_go[name]
             if claim is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -19,16 +19,19 @@ from urllib.parse import unquote, urlparse
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
 from millstream.permissions import make_private
-from millstream.ports import CheckpointFiles
+from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
-from millstream.runtime.identity import Notes
+from millstream.runtime.identity import Noted, Notes
 from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, ToTable
 from millstream.topology.pipeline import Pipeline, input_label
 from millstream.topology.windows import TimeWindows
 
-__all__ = ["Checkpoints", "Fingerprint", "fingerprint"]
+__all__ = ["Checkpoints", "Fingerprint", "fingerprint", "read_notes"]
 
 log = logging.getLogger(__name__)
+
+_NEW_TOPICS = "topics-since.json"
+"""In a checkpoint's directory: topics that the query has begun to read since it was claimed."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +141,8 @@ class Checkpoints:
 
     def notes(self, pipeline: str, files: CheckpointFiles) -> Notes | None:
         """What was noted of the pipeline's topics; None: nothing."""
-        content = files.read(_notes_of(pipeline))
-        notes = Notes.parse(content)
-        if notes is None and content is not None:
+        notes = read_notes(pipeline, files)
+        if notes is None and files.read(_notes_of(pipeline)) is not None:
             log.warning("'%s/%s' cannot be read and is written anew", self._location, _notes_of(pipeline))
         return notes
 
@@ -148,6 +150,25 @@ class Checkpoints:
         """Note it, once the checkpoint is claimed: from now on this is what its progress belongs to."""
         if Notes.parse(files.read(_notes_of(pipeline))) != notes:
             files.write(_notes_of(pipeline), notes.to_bytes())
+        live = places(pipeline, files.list()).live
+        if live is not None and files.exists(f"{live}/{_NEW_TOPICS}"):
+            files.delete(f"{live}/{_NEW_TOPICS}")  # they are in the notes now
+
+    def note_new(self, claim: CheckpointClaim, topics: Mapping[str, Noted], files: CheckpointFiles) -> None:
+        """Note topics besides, which the pipeline has begun to read while it runs.
+
+        They are noted inside of the checkpoint's directory: the next claim takes it along, and puts a fence
+        in its place. So this adds to the claim's own notes or fails, and cannot overwrite those of a newer
+        one.
+
+        Raises:
+            StreamsException: the files cannot be reached; or the claim is not held any more.
+        """
+        path = f"{claim.path.rpartition('/')[2]}/{_NEW_TOPICS}"
+        before = Notes.parse(files.read(path))
+        after = Notes({**(before.topics if before is not None else {}), **topics})
+        if after != before:
+            files.write(path, after.to_bytes())
 
     def delete(self) -> None:
         """Delete all checkpoints of the application.
@@ -205,6 +226,22 @@ class Checkpoints:
             "Going on from it would mix up offsets or state; docs/semantics.md has a table of what may "
             "change. Use a new application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
         )
+
+
+def read_notes(pipeline: str, files: CheckpointFiles) -> Notes | None:
+    """What was noted of the pipeline's topics, at its last claim and since; None: nothing, or damaged."""
+    notes = Notes.parse(files.read(_notes_of(pipeline)))
+    live = places(pipeline, files.list()).live
+    new = Notes.parse(files.read(f"{live}/{_NEW_TOPICS}")) if live is not None else None
+    if notes is None or new is None:
+        return notes
+    # What is there under another id was looked at with the checkpoint, by a claim that came later.
+    fits = {
+        name: each
+        for name, each in new.topics.items()
+        if name not in notes.topics or notes.topics[name].topic_id == each.topic_id
+    }
+    return replace(notes, topics={**notes.topics, **fits})
 
 
 def _fingerprint_of(pipeline: str) -> str:

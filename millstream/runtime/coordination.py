@@ -25,7 +25,15 @@ from millstream.group.userdata import MOST_REASON_CHARS, Assignment
 from millstream.model import TaskId
 from millstream.ports import TopicDescription
 from millstream.runtime.assignment import Share
-from millstream.runtime.events import Assigned, FailThread, ForgetClaims, KeepWarm, Said, TakeAgreement
+from millstream.runtime.events import (
+    Assigned,
+    FailThread,
+    ForgetClaims,
+    KeepWarm,
+    NoteTopics,
+    Said,
+    TakeAgreement,
+)
 from millstream.runtime.holdings import missing_standbys
 from millstream.runtime.supervision import Failure
 from millstream.runtime.turn import Turn
@@ -256,21 +264,23 @@ def _let_all_go(turn: Turn) -> None:
 # --- topics ------------------------------------------------------------------------------------------------
 
 
-def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, int]]) -> None:
-    """Spark reads the new partitions by itself; the plan knows them, so that Kafka's tools show who does."""
+def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
+    """Spark reads new partitions, and new topics that a pattern matches, by itself. The plan knows them, so
+    that Kafka's tools show who does; and whoever runs a pipeline notes at its checkpoint which ones they are.
+    """
     plan = turn.state.plan
     if plan is None:
         return
-    sources = dict(plan.sources)
-    for name, (_, count) in grown.items():
-        there = sources.get(name)
-        sources[name] = TopicDescription(name, count, there.topic_id if there is not None else "")
-    turn.set(plan=replace(plan, sources=sources))
+    topics = {name: topic for name, (_, topic) in grown.items()}
+    turn.set(plan=replace(plan, sources={**plan.sources, **topics}))
     turn.say(
         logging.INFO,
         "source topics have more partitions, which Spark reads from now on: "
-        + ", ".join(f"{name} {old} to {new}" for name, (old, new) in sorted(grown.items())),
+        + ", ".join(f"{name} {old} to {now.partitions}" for name, (old, now) in sorted(grown.items())),
     )
+    for entry in turn.state.live:
+        if turn.state.roster.given.get(entry.name, Share()).pipelines:
+            turn.do(NoteTopics(entry.name, topics))
     if turn.state.roster.held_pipelines:
         turn.rejoin("source topics have more partitions")
 

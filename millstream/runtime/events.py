@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import LostTopicException, MissingSourceTopicException, StreamsException
 from millstream.model import TaskId
+from millstream.ports import TopicDescription
 from millstream.runtime.assignment import Share
 from millstream.runtime.roster import Give, Lose
 from millstream.runtime.states import GlobalThreadState, State, ThreadState
@@ -240,9 +241,9 @@ class TopicsLost:
 
 @dataclass(frozen=True)
 class TopicsGrown:
-    """Source topics have more partitions: from so many to so many."""
+    """Source topics have more partitions than so many, or are new (0), and are this now."""
 
-    grown: Mapping[str, tuple[int, int]]
+    grown: Mapping[str, tuple[int, TopicDescription]]
 
 
 @dataclass(frozen=True)
@@ -443,6 +444,14 @@ class PauseThread:
 
 
 @dataclass(frozen=True)
+class NoteTopics:
+    """Have the thread note these at its pipelines' checkpoints: queries may read them from now on."""
+
+    name: str
+    topics: Mapping[str, TopicDescription]
+
+
+@dataclass(frozen=True)
 class StopGlobal:
     """Have the global thread end."""
 
@@ -496,6 +505,7 @@ Instruction = (
     | ForgetThread
     | FailThread
     | PauseThread
+    | NoteTopics
     | Give
     | Lose
     | StopGlobal

@@ -24,13 +24,17 @@ __all__ = [
     "aligned",
     "forget_unfinished",
     "log_of",
+    "mark",
+    "marked",
     "moved",
     "positions_of",
     "save",
     "unfinished",
+    "unmark",
 ]
 
 _TRIES = 20
+_MARK = "offsets-moved.json"
 
 Line = Mapping[str, Mapping[str, int]]
 
@@ -115,7 +119,7 @@ def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) 
 
     Args:
         before: the sources of the query that wrote the log; None: nobody noted them. Those of another number
-            are of another query: a log that was moved is noted a moment later, and a crash may come between.
+            are of another query: earlier versions moved a log, noted it a moment later, and marked nothing.
     """
     if before is None or len(before) != len(log.lines):
         if len(log.lines) == len(now):
@@ -214,6 +218,36 @@ def save(files: CheckpointFiles, directory: str, log: OffsetLog) -> None:
             # Hadoop's checksum beside it would be another's; without one it is not looked at.
             files.delete(f"{directory}/offsets/.{batch}.crc")
             files.write(f"{directory}/offsets/{batch}", log.to_bytes())
+
+
+def mark(files: CheckpointFiles, directory: str, log: OffsetLog, scans: Sequence[Scan]) -> None:
+    """Keep that this log is of these sources: before it is saved, until that is noted.
+
+    A log does not say of itself which line is which source's. If it is saved and not noted, the next
+    alignment would take its lines for those of the old sources: those that changed places would change back.
+    """
+    kept = {
+        "log": [log.batch, log.to_bytes().decode()],
+        "scans": [{"reads": scan.reads, "feeds": scan.feeds} for scan in scans],
+    }
+    files.write(f"{directory}/{_MARK}", json.dumps(kept, indent=1).encode())
+
+
+def marked(files: CheckpointFiles, directory: str, log: OffsetLog) -> tuple[Scan, ...] | None:
+    """The sources that this very log was marked to be of; None: it is of those that are noted."""
+    try:
+        kept: Any = json.loads(files.read(f"{directory}/{_MARK}") or b"")
+        if kept["log"] != [log.batch, log.to_bytes().decode()]:
+            return None  # it was not saved; or batches were done since, and so it was noted
+        return tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def unmark(files: CheckpointFiles, directory: str) -> None:
+    """It is noted now."""
+    if files.exists(f"{directory}/{_MARK}"):
+        files.delete(f"{directory}/{_MARK}")
 
 
 def _delete(files: CheckpointFiles, directory: str, batch: int) -> None:

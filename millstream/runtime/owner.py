@@ -18,6 +18,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from millstream.clock import Clock
@@ -30,6 +31,13 @@ from millstream.runtime.states import State
 from millstream.runtime.supervision import Failure
 
 __all__ = ["Owner"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Performing:
+    """That a thread carries out instructions, in one call of `_work_off`."""
+
+    thread: int
 
 
 class Owner:
@@ -58,11 +66,13 @@ class Owner:
         self._announcer = announcer
         self._clock = clock
         self._log = log
-        self._changed = threading.Condition(threading.Lock())
-        self._to_do: deque[Instruction] = deque()
+        # Ctrl-C may come after any call of a Python function: where that must not leave the lock held, it is
+        # taken itself, and not through the condition, whose `__enter__` is such a function.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._to_do: deque[tuple[int, Instruction]] = deque()  # numbered from 1; until they are done
         self._given = 0
-        self._done = 0
-        self._performer: int | None = None
+        self._performer: _Performing | None = None
 
     @property
     def state(self) -> ClientState:
@@ -80,9 +90,10 @@ class Owner:
         """As `post`; and what is to be done at once is done when this returns."""
         instructions, until = self._step(event)
         self._work_off()
-        if self._performer != threading.get_ident():
-            with self._changed:
-                self._changed.wait_for(lambda: self._done >= until)
+        performer = self._performer
+        if performer is None or performer.thread != threading.get_ident():
+            with self._lock:
+                self._changed.wait_for(lambda: not self._to_do or self._to_do[0][0] > until)
         self._announcer.deliver()
         return instructions
 
@@ -99,36 +110,55 @@ class Owner:
         return self.wait_for(lambda value: value.state in states, timeout_s)
 
     def _step(self, event: Event) -> tuple[tuple[Instruction, ...], int]:
-        with self._changed:
+        with self._lock:
             epoch_s = self._clock.epoch_ms() / 1000
             moment = Moment(self._clock.now(), datetime.fromtimestamp(epoch_s, UTC), random.random())  # noqa: S311 - of a pause
-            self._state, instructions = react(self._state, event, moment)
+            state, instructions = react(self._state, event, moment)
+            numbered = tuple(enumerate(instructions, self._given + 1))
+            try:  # both or none, also when Ctrl-C comes
+                self._to_do.extend(numbered)
+            finally:
+                self._state, self._given = state, self._given + len(numbered)
             for instruction in instructions:
                 if isinstance(instruction, Moved):
                     self._at_change()
                     self._announcer.announce(instruction.new, instruction.old)
-            self._to_do.extend(instructions)
-            self._given += len(instructions)
             self._changed.notify_all()
             return instructions, self._given
 
     def _work_off(self) -> None:
         """Carry out what there is to do, unless somebody is at it."""
+        mine = _Performing(threading.get_ident())
         interrupted: BaseException | None = None
-        while (instruction := self._next()) is not None:
+        while True:
+            number, instruction = 0, None
             error: Exception | None = None
+            begun = disturbed = False
             try:
-                self._perform(instruction)
+                number, instruction = self._next(mine)
+                if instruction is not None:
+                    begun = True
+                    self._perform(instruction)
             except Exception as problem:
                 error = problem
             except BaseException as problem:  # Ctrl-C on the user's thread: theirs, once this is done
-                interrupted = problem
-            finally:
-                with self._changed:
-                    self._performer = None
-                    self._done += 1
-                    self._changed.notify_all()
-            if error is not None:
+                interrupted, disturbed = problem, True
+            # Nobody else does anything before this is through, so it is tried until it is.
+            through = False
+            while not through:
+                try:
+                    with self._lock:
+                        if begun and self._to_do and self._to_do[0][0] == number:
+                            self._to_do.popleft()
+                        if self._performer is mine:
+                            self._performer = None
+                        self._changed.notify_all()
+                        through = True
+                except BaseException as problem:
+                    interrupted = problem
+            if instruction is None and not disturbed:
+                break
+            if error is not None and instruction is not None:
                 self._log.error(
                     "%s could not carry out %r", self._announcer.owner, instruction, exc_info=error
                 )
@@ -136,13 +166,13 @@ class Owner:
         if interrupted is not None:
             raise interrupted
 
-    def _next(self) -> Instruction | None:
-        """What this thread is to do now; None: nothing, or somebody else is at it."""
-        with self._changed:
+    def _next(self, mine: _Performing) -> tuple[int, Instruction | None]:
+        """What this thread is to do now, and its number; None: nothing, or somebody else is at it."""
+        with self._lock:
             if self._performer is not None or not self._to_do:
-                return None
-            self._performer = threading.get_ident()
-            return self._to_do.popleft()
+                return 0, None
+            self._performer = mine
+            return self._to_do[0]
 
 
 def _told(instruction: Instruction, error: Exception) -> StreamsException:

@@ -30,7 +30,7 @@ from millstream.group.assignor import Facts, Memory, assign
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId, TopicPartition
-from millstream.ports import Membership
+from millstream.ports import Membership, TopicDescription
 from millstream.query.metadata import Placement
 from millstream.runtime.assembly import Assembly, Plan
 from millstream.runtime.checkpoints import fingerprint
@@ -383,5 +383,5 @@ class Participation:
     def _topics_lost(self, pipeline: str, error: LostTopicException) -> None:
         self._owner.post(TopicsLost(pipeline, error))
 
-    def _topics_grown(self, grown: Mapping[str, tuple[int, int]]) -> None:
+    def _topics_grown(self, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
         self._owner.post(TopicsGrown(grown))

@@ -30,6 +30,7 @@ from millstream.runtime.events import (
     Lose,
     MakeThread,
     Moved,
+    NoteTopics,
     Open,
     PauseThread,
     Rejoin,
@@ -105,6 +106,8 @@ class Performer:
                 self._crew[name].fail(copy.copy(error))
             case PauseThread(name, paused):
                 self._crew[name].pause(paused)
+            case NoteTopics(name, topics):
+                self._crew[name].note(topics)
             case StopGlobal():
                 if self._global is not None:
                     self._global.stop()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from millstream.errors import TopologyException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, Topics
+from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, TopicDescription, Topics
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.identity import (
     Finding,
@@ -33,10 +33,13 @@ from millstream.runtime.offset_log import (
     aligned,
     forget_unfinished,
     log_of,
+    mark,
+    marked,
     moved,
     positions_of,
     save,
     unfinished,
+    unmark,
 )
 from millstream.runtime.starts import told_to_begin
 from millstream.runtime.topic_news import matching_topics, source_patterns
@@ -138,6 +141,26 @@ class Reconciler:
         self._checkpoints.note(
             pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
         )
+        unmark(files, directory)
+
+    def note_new(
+        self, claim: CheckpointClaim, topics: Mapping[str, TopicDescription], files: CheckpointFiles
+    ) -> None:
+        """Note those of these topics that a pipeline's query reads: they are new, or have grown, since.
+
+        Raises:
+            StreamsException: the files cannot be reached; or the claim is not held any more.
+        """
+        pipeline = next(each for each in self._pipelines if each.name == claim.pipeline)
+        uses = [
+            use
+            for use in topics_of(pipeline, self._application_id, topics)
+            if use.role in (Role.SOURCE, Role.TABLE)
+        ]
+        found = {name: Found(topic.topic_id, topic.partitions) for name, topic in topics.items()}
+        if new := note(uses, found):
+            self._checkpoints.note_new(claim, new, files)
+            log.info("pipeline %s has noted that these are new, or have grown: %s", pipeline.name, _list(new))
 
     # --- inside ------------------------------------------------------------------------------------------
 
@@ -237,6 +260,7 @@ class Reconciler:
             if to or (before and before != compiled.scans):
                 forget_unfinished(files, directory)
             return
+        before = marked(files, directory, log_now) or before
         there = moved(log_now, to)
         new = aligned(there, before or None, compiled.scans) if compiled.scans else there
         if new is None:
@@ -245,6 +269,8 @@ class Reconciler:
                 f"program it has {len(compiled.scans)}, and which of them is where cannot be told. Use a new "
                 "application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
             )
+        if compiled.scans and (new != log_now or before != compiled.scans):
+            mark(files, directory, new, compiled.scans)
         if new != log_now:
             log.info(
                 "pipeline %s goes on from moved offsets: %s", name, new.to_bytes().decode().replace("\n", " ")

@@ -21,9 +21,9 @@ from millstream.config import StreamsConfig
 from millstream.errors import ConfigException, IllegalStateException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Groups, Topics
-from millstream.runtime.checkpoints import Checkpoints
+from millstream.runtime.checkpoints import Checkpoints, read_notes
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, places
-from millstream.runtime.identity import Notes, Role
+from millstream.runtime.identity import Role
 from millstream.runtime.reset_plan import (
     ResetPlan,
     To,
@@ -224,10 +224,9 @@ class _Job:
         return [name for pipeline in pipelines for name in self._noted(pipeline)]
 
     def _noted(self, pipeline: str) -> Iterable[str]:
-        content = self.files.read(f"{pipeline}.topics.json")
-        notes = Notes.parse(content)
+        notes = read_notes(pipeline, self.files)
         if notes is None:
-            if content is not None:
+            if self.files.exists(f"{pipeline}.topics.json"):
                 log.warning("what pipeline %s reads is not known: its note cannot be read", pipeline)
             return []
         return [name for name, each in notes.topics.items() if each.role in (Role.SOURCE, Role.TABLE)]

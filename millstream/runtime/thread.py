@@ -23,7 +23,7 @@ from millstream.model import (
     ThreadMetadata,
     TopicPartition,
 )
-from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
+from millstream.ports import BytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
 from millstream.runtime.states import STREAM_THREAD, ThreadCause, ThreadState
@@ -54,6 +54,13 @@ class Resources(Updaters, Protocol):
 
         Raises:
             Stopped: the client closes, and nobody waits for Spark any more.
+        """
+
+    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
+        """Note at a pipeline's checkpoint those of these that its query reads, if it is this client's.
+
+        Raises:
+            StreamsException: they could not be noted.
         """
 
 
@@ -112,6 +119,13 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Source topics that are new, or have grown, are these."""
+
+    topics: Mapping[str, TopicDescription]
+
+
+@dataclass(frozen=True)
 class Ended:
     """A query has ended; `run` tells which one, when a pipeline was started several times."""
 
@@ -119,7 +133,7 @@ class Ended:
     run: int
 
 
-Inbox = Stop | Given | Lost | Fail | Pause | Ended | UpdaterFailed | Restored
+Inbox = Stop | Given | Lost | Fail | Pause | Note | Ended | UpdaterFailed | Restored
 
 
 class StreamThread(StoreThread[ThreadState]):
@@ -212,6 +226,10 @@ class StreamThread(StoreThread[ThreadState]):
         """Stop the queries, or let them run again."""
         self._inbox.put(Pause(paused))
 
+    def note(self, topics: Mapping[str, TopicDescription]) -> None:
+        """Note these at the checkpoints of its pipelines."""
+        self._inbox.put(Note(topics))
+
     def ending(self) -> None:
         """It is decided that it ends, after a failure or a `stop`: from now on it is not live."""
         self._machine.to(ThreadState.PENDING_SHUTDOWN)
@@ -268,6 +286,10 @@ class StreamThread(StoreThread[ThreadState]):
                 if paused:
                     self._stop_pipelines(tuple(self._running))
                 self._start_due()
+            case Note(topics):
+                # Also for one that does not run now: it may have read them before it was stopped.
+                for name in self.share.pipelines:
+                    self._resources.note_topics(name, topics)
             case Restored(partition):
                 self._unrestored -= {partition}
                 self._run_if_ready()

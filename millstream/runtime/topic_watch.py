@@ -69,8 +69,8 @@ class TopicWatch:
         on_missing: told of an incident of sources once, confirmed; again only when something bad has come
             to it.
         on_lost: told in the same way of what a pipeline writes: the pipeline's name, and the exception.
-        on_grown: told of partitions that were added to sources, name to (then, now), once; a new topic that a
-            pattern matches grows from 0.
+        on_grown: told of partitions that were added to sources, once: name to how many there were, and what
+            the topic is now; a new topic that a pattern matches had none.
         on_cleared: told of sources that were missing and are there now.
         of_global_tables: `names` are topics of global tables; messages say so.
         name: the thread's.
@@ -91,7 +91,7 @@ class TopicWatch:
         servers: str,
         on_missing: Callable[[MissingSourceTopicException], None],
         on_lost: Callable[[str, LostTopicException], None] = lambda pipeline, error: None,
-        on_grown: Callable[[Mapping[str, tuple[int, int]]], None] = lambda grown: None,
+        on_grown: Callable[[Mapping[str, tuple[int, TopicDescription]]], None] = lambda grown: None,
         on_cleared: Callable[[tuple[str, ...]], None] = lambda topics: None,
         of_global_tables: bool = False,
         interval_s: float = 0.1,
@@ -334,7 +334,10 @@ class TopicWatch:
             tell.append(lambda: self._on_missing(error))
         self._told = self._incident
         tell += told
-        grown = {**{name: (0, count) for name, count in news.appeared.items()}, **news.grown}
+        grown = {
+            **{name: (0, sources[name]) for name in news.appeared},
+            **{name: (then, sources[name]) for name, (then, _) in news.grown.items()},
+        }
         for name in (*news.arrived, *grown):
             self._known[name] = sources[name]
         if news.arrived:
@@ -343,7 +346,7 @@ class TopicWatch:
         if grown:
             log.info(
                 "source topics have more partitions: %s",
-                ", ".join(f"'{name}' {then} -> {count}" for name, (then, count) in grown.items()),
+                ", ".join(f"'{name}' {then} -> {now.partitions}" for name, (then, now) in grown.items()),
             )
             tell.append(lambda: self._on_grown(grown))
         return tell

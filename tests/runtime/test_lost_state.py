@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,10 +20,14 @@ from millstream import (
     StreamsException,
     StreamThreadExceptionResponse,
 )
+from millstream.dsl.builder import StreamsBuilder
 from millstream.model import TopicPartition
+from millstream.ports import TopicDescription
 from millstream.runtime.events import GroupLost
+from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
+from millstream.topology.topology import Topology
 
 CHANGELOG = "app-counts-changelog"
 
@@ -105,6 +110,69 @@ def test_a_source_that_was_deleted_is_waited_for_where_it_may_be_read_from_its_b
     assert client.failures[-1].response is StreamThreadExceptionResponse.REPLACE_THREAD
     offsets = (tmp_path / "app" / "checkpoints" / "p0.2" / "offsets" / "0").read_text()
     assert '{"lines":{"0":0,"1":0,"2":0}}' in offsets
+
+
+def of_pattern() -> Topology:
+    """One pipeline, of the topics `in-…`, which keeps nothing."""
+    builder = StreamsBuilder()
+    builder.stream(re.compile("in-.*")).to("out")
+    return builder.build()
+
+
+def read_up_to(root: Path, claim: str, offsets: str) -> None:
+    """What Spark leaves at a checkpoint when it has read so far."""
+    for part, content in (("offsets", f"v1\n{{}}\n{offsets}"), ("commits", "v1\n{}")):
+        path = root / claim / part
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "0").write_text(content)
+
+
+def test_a_topic_that_a_pattern_began_to_match_while_the_client_ran_is_known_by_its_id(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """Deleted and created again while no client runs, it is not read on at the old one's offsets."""
+    root = tmp_path / "app" / "checkpoints"
+    world.topics.add("in-1", 1)
+    client = make(of_pattern())
+    put_into(State.RUNNING, client, world)
+    world.topics.add("in-2", 1)
+    wait_until(lambda: (root / "p0.1" / "topics-since.json").exists(), "it is noted", SOON_S)
+    read_up_to(root, "p0.1", '{"in-1":{"0":0},"in-2":{"0":1}}')
+    client.close(SOON)
+    world.log.append(TopicPartition("in-2", 0), (b"k", b"v", 1), (b"k", b"v", 2))
+    world.topics.recreate("in-2")
+    stopped = make(of_pattern())
+    stopped.start()
+    with pytest.raises(MissingSourceTopicException, match="'in-2' was deleted and created again") as raised:
+        stopped.wait(SOON)
+    assert raised.value.recreated == ("in-2",)
+    mended = make(of_pattern(), source__lost__policy="from-beginning")
+    put_into(State.RUNNING, mended, world)
+    assert '"in-2":{"0":0}' in (root / "p0.2" / "offsets" / "0").read_text()
+    assert not (root / "p0.2" / "topics-since.json").exists(), "its notes have all of it"
+    assert '"in-2"' in (root / "p0.topics.json").read_text()
+
+
+def test_what_a_client_notes_while_it_runs_never_replaces_the_notes_of_a_later_claim(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """Not even between its look whether the claim is held, and the writing."""
+    root = tmp_path / "app" / "checkpoints"
+    world.topics.add("in-1", 1)
+    client = make(of_pattern())
+    put_into(State.RUNNING, client, world)
+    read_up_to(root, "p0.1", '{"in-1":{"0":0}}')
+    (old,) = world.engine.claims
+    files = LocalCheckpointFiles(root)
+    CheckpointClaims(files, str(root)).claim("p0", 0, "another")
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    topics = {"in-2": TopicDescription("in-2", 1, "id-2")}
+    client._assembly.note_topics("p0", topics)
+    reconciler = client._assembly._reconciler
+    assert reconciler is not None
+    with pytest.raises(StreamsException):
+        reconciler.note_new(old, topics, files)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
 def test_nobody_waits_for_a_changelog_that_is_written_anew(

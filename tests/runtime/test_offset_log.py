@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from millstream.config import StreamsConfig
+from millstream.dsl.builder import StreamsBuilder
+from millstream.errors import StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import Scan
+from millstream.ports import CheckpointClaim, CompiledPipeline, Scan
+from millstream.runtime.checkpoints import Checkpoints
+from millstream.runtime.identity import Policies
 from millstream.runtime.offset_log import (
     OffsetLog,
     aligned,
@@ -16,7 +23,8 @@ from millstream.runtime.offset_log import (
     save,
     unfinished,
 )
-from millstream.testing.fakes import FakeCheckpointFiles
+from millstream.runtime.reconcile import Reconciler
+from millstream.testing.fakes import FakeCheckpointFiles, FakeLog, FakeTopics
 
 HEAD = ("v1", '{"batchWatermarkMs":0,"conf":{}}')
 A, B = {"a": {"0": 5, "1": 7}}, {"b": {"0": 3}}
@@ -110,3 +118,64 @@ def test_where_nothing_is_done_yet_it_begins_as_if_it_had_never_run() -> None:
     forget_unfinished(files, "p0")
     assert set(files.list("p0")) == {"metadata", "offsets"}
     assert files.list("p0/offsets") == {}
+
+
+class Crashing(FakeCheckpointFiles):
+    """Whoever changes something with these files is gone after so many changes; None: never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+
+    def write(self, path: str, content: bytes) -> None:
+        self._count()
+        super().write(path, content)
+
+    def delete(self, path: str) -> None:
+        self._count()
+        super().delete(path)
+
+    def _count(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise StreamsException("gone")
+
+
+def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_path: Path) -> None:
+    """After any of its steps: the client that comes next has the offsets where they belong."""
+    builder = StreamsBuilder()
+    builder.stream("a").to("out")
+    (pipeline,) = builder.build().queries
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": "fake:9092"})
+    records = FakeLog()
+    topics = FakeTopics({"a": 1, "out": 1}, records)
+    records.append(TopicPartition("a", 0), *[(b"k", b"v", 1)] * 9)
+    reconciler = Reconciler([pipeline], "app", Checkpoints(config, tmp_path), topics, Policies(), None)
+    claim = CheckpointClaim("p0", "there/p0.1", 1)
+
+    def settle(files: Crashing, *scans: Scan) -> None:
+        compiled = CompiledPipeline(pipeline, {}, scans=scans)
+        reconciler.settle(compiled, claim, files, rebuild=lambda changelogs: None, begin=lambda: None)
+
+    for steps in range(100):
+        files = Crashing()
+        files.write("p0.1/commits/4", b"v1\n{}")
+        for batch in (3, 4):
+            files.write(f"p0.1/offsets/{batch}", log(NEW, OLD).to_bytes())
+        settle(files, BESIDE, COUNT)
+        files.left = steps
+        gone = False
+        try:
+            settle(files, COUNT, BESIDE)
+        except StreamsException:
+            gone = True
+        files.left = None
+        for _ in range(2):
+            settle(files, COUNT, BESIDE)
+            assert log_of(files, "p0.1") == log(OLD, NEW), f"gone after {steps} steps"
+        settle(files, BESIDE, COUNT)
+        assert log_of(files, "p0.1") == log(NEW, OLD), "back with the program before"
+        if not gone:
+            break
+    assert steps > 5

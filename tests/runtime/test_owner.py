@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 
 import pytest
 from waiting import wait_until
@@ -159,6 +161,48 @@ def test_ctrl_c_does_not_leave_instructions_behind() -> None:
     assert len(desk.names(MakeThread)) == 3
     desk.owner.call(CloseAsked())
     assert desk.owner.state.state is State.PENDING_SHUTDOWN
+
+
+def test_ctrl_c_at_any_call_leaves_nobody_waiting() -> None:
+    """The interpreter looks for signals when a function begins and after each call. Whichever of these it is
+    outside of what is carried out: the next who calls does not wait for ever, and nothing is done twice.
+    """
+    at, landed = 0, True
+    while landed:
+        at += 1
+        desk, seen, landed = Desk(), 0, False
+        desk.start()
+
+        def interrupt(frame: FrameType, event: str, argument: object, at: int = at) -> None:
+            nonlocal seen, landed
+            if not landed and event in ("call", "c_return") and _works_off(frame, event):
+                seen += 1
+                if seen == at:
+                    landed = True
+                    raise KeyboardInterrupt
+
+        sys.setprofile(interrupt)
+        try:
+            desk.owner.post(AddAsked())
+        except KeyboardInterrupt:
+            assert landed
+        finally:
+            sys.setprofile(None)
+        other = threading.Thread(target=lambda owner=desk.owner: owner.call(CloseAsked()), daemon=True)
+        other.start()
+        other.join(SOON_S)
+        assert not other.is_alive(), f"it waits for ever: Ctrl-C came at call {at}"
+        assert len(desk.names(MakeThread)) == len(desk.names(BeginThread)) == 1
+    assert at > 8
+
+
+def _works_off(frame: FrameType, event: str) -> bool:
+    """Whether a call belongs to the owner's working off, and not to what it carries out."""
+    each: FrameType | None = frame
+    while each is not None and each.f_code.co_name not in ("_work_off", "carry_out", "deliver"):
+        each = each.f_back
+    began = each is frame and event == "call"  # the working off itself; nothing is taken yet
+    return each is not None and each.f_code.co_name == "_work_off" and not began
 
 
 def test_listeners_are_called_with_nothing_held_and_see_the_new_state() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from waiting import wait_until
 from millstream.clock import SystemClock
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException
 from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
-from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline
+from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
 from millstream.runtime.states import STREAM_THREAD, ThreadState
@@ -110,6 +110,9 @@ class FakeSupplies:
         self.did.append(f"start {name}")
         self.pipelines.append(FakePipeline(name, self, on_end))
         return self.pipelines[-1]
+
+    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
+        self.did.append(f"note {', '.join(topics)} for {pipeline}")
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
@@ -372,6 +375,17 @@ def test_a_pipeline_that_migrated_is_dropped_and_no_failure(when: str, lone: Lon
     lone.until(S.RUNNING)
     assert lone.failures == []
     assert lone.thread.metadata().pipelines == ()
+
+
+def test_new_topics_are_noted_for_each_pipeline_that_it_has(lone: Lone) -> None:
+    """Paused as well: its query may have read them before."""
+    lone.thread.start()
+    lone.give("p0", "p1")
+    lone.until(S.RUNNING)
+    lone.thread.pause(True)
+    lone.thread.note({"in-2": TopicDescription("in-2", 1, "id")})
+    wait_until(lambda: "note in-2 for p1" in lone.supplies.did, "noted", SOON_S)
+    assert lone.supplies.did[-2:] == ["note in-2 for p0", "note in-2 for p1"]
 
 
 def test_a_stop_between_two_starts_leaves_the_second_one_out(lone: Lone) -> None:

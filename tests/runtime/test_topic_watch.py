@@ -233,7 +233,7 @@ class Told:
 
     def __init__(self) -> None:
         self.missing: list[MissingSourceTopicException] = []
-        self.grown: list[Mapping[str, tuple[int, int]]] = []
+        self.grown: list[Mapping[str, tuple[int, TopicDescription]]] = []
         self.cleared: list[tuple[str, ...]] = []
         self.lost: list[tuple[str, LostTopicException]] = []
 
@@ -373,7 +373,7 @@ def test_one_wrong_answer_is_no_alarm(start: Start) -> None:
 
 
 def test_partitions_that_are_added_are_told_once(start: Start) -> None:
-    """With how many there were; a pattern's new topic had none."""
+    """With how many there were, and which topic it is; a pattern's new topic had none."""
     topics = Looks({"a": 1, "logs-1": 2})
     _, told = start(topics, "a", patterns=(LOGS,))
     topics.grow("a", 3)
@@ -381,7 +381,9 @@ def test_partitions_that_are_added_are_told_once(start: Start) -> None:
     topics.add("logs-2", 4)
     wait_until(lambda: len(told.grown) == 2, "appeared")
     looked(topics)
-    assert told.grown == [{"a": (1, 3)}, {"logs-2": (0, 4)}]
+    now = topics.look(["a", "logs-2"])
+    assert [now[name].partitions for name in ("a", "logs-2")] == [3, 4]
+    assert told.grown == [{"a": (1, now["a"])}, {"logs-2": (0, now["logs-2"])}]
     assert told.missing == []
 
 

@@ -207,6 +207,8 @@ class KafkaStreams(InteractiveQueries):
         )
         self._listener: StateListener | None = None
         self._closed = threading.Event()
+        self._over = threading.Event()  # it is closed; or no thread could be started for that
+        self._closing_here = threading.Lock()  # taken, and never given back, by who then closes it
         self._terminable = program_end.Terminable()
         # A topology of global tables alone has nothing for stream threads to do.
         self._owner.call(Made(self._config.num_stream_threads if topology.pipelines else 0))
@@ -253,7 +255,7 @@ class KafkaStreams(InteractiveQueries):
         except BaseException as error:
             # Not a thread's failure: whoever called start() gets it, and nobody else decides about it.
             self._owner.call(StartFailed(Failure(threading.current_thread().name, error)))
-            self._closed.wait(_JOIN_S)
+            self._wait_closed(_JOIN_S)
             raise
         self._owner.call(OpeningEnded())
 
@@ -290,7 +292,8 @@ class KafkaStreams(InteractiveQueries):
             state = self.state
             if state in (State.PENDING_ERROR, State.ERROR):
                 log.warning("%s close() does nothing: the client is %s", self._announcer.owner, state)
-                return state is State.ERROR
+                self._close_if_nobody_does()
+                return self.state is State.ERROR
             if state is State.NOT_RUNNING:
                 log.info(
                     "%s Skipping shutdown since Streams client is already in the terminal %s state",
@@ -306,7 +309,7 @@ class KafkaStreams(InteractiveQueries):
                 threading.current_thread().name,
             )
             return self._closed.is_set()
-        return self._closed.wait(seconds)
+        return self._wait_closed(seconds)
 
     def wait(self, timeout: timedelta | None = None) -> State:
         """Block until the client has ended; the state it is in then.
@@ -328,7 +331,8 @@ class KafkaStreams(InteractiveQueries):
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so there is nothing to wait for; call start() first"
             )
-        program_end.wait(self._closed, seconds, close=self.close, owner=self._announcer.owner)
+        program_end.wait(self._over, seconds, close=self.close, owner=self._announcer.owner)
+        self._close_if_nobody_does()
         self._raise_failure()
         return self.state
 
@@ -377,7 +381,7 @@ class KafkaStreams(InteractiveQueries):
             return  # a forked child leaves the block
         try:
             if self.state in (State.PENDING_ERROR, State.ERROR):
-                self._closed.wait(_JOIN_S)
+                self._wait_closed(_JOIN_S)
             elif isinstance(error, KeyboardInterrupt | program_end.Terminated):
                 with program_end.at_once_next_time():
                     self.close()
@@ -704,7 +708,32 @@ class KafkaStreams(InteractiveQueries):
     # --- how it ends -------------------------------------------------------------------------------------
 
     def _begin_closing(self) -> None:
-        threading.Thread(target=self._close_all, name=f"{self._client_id}-CloseThread", daemon=True).start()
+        thread = threading.Thread(target=self._close_all, name=f"{self._client_id}-CloseThread", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # Not here: instructions are carried out on this thread, and closing waits for what they do.
+            log.error(
+                "%s closes, and no thread could be started for that (%s): the next call of close() or wait() "
+                "closes it, or the end of the program",
+                self._announcer.owner,
+                error,
+            )
+            self._over.set()
+
+    def _wait_closed(self, timeout_s: float | None) -> bool:
+        """Wait until it is closed; whether it is. What no thread could be started for is done on this one."""
+        if timeout_s == 0:
+            return self._closed.is_set()  # who asks that does not want to wait for anything
+        return self._over.wait(timeout_s) and (self._close_if_nobody_does() or self._closed.wait(timeout_s))
+
+    def _close_if_nobody_does(self) -> bool:
+        if not self._over.is_set() or self._closed.is_set() or self._on_own_thread():
+            return False
+        mine = self._closing_here.acquire(blocking=False)
+        if mine:
+            self._close_all()
+        return mine
 
     def _close_all(self) -> None:
         """Go through the phases of closing: do what is to be done in one, or wait for what it waits for."""
@@ -715,6 +744,7 @@ class KafkaStreams(InteractiveQueries):
             elif not self._owner.wait_for(lambda value, at=phase: _phase_of(value) is not at, _JOIN_S):  # type: ignore[misc]
                 self._owner.call(TimeUp(phase, _JOIN_S))
         self._closed.set()
+        self._over.set()
         program_end.forget(self)
 
     def _phase(self) -> Phase:
@@ -755,7 +785,7 @@ class KafkaStreams(InteractiveQueries):
             log.warning("%s the program ends and nobody closed the client; closing it", self._announcer.owner)
             self._close_all()
         else:
-            self._closed.wait(_EXIT_S.total_seconds())
+            self._wait_closed(_EXIT_S.total_seconds())
 
     # --- what its threads tell it ------------------------------------------------------------------------
 

@@ -266,6 +266,31 @@ def test_what_starts_spark_may_fail_after_the_client_has_closed(make: Make, worl
     assert client.failures == ()
 
 
+@pytest.mark.parametrize("how", ["close", "wait"])
+def test_a_client_that_can_start_no_thread_to_close_is_closed_by_who_waits_for_it(
+    how: str, make: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine has no more threads for it: nobody waits for ever, and nothing stays open."""
+    client = make()
+    running(client)
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.endswith("-CloseThread"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    if how == "close":
+        assert client.close(SOON)
+    else:
+        assert client.close(timedelta(0)) is False
+        assert client.wait(SOON) is State.NOT_RUNNING
+    assert client.state is State.NOT_RUNNING
+    assert "the next call of close() or wait() closes it" in caplog.text
+    client.check()
+
+
 def named(part: str) -> list[str]:
     return [thread.name for thread in threading.enumerate() if part in thread.name]
 

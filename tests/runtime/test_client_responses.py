@@ -22,6 +22,7 @@ from scenes import (
     at_rest,
     ended,
     global_only,
+    is_told,
     listened,
     names_of,
     pipelines_of,
@@ -159,6 +160,7 @@ def test_what_comes_of_an_answer(
         at_rest(world, first, second)
     (failing,) = [name for name, what in pipelines_of(first).items() if what]
     assert failing == "StreamThread-1"
+    wait_until(lambda: told[-1][1] is RUNNING, "the listener knows", SOON_S)
     before, engine = len(told), world.engine_of("A")
     assert engine is not None
     error = poison()
@@ -166,7 +168,7 @@ def test_what_comes_of_an_answer(
 
     if row.state is ERROR:
         assert ended(first) is ERROR
-        assert [new for _, new in told[before:]] == [State.PENDING_ERROR, ERROR]
+        is_told(told, before, State.PENDING_ERROR, ERROR)
         assert names_of(first) == []
         with pytest.raises(StreamsException) as raised:
             first.wait(SOON)
@@ -176,7 +178,7 @@ def test_what_comes_of_an_answer(
         wait_until(lambda: names_of(first) == left, f"threads {left}", SOON_S)
         wait_until(lambda: world.runners("p0") == ["A"], "A goes on", SOON_S)
         first.wait_until_running(SOON)
-        assert [new for _, new in told[before:]] == [State.REBALANCING, RUNNING]
+        is_told(told, before, State.REBALANCING, RUNNING)
         assert first.health.status == ("running" if len(row.left) == row.threads else "degraded")
         assert first.health.ready
 

@@ -19,6 +19,7 @@ from scenes import (
     Make,
     at_rest,
     ended,
+    is_told,
     listened,
     names_of,
     poison,
@@ -190,6 +191,7 @@ def test_a_client_that_gets_its_first_thread_is_running_when_it_has_its_work(
     assert client.remove_stream_thread(SOON)
     wait_for_state(client, State.RUNNING)
     assert world.group.wait_until_quiet()
+    wait_until(lambda: told[-1][1] is State.RUNNING, "the listener knows", SOON_S)
     before = len(told)
     if not answers:
         world.group.hold()
@@ -202,7 +204,7 @@ def test_a_client_that_gets_its_first_thread_is_running_when_it_has_its_work(
         world.group.release()
     client.wait_until_running(SOON)
     assert world.engine.running == {"p0"}
-    assert [new for _, new in told[before:]] == [State.REBALANCING, State.RUNNING]
+    is_told(told, before, State.REBALANCING, State.RUNNING)
 
 
 # --- close() while Spark starts ----------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from millstream.runtime.reset_plan import (
     ResetPlan,
     To,
     internal_topics,
-    looks_internal,
     pipelines_in,
     point_in_time,
     positions,
@@ -37,6 +36,7 @@ from millstream.runtime.starts import STARTS, Starts, TopicStart
 from millstream.runtime.topic_news import matching_topics, source_patterns
 from millstream.runtime.wiring import Parts
 from millstream.stores.directory import StateDirectory
+from millstream.topology.names import is_internal_topic
 from millstream.topology.topology import Topology
 
 __all__ = ["Reset", "raise_if_alive", "reset_application"]
@@ -267,13 +267,13 @@ def _raise_if_mixed_up(application_id: str, inputs: Iterable[str], internals: It
     Raises:
         ConfigException: an internal topic as an input, or one that is not internal to be deleted.
     """
-    wrong = [name for name in inputs if looks_internal(application_id, name)]
+    wrong = [name for name in inputs if is_internal_topic(application_id, name)]
     if wrong:
         raise ConfigException(
             f"input topics {', '.join(map(repr, wrong))}: these are internal topics of application "
             f"'{application_id}', which a reset deletes; leave them out of the input topics"
         )
-    strange = [name for name in internals if not looks_internal(application_id, name)]
+    strange = [name for name in internals if not is_internal_topic(application_id, name)]
     if strange:
         raise ConfigException(
             f"internal topics {', '.join(map(repr, strange))}: those of application '{application_id}' "

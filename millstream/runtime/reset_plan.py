@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from millstream.model import TopicPartition
+from millstream.topology.names import is_internal_topic
 
 __all__ = [
     "Position",
     "ResetPlan",
     "To",
     "internal_topics",
-    "looks_internal",
     "parse_offsets",
     "pipelines_in",
     "point_in_time",
@@ -104,12 +104,6 @@ class ResetPlan:
         return "\n".join(self.lines)
 
 
-def looks_internal(application_id: str, topic: str) -> bool:
-    """Whether a topic has the name of a changelog or a repartition topic of the application."""
-    own = rf"{re.escape(application_id)}-.+-(?:changelog|repartition)"
-    return re.fullmatch(own, topic) is not None
-
-
 def internal_topics(
     application_id: str, existing: Iterable[str], groups: Iterable[str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -121,7 +115,7 @@ def internal_topics(
     longer = sorted((group for group in groups if group.startswith(f"{application_id}-")), key=len)
     mine: list[str] = []
     foreign: dict[str, str] = {}
-    for name in sorted(name for name in existing if looks_internal(application_id, name)):
+    for name in sorted(name for name in existing if is_internal_topic(application_id, name)):
         owner = next((group for group in reversed(longer) if name.startswith(f"{group}-")), None)
         if owner is None:
             mine.append(name)

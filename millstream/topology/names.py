@@ -118,8 +118,12 @@ def internal_topic(application_id: str, name: str) -> str:
 
 
 def is_internal_topic(application_id: str, topic: str) -> bool:
-    """Whether this application owns a topic of this name: one of its changelogs or repartition topics."""
-    return topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition"))
+    """Whether a topic has the name of a changelog or a repartition topic of this application.
+
+    Source: StreamsResetter.isInferredInternalTopic.
+    """
+    own = rf"{re.escape(application_id)}-.+-(?:changelog|repartition)"
+    return re.fullmatch(own, topic) is not None
 
 
 def changelog_topic(application_id: str, store: str) -> str:

@@ -20,6 +20,7 @@ _PROGRAM = textwrap.dedent(
     from datetime import timedelta
     import psutil
     from millstream import KafkaStreams, StreamsBuilder
+    from millstream.polling import looks
 
     logging.basicConfig(level=logging.INFO)
     servers, topic, directory, moment = sys.argv[1:]
@@ -48,9 +49,9 @@ _PROGRAM = textwrap.dedent(
         return spark is not None and spark._gateway is not None
 
     come = {"the JVM starts": java, "the context starts": context}[moment]
-    deadline = time.monotonic() + 120
-    while not come() and time.monotonic() < deadline:
-        time.sleep(0.005)
+    for _ in looks(120, every_s=0.005):
+        if come():
+            break
     begun = time.monotonic()
     closed = streams.close(timedelta(seconds=30))
     print(json.dumps({

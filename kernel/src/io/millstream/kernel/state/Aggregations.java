@@ -1,0 +1,169 @@
+package io.millstream.kernel.state;
+
+import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.Window;
+import io.millstream.kernel.core.Told;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Aggregations of keyed records as one stateful operator of Spark.
+ *
+ * <p>Spark's grouping key is a bucket of keys, the partition that Kafka Streams would have them in. So the rows of a
+ * call are what a task of Kafka Streams gets, in its order.
+ */
+public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
+    private static final long serialVersionUID = 1;
+
+    /** What a row of the output is. */
+    private static final int UPDATE = 0;
+
+    private static final int GONE = 1;
+    private static final int CLOSED = 2;
+    private static final int LATE = 3;
+
+    private static final int TAG = 1;
+    private static final int KEY = 2;
+    private static final int AT = 3;
+    private static final int OWN = 7;
+
+    private final Plan plan;
+    private final StructType output;
+    private transient List<Shelf> shelves;
+
+    private Aggregations(Plan plan, StructType output) {
+        this.plan = plan;
+        this.output = output;
+    }
+
+    /**
+     * The results of aggregations.
+     *
+     * @param rows first the bucket, an int, by which they are partitioned and sorted; the number of the
+     *     aggregation, int; the key, binary; the timestamp, bigint, ms; then the parts, as they are named
+     * @param description a JSON array: of each aggregation its core, settings, and parts
+     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts
+     */
+    public static Dataset<Row> of(Dataset<Row> rows, String description) {
+        Plan plan = Plan.of(description, rows.schema());
+        StructType output = new StructType()
+                .add("tag", DataTypes.IntegerType)
+                .add("kind", DataTypes.IntegerType)
+                .add("key", DataTypes.BinaryType)
+                .add("start", DataTypes.LongType)
+                .add("end", DataTypes.LongType)
+                .add("at", DataTypes.LongType)
+                .add("time", DataTypes.LongType);
+        for (Plan.Item item : plan.items) {
+            for (int i = 0; i < item.names().size(); i++) {
+                output = output.add(item.names().get(i), item.types().get(i));
+            }
+        }
+        return rows.groupBy(rows.columns()[0])
+                .as(Encoders.INT(), Encoders.row(rows.schema()))
+                .transformWithState(
+                        new Aggregations(plan, output), TimeMode.None(), OutputMode.Update(), Encoders.row(output));
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+        shelves = new ArrayList<>();
+        for (int i = 0; i < plan.items.size(); i++) {
+            shelves.add(new Shelf(getHandle(), plan.items.get(i), i));
+        }
+    }
+
+    @Override
+    public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
+        List<Row> results = new ArrayList<>();
+        Core[] cores = new Core[shelves.size()];
+        while (rows.hasNext()) {
+            Row row = rows.next();
+            int tag = row.getInt(TAG);
+            Shelf shelf = shelves.get(tag);
+            if (cores[tag] == null) {
+                cores[tag] = shelf.open(new Results(tag, results));
+            }
+            cores[tag].record((byte[]) row.get(KEY), row.getLong(AT), shelf.parts(row));
+        }
+        for (int tag = 0; tag < cores.length; tag++) {
+            if (cores[tag] != null) {
+                cores[tag].finish();
+                shelves.get(tag).close(cores[tag]);
+            }
+        }
+        return CollectionConverters.asScala(results.iterator());
+    }
+
+    /** Makes rows of what is told. */
+    private final class Results implements Told {
+        private final int tag;
+        private final List<Row> rows;
+        private final int first;
+        private final Plan.Item item;
+
+        Results(int tag, List<Row> rows) {
+            this.tag = tag;
+            this.rows = rows;
+            this.item = plan.items.get(tag);
+            int place = OWN;
+            for (Plan.Item before : plan.items.subList(0, tag)) {
+                place += before.names().size();
+            }
+            this.first = place;
+        }
+
+        @Override
+        public void update(byte[] key, Window window) {
+            tell(UPDATE, key, window);
+        }
+
+        @Override
+        public void gone(byte[] key, Window window) {
+            rows.add(RowFactory.create(row(GONE, key, window.start, window.end, window.at)));
+        }
+
+        @Override
+        public void closed(byte[] key, Window window) {
+            tell(CLOSED, key, window);
+        }
+
+        @Override
+        public void late(byte[] key, long at, long start, long end, long streamTime) {
+            Object[] row = row(LATE, key, start, end, at);
+            row[OWN - 1] = streamTime;
+            rows.add(RowFactory.create(row));
+        }
+
+        private void tell(int kind, byte[] key, Window window) {
+            Object[] row = row(kind, key, window.start, window.end, window.at);
+            for (int i = 0; i < window.parts.length; i++) {
+                row[first + i] = Values.write(window.parts[i], item.types().get(i));
+            }
+            rows.add(RowFactory.create(row));
+        }
+
+        private Object[] row(int kind, byte[] key, long start, long end, long at) {
+            Object[] row = new Object[output.size()];
+            row[0] = tag;
+            row[1] = kind;
+            row[2] = key;
+            row[3] = start;
+            row[4] = end;
+            row[5] = at;
+            return row;
+        }
+    }
+}

@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.model import TIMESTAMP_HEADER, StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.aggregate import FoldSerdes, Pending, fold
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -52,6 +52,7 @@ from millstream.spark.handlers import (
 from millstream.spark.peek import peek
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.trace import as_column, trace, translated
+from millstream.spark.stateful import Item, aggregate, item_of
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
@@ -747,18 +748,25 @@ class Compiler:
             if not mine:
                 continue
             flow.count_dropped()
-            native = [item for item in mine if item.is_native]
+            on_kernel = [item for item in mine if item.is_native]
             windowed = [item for item in mine if not item.is_native and item.windows is not None]
             folded = [item for item in mine if not item.is_native and item.windows is None]
-            if sum(map(bool, (native, windowed, folded))) == 1:
+            if sum(map(bool, (on_kernel, windowed, folded))) == 1:
                 self._look_ahead(flow)
-            made = [group(native, self.names)] if native else []
+            made = []
+            if on_kernel:
+                each, late = aggregate([self._item(item) for item in on_kernel], self.names)
+                made.append(each)
+                for one in late:
+                    name = one.item.pending.node.name
+                    each[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
+                    self.failures += 1
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]
                 made.append(fold(each_fold, self.names, self.context.folded))
             if windowed:
-                each = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
-                made.append(merge_windows(each, self.names))
+                each_window = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
+                made.append(merge_windows(each_window, self.names))
             for item in mine:
                 del flow.lanes[item.node]
             if not flow.lanes:
@@ -771,6 +779,20 @@ class Compiler:
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
+
+    def _item(self, pending: Pending) -> Item:
+        node, flow, lane = pending.node, pending.flow, pending.lane
+        store, parent = node.store, node.parents[0]
+        declared = store.key_serde if store is not None else None
+        key_serde = self._settle(
+            declared, lane.key_serde, self.context.default_key_serde, flow.type_of(lane.key)
+        )
+        if store is not None:
+            partitions = self._partitions(f"{store.name}-changelog")
+        else:
+            assert isinstance(parent, Repartition)
+            partitions = self._partitions(parent.topic)
+        return item_of(pending, flow.df, self.names, key_serde, max(1, partitions))
 
     def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
         pending = Pending(node, flow, lane)

@@ -132,9 +132,10 @@ def plan_internal_topics(
         for store in subtopology.stores:
             count = tasks[subtopology.id]
             topic = store.source_topic
+            if topic is None:
+                partitions[f"{store.name}-changelog"] = count
             if topic is None and store.logged:
                 topic = changelog_topic(application_id, store.name)
-                partitions[f"{store.name}-changelog"] = count
                 if count:  # a pattern may match nothing yet
                     configs = {**_changelog_configs(store, additional_retention_ms), **store.topic_config}
                     topics.append(InternalTopic(topic, count, configs))

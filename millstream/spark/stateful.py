@@ -1,0 +1,275 @@
+"""Aggregations on the kernel: the records of a key's bucket, one after the other, as a task of Kafka Streams.
+
+All aggregations of one flow are one stateful operator of Spark. What each record brings is computed by Spark
+before it, as the *parts* that its aggregate functions are made of (mergeable.py); the kernel merges parts, by
+key and window (`io.millstream.kernel.state.Aggregations`); and the results are computed by Spark after it.
+
+A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records in
+the order of their source partitions, and where those are mixed, in the order of time. So stream time, what is
+late, and the order in which records count, are Kafka's, whatever the micro-batches are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.spark import serdes
+from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
+from millstream.spark.flow import TIMESTAMP, Failure, Flow, Lane, Names
+from millstream.spark.mergeable import Mergeable, Part, take_apart
+from millstream.spark.trace import translated
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import ToTable
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+
+__all__ = ["Item", "Late", "aggregate", "bucket_names", "item_of"]
+
+UPDATE, GONE, CLOSED, LATE = range(4)
+"""What a row of the operator is: the column `kind`."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One aggregation of the operator.
+
+    Attributes:
+        key, value: the names of its columns, which are NULL in the rows of others.
+        key_serde: of its keys, without their windows.
+        partitions: how many buckets its keys are in.
+        parts: what it merges.
+        at_once: tell each change as it comes, not the last one of a micro-batch.
+    """
+
+    pending: Pending
+    key: str
+    value: str
+    key_serde: Serde
+    partitions: int
+    parts: Mergeable
+    at_once: bool = False
+
+
+@dataclass(frozen=True)
+class Late:
+    """Rows for records that came too late: to be counted, and to go no further."""
+
+    item: Item
+    flag: str
+
+
+def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int) -> Item:
+    """Take an aggregation apart. `df` is its flow's.
+
+    Raises:
+        TopologyException: there is a function in it whose partial results cannot be merged.
+    """
+    key, value = names.new("k"), names.new("v")
+    item = Item(pending, key, value, key_serde, partitions, Mergeable())
+    node = pending.node
+    if isinstance(node, ToTable):  # the last one; wrapped, for a NULL is one too
+        last = names.new("l")
+        type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
+        part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
+        return Item(pending, key, value, key_serde, partitions, Mergeable([part], F.col(last)["value"]))
+    column, function = column_of(pending, key, value)
+
+    def cut() -> Mergeable:
+        try:
+            return take_apart(_with_own(df, [item]), column, [key], names)
+        except TopologyException as error:
+            where = node.name if function is None else f"{node.name} ({describe_function(function)})"
+            raise TopologyException(f"{where}: {error}") from error
+
+    parts: Mergeable = translated(node, function, cut)
+    return Item(pending, key, value, key_serde, partitions, parts)
+
+
+def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
+    """These aggregations of one flow, as one operator."""
+    flow = items[0].pending.flow
+    rows = _ordered(_rows(_with_own(flow.df, items), items))
+    description = json.dumps([_described(item) for item in items])
+    made = DataFrame(_state_package().Aggregations.of(rows._jdf, description), flow.df.sparkSession)
+    tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
+    fixed = dict(
+        zip(
+            ("tag", "kind", "key", "start", "end", "at", "time"),
+            (tag, kind, key, start, end, stamp, time),
+            strict=True,
+        )
+    )
+    made = made.withColumnsRenamed(fixed).withColumn(stamp, F.timestamp_millis(stamp))
+    new = Flow(with_context(made, stamp), names)
+    lanes: dict[Any, Lane] = {}
+    late = []
+    for number, item in enumerate(items):
+        mine = F.col(tag) == number
+        told = mine & (F.col(kind) <= GONE)
+        where = F.lit(f"{item.pending.node.name}: a key")
+        # By the name that the expression knows it under.
+        new.df = new.df.withColumn(
+            item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(key)), where)
+        )
+        plain_key = item.key
+        if item.pending.windows is not None:
+            plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
+            late.append(Late(item, new.with_column("d", mine & (F.col(kind) == LATE))))
+        value = new.with_column("v", F.when(mine & (F.col(kind) == UPDATE), item.parts.result))
+        keep = None
+        if len(items) > 1 or late:
+            keep = new.with_column("f", told)
+        value_serde = item.pending.lane.value_serde if isinstance(item.pending.node, ToTable) else None
+        key_serde = (
+            item.key_serde if item.pending.windows is None else item.pending.windowed_serde(item.key_serde)
+        )
+        lanes[item.pending.node] = Lane(plain_key, value, keep, key_serde, value_serde)
+    return (new, lanes), late
+
+
+def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
+    """With the key and value columns of each. NULL in the rows of others, so that no expression sees them."""
+    columns = {}
+    for item in items:
+        belongs = item.pending.belongs
+        columns[item.key] = F.when(belongs, F.col(item.pending.lane.key))
+        columns[item.value] = F.when(belongs, F.col(item.pending.lane.value))
+    return df.withColumns(columns)
+
+
+def _rows(df: DataFrame, items: Sequence[Item]) -> DataFrame:
+    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts."""
+    at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
+    if len(items) == 1:
+        item = items[0]
+        df = df.where(item.pending.belongs)
+        key = _key(item, df)
+        parts = [part.column.cast(part.type).alias(part.name) for part in item.parts.parts]
+        df = df.select(key.alias("key"), at, *parts)
+        return df.select(_bucket(F.col("key"), item.partitions).alias("bucket"), F.lit(0).alias("tag"), "*")
+    every = [part for item in items for part in item.parts.parts]
+    df = df.withColumn("at", at)
+    elements = []
+    for number, item in enumerate(items):
+        own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
+        parts = [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
+        element = F.struct(F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts)
+        elements.append(F.when(item.pending.belongs, element))
+    df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
+    df = df.select(
+        F.col("each")["tag"].alias("tag"),
+        F.col("each")["key"].alias("key"),
+        "at",
+        *(F.col("each")[part.name].alias(part.name) for part in every),
+    )
+    bucket = F.lit(None).cast("int")
+    counts = {item.partitions for item in items}
+    for count in counts:
+        numbers = [number for number, item in enumerate(items) if item.partitions == count]
+        mine = _bucket(F.col("key"), count)
+        bucket = mine if len(counts) == 1 else F.when(F.col("tag").isin(numbers), mine).otherwise(bucket)
+    return df.select(bucket.alias("bucket"), "*")
+
+
+def _key(item: Item, df: DataFrame) -> Column:
+    return serdes.to_bytes(
+        item.key_serde, F.col(item.key), df.schema[item.key].dataType, f"{item.pending.node.name}: the key"
+    )
+
+
+def _ordered(rows: DataFrame) -> DataFrame:
+    """Partitioned by bucket, and in a bucket in the order in which Kafka Streams would read them.
+
+    That is the order of each task of the stage before, which has that of its source partition; several tasks
+    are mixed as their stream times go.
+    """
+    columns = rows.columns
+    so_far = Column(_order().largestSoFar(F.col("at")._jc))
+    rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
+    return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
+
+
+def _described(item: Item) -> dict[str, Any]:
+    """The aggregation, for the kernel."""
+    windows = item.pending.windows
+    core, settings = "whole", {}
+    if isinstance(windows, TimeWindows):
+        core, settings = (
+            "fixed",
+            {"size": windows.size_ms, "advance": windows.advance_ms, "grace": windows.grace_ms},
+        )
+    elif isinstance(windows, SlidingWindows):
+        core, settings = "sliding", {"difference": windows.time_difference_ms, "grace": windows.grace_ms}
+    elif isinstance(windows, SessionWindows):
+        core, settings = "sessions", {"gap": windows.gap_ms, "grace": windows.grace_ms}
+    return {
+        "core": core,
+        "settings": settings,
+        "at_once": item.at_once,
+        "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
+    }
+
+
+# --- buckets ---------------------------------------------------------------------------------------------
+
+
+def _order() -> Any:
+    return _state_package().Order
+
+
+def _state_package() -> Any:
+    jvm: Any = SparkSession.active()._jvm
+    return jvm.io.millstream.kernel.state
+
+
+def _bucket(key: Column, partitions: int) -> Column:
+    jvm: Any = SparkSession.active()._jvm
+    names = jvm.java.util.ArrayList()
+    for name in bucket_names(partitions):
+        names.add(name)
+    return Column(_order().bucket(key._jc, names))
+
+
+@cache
+def bucket_names(partitions: int) -> tuple[int, ...]:
+    """What the bucket of each partition is called: the n-th goes to the n-th of 2, 4, … or 64 tasks of Spark.
+
+    Spark spreads groups by a hash. By their own numbers four buckets would often all meet in one task.
+    """
+    names: list[list[int]] = [[] for _ in range(min(partitions, _SPREAD))]
+    missing = partitions
+    number = 0
+    while missing:
+        place = murmur3(number) % _SPREAD
+        if place < len(names) and len(names[place]) * _SPREAD + place < partitions:
+            names[place].append(number)
+            missing -= 1
+        number += 1
+    return tuple(names[n % _SPREAD][n // _SPREAD] for n in range(partitions))
+
+
+_SPREAD = 64
+
+
+def murmur3(number: int, seed: int = 42) -> int:
+    """The hash of an int by which Spark spreads groups. Source: org.apache.spark.sql.functions.hash."""
+    mask = 0xFFFFFFFF
+
+    def rotated(value: int, by: int) -> int:
+        return ((value << by) | (value >> (32 - by))) & mask
+
+    mixed = rotated((number & mask) * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    hashed = (rotated(seed ^ mixed, 13) * 5 + 0xE6546B64) & mask
+    hashed ^= 4  # how many bytes
+    hashed = (hashed ^ (hashed >> 16)) * 0x85EBCA6B & mask
+    hashed = (hashed ^ (hashed >> 13)) * 0xC2B2AE35 & mask
+    return hashed ^ (hashed >> 16)

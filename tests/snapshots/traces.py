@@ -4,9 +4,11 @@ Each line there is one trace, a JSON object:
 
     "name"     no other trace has it: the file, a slash, and what it is about
     "program"  operations, each an object with "op" and its arguments; what the last one gives is the output
-    "records"  the input in its order: [key, value, timestamp]; a value is a text, a number or null
+    "records"  the input in its order: [key, value, timestamp]; a value is a text, a number or null. In the
+               file "headers" each has the text of a header as well
     "steps"    one for each record, in the same order, with what there is of
                  "out":     rows that came out, in Kafka's order
+                 "headers": the header of each of them, if the records have any
                  "log":     rows that each store wrote to its changelog: {store: rows}
                  "dropped": how many records the metric dropped-records-total counted
                  "error":   how the program ended; no step follows, and the stores are left out
@@ -39,11 +41,11 @@ The operations are the DSL's methods; "op" has the name. Times are in millisecon
 There are no caches, so each update is there. What goes out when a window closes does not wait for Kafka
 Streams' clock (a second, in a real program).
 
-Programs and records are written by `trace_cases.py`, beside this file, and run by `traces/TraceAll.java`. To
-write the traces anew, all of them or those of some files:
+Programs and records are in `trace_cases.py`, beside this file; `traces/TraceAll.java` runs them. To write the
+traces anew, all of them or those of some files:
 
-    PYTHONPATH=tests .venv/bin/python -m snapshots.trace_cases
-    PYTHONPATH=tests .venv/bin/python -m snapshots.trace_cases time session
+    PYTHONPATH=tests .venv/bin/python -m snapshots.kafka_streams
+    PYTHONPATH=tests .venv/bin/python -m snapshots.kafka_streams time session
 
 To see what Kafka Streams makes of any other program: `KafkaStreams(directory).ask(cases)` there.
 """
@@ -71,6 +73,7 @@ class Record:
     key: str | None
     value: Value
     timestamp: int
+    header: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,14 @@ class Step:
 
     Attributes:
         out: what came out, in order.
+        headers: for each row of `out` the value of its header, if the records of the trace have headers.
         log: what each store wrote to its changelog, in order; no entry for a store that wrote nothing.
         dropped: how many records were counted as dropped, in any part of the program.
         error: the message of the failure that ended the program.
     """
 
     out: tuple[Row, ...] = ()
+    headers: tuple[str | None, ...] = ()
     log: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     dropped: int = 0
     error: str | None = None
@@ -147,14 +152,17 @@ def difference(trace: Trace, steps: Sequence[Step], *, ignore: Iterable[str] = (
         steps: what came; if they are fewer, that is a difference.
         ignore: fields of `Step` that are not compared.
     """
-    fields = [name for name in ("out", "log", "dropped", "error") if name not in set(ignore)]
+    fields = [name for name in ("out", "headers", "log", "dropped", "error") if name not in set(ignore)]
     for number, expected in enumerate(trace.steps):
         if number >= len(steps):
             return f"{trace.name}: {len(steps)} steps, expected {len(trace.steps)}"
         for name in fields:
             theirs, ours = getattr(expected, name), getattr(steps[number], name)
             if theirs != ours:
-                before = "\n".join(f"  {record}" for record in trace.records[: number + 1])
+                before = "\n".join(
+                    f"  {record.key}={record.value}@{record.timestamp}"
+                    for record in trace.records[: number + 1]
+                )
                 program = " ".join(json.dumps(op) for op in trace.program)
                 return f"{trace.name}: {program}\n{before}\n{name} is\n  {ours}\nexpected\n  {theirs}"
     if len(steps) > len(trace.steps):
@@ -166,6 +174,7 @@ def step(written: Mapping[str, Any]) -> Step:
     """A step from its JSON form."""
     return Step(
         out=_rows(written.get("out", [])),
+        headers=tuple(written.get("headers", ())),
         log={store: _rows(rows) for store, rows in written.get("log", {}).items()},
         dropped=written.get("dropped", 0),
         error=written.get("error"),

@@ -26,7 +26,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.serialization.Serde;
@@ -137,7 +139,6 @@ public class TraceAll {
                 case "map_values" -> {
                     final ValueMapper mapper = mapper(op.get("function").asText());
                     if (node instanceof KTable) {
-                        values = values instanceof Serdes.LongSerde ? Serdes.Long() : Serdes.String();
                         node = text(op, "store") == null
                             ? ((KTable) node).mapValues(mapper)
                             : ((KTable) node).mapValues(mapper, materialized(op));
@@ -219,7 +220,7 @@ public class TraceAll {
         final Materialized store = materialized(op);
         final boolean close = "close".equals(text(op, "emit"));
         final EmitStrategy strategy = close ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
-        final Aggregator aggregator = (k, v, a) -> fold(function, (String) a, (String) v);
+        final Aggregator aggregator = (k, v, a) -> fold(function, (String) a, v);
         final Merger merger = (k, one, other) -> one + "+" + other;
         final Reducer reducer = (one, other) -> reduce(function, one, other);
         final boolean fold = op.get("op").asText().equals("aggregate");
@@ -242,11 +243,11 @@ public class TraceAll {
     }
 
     /** "concat" writes the values one after another; "concat unless -" forgets all at a "-" . */
-    static String fold(final String function, final String aggregate, final String value) {
+    static String fold(final String function, final String aggregate, final Object value) {
         if (function.equals("concat unless -") && "-".equals(value)) {
             return null;
         }
-        return (aggregate == null ? "" : aggregate) + (value == null ? "_" : value);
+        return (aggregate == null ? "" : aggregate) + (value == null ? "_" : value.toString());
     }
 
     static Object reduce(final String function, final Object one, final Object other) {
@@ -345,20 +346,30 @@ public class TraceAll {
                 final ObjectNode step = steps.addObject();
                 final JsonNode value = record.get(1);
                 try {
-                    in.pipeInput(record.get(0).isNull() ? null : record.get(0).asText(),
+                    final Headers headers = new RecordHeaders();
+                    if (record.has(3)) {
+                        headers.add("h", record.get(3).asText().getBytes(StandardCharsets.UTF_8));
+                    }
+                    in.pipeInput(new TestRecord(record.get(0).isNull() ? null : record.get(0).asText(),
                         value.isNull() ? null : value.isTextual() ? value.asText() : (Object) value.asLong(),
-                        record.get(2).asLong());
+                        headers, record.get(2).asLong()));
                 } catch (final Exception error) {
                     step.put("error", root(error).getMessage());
                     failed = true;
                 }
                 final ArrayNode outs = MAPPER.createArrayNode();
+                final ArrayNode headers = MAPPER.createArrayNode();
                 for (final Object one : out.readRecordsToList()) {
                     final TestRecord output = (TestRecord) one;
                     outs.add(row(output.key(), output.value(), output.timestamp()));
+                    final Header header = output.headers().lastHeader("h");
+                    headers.add(header == null ? null : new String(header.value(), StandardCharsets.UTF_8));
                 }
                 if (!outs.isEmpty()) {
                     step.set("out", outs);
+                    if (each.get("records").get(0).has(3)) {
+                        step.set("headers", headers);
+                    }
                 }
                 final ObjectNode written = MAPPER.createObjectNode();
                 for (final Map.Entry<String, TestOutputTopic<byte[], byte[]>> log : logs.entrySet()) {

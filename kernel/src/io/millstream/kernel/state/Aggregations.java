@@ -101,7 +101,7 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
         for (int tag = 0; tag < cores.length; tag++) {
             if (cores[tag] != null) {
                 cores[tag].finish();
-                shelves.get(tag).close(cores[tag]);
+                shelves.get(tag).close();
             }
         }
         return CollectionConverters.asScala(results.iterator());

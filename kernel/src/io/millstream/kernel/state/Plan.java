@@ -4,13 +4,12 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Core;
-import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.FixedWindows;
-import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Rules;
-import io.millstream.kernel.core.Table;
-import io.millstream.kernel.core.Told;
+import io.millstream.kernel.core.SessionWindows;
+import io.millstream.kernel.core.SlidingWindows;
+import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.WholeTime;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -44,18 +43,24 @@ final class Plan implements Serializable {
             ArrayList<Integer> columns)
             implements Serializable {
         long setting(String name) {
-            return settings.get(name);
+            return settings.getOrDefault(name, 0L);
         }
 
         boolean isWindowed() {
             return !core.equals("whole");
         }
 
-        /** How far times are rounded that tell when slices are due: few hundreds of them are open. */
-        long step() {
+        /** Whether windows are told when they close. */
+        boolean isOnClose() {
+            return setting("on_close") != 0;
+        }
+
+        /** The times for which it is known together what is due: a few hundred such spans are open. */
+        long span() {
             return switch (core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
-                default -> 1;
+                case "sliding" -> (setting("size") + setting("grace")) / 256;
+                default -> setting("retention") / 256;
             };
         }
 
@@ -67,12 +72,12 @@ final class Plan implements Serializable {
             return new Parts(made);
         }
 
-        Core core(Parts parts, Kept kept, Told told, Due due, long streamTime) {
-            Table table = new Table(kept, told, atOnce);
+        Core core(Task task) {
             return switch (core) {
-                case "whole" -> new WholeTime(parts, table, told, streamTime);
-                case "fixed" -> new FixedWindows(
-                        parts, table, told, due, streamTime, setting("size"), setting("advance"), setting("grace"));
+                case "whole" -> new WholeTime(task);
+                case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
+                case "sliding" -> new SlidingWindows(task, setting("size"), setting("grace"), setting("retention"));
+                case "session" -> new SessionWindows(task, setting("gap"), setting("grace"), setting("retention"));
                 default -> throw new IllegalArgumentException("no core '" + core + "'");
             };
         }

@@ -59,9 +59,15 @@ final class Plan implements Serializable {
         long span() {
             return switch (core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
-                case "sliding" -> (setting("size") + setting("grace")) / 256;
-                default -> setting("retention") / 256;
+                case "sliding" -> (setting("difference") + setting("grace")) / 256;
+                default -> retention() / 256;
             };
+        }
+
+        /** For how long a store has windows: as long as it has to, unless somebody wants more. */
+        private long retention() {
+            long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
+            return settings.getOrDefault("retention", least + setting("grace"));
         }
 
         Parts parts() {
@@ -76,8 +82,8 @@ final class Plan implements Serializable {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
                 case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
-                case "sliding" -> new SlidingWindows(task, setting("size"), setting("grace"), setting("retention"));
-                case "session" -> new SessionWindows(task, setting("gap"), setting("grace"), setting("retention"));
+                case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
+                case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
                 default -> throw new IllegalArgumentException("no core '" + core + "'");
             };
         }

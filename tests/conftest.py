@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,3 +59,16 @@ def spark() -> SparkSession:
     from millstream.spark.memory import MemoryEngine  # starts a JVM, which pure tests do without
 
     return MemoryEngine().spark
+
+
+@pytest.fixture(scope="session")
+def builder() -> ModuleType:
+    """`kernel/build.py`, which builds the kernel."""
+    spec = importlib.util.spec_from_file_location(
+        "kernel_build", Path(__file__).resolve().parent.parent / "kernel" / "build.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

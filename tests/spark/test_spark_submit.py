@@ -39,6 +39,7 @@ print(json.dumps({
     "name": told.get("spark.app.name"),
     "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
     "rows": [bytes(row.value).decode() for row in rows.collect()],
+    "partition": spark._jvm.io.millstream.kernel.Partitions.of(b"key", 10),
 }))
 if directory:
     builder = StreamsBuilder()

@@ -35,7 +35,7 @@ _PROGRAM = textwrap.dedent(
     from millstream.spark.session import SharedSession
 
     settings = {
-        "spark.master": "local-cluster[1,1,512]",
+        "spark.master": sys.argv[2],
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }
@@ -60,13 +60,20 @@ _PROGRAM = textwrap.dedent(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("session", ["own", "given"])
-def test_executors_of_a_cluster_have_the_kernel(session: str, tmp_path: Path) -> None:
-    """In a session that Millstream starts, and in one of the user's, which runs already: the executors are
-    processes of their own. A second client finds it there."""
+@pytest.mark.parametrize(
+    ("session", "master"),
+    [
+        ("own", "local-cluster[1,1,512]"),
+        ("given", "local-cluster[1,1,512]"),
+        ("given", "local[2]"),
+    ],
+)
+def test_executors_have_the_kernel(session: str, master: str, tmp_path: Path) -> None:
+    """In a session that Millstream starts, and in one of the user's, which runs already. The executors of a
+    cluster are processes of their own. A second client finds it there."""
     tests = Path(__file__).resolve().parent.parent
     result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, session],
+        [sys.executable, "-c", _PROGRAM, session, master],
         capture_output=True,
         text=True,
         timeout=280,

@@ -1,8 +1,7 @@
-"""Aggregations as Spark's stateful operators.
+"""Aggregations, and those that are not the kernel's: Python folds, and functions that it cannot merge.
 
-All native aggregations of one flow become one operator: each row is repeated once for each of them, tagged
-with its number, and grouped by tag and key. So two counts over one stream are one shuffle, one state store
-and one pass over the source. All Python folds of a flow are one operator in the same way, of another kind.
+All of a kind in one flow become one operator: each row is repeated once for each of them, tagged with its
+number, and grouped by tag and key.
 
 A group's timestamp is the largest of its records', as Kafka Streams has it.
 """
@@ -27,7 +26,7 @@ from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, 
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Function, Node, ToTable
-from millstream.topology.windows import TimeWindows, Windows
+from millstream.topology.windows import Windows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,11 +64,6 @@ class Pending:
         return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold)
 
     @property
-    def is_native(self) -> bool:
-        """Whether one of Spark's own operators computes it: its windows are told by a record's timestamp."""
-        return not self.is_fold and (self.windows is None or isinstance(self.windows, TimeWindows))
-
-    @property
     def belongs(self) -> Column:
         """Which rows count: a null key never does, a null value only as a deletion in a table."""
         here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
@@ -84,12 +78,6 @@ class Pending:
         return self.node.windows if isinstance(self.node, Aggregate) else None
 
     @property
-    def time_windows(self) -> TimeWindows | None:
-        """The same, where it is a native aggregation: those of other windows are not."""
-        assert self.windows is None or isinstance(self.windows, TimeWindows)
-        return self.windows
-
-    @property
     def key_serde(self) -> Serde | None:
         """The serde of its results' keys, as far as it is known."""
         return (
@@ -102,52 +90,29 @@ class Pending:
 
 
 def group(pending: list[Pending], names: Names) -> Made:
-    """The native aggregations of one flow, as one operator."""
+    """Aggregations without windows whose functions the kernel cannot merge, by Spark's own operator."""
     flow = pending[0].flow
-    tag, start, closes, stamp = names.new("n"), names.new("w"), names.new("w"), names.new("s")
+    tag, stamp = names.new("n"), names.new("s")
     keys, values = [names.new("k") for _ in pending], [names.new("v") for _ in pending]
-    windowed = any(item.windows is not None for item in pending)
-    df = with_stream_time(flow.df, pending, names) if windowed else flow.df
-    if len(pending) == 1:
-        item = pending[0]
-        df = df.where(item.belongs)
-        df = df.withColumns({keys[0]: F.col(item.lane.key), values[0]: F.col(item.lane.value)})
-        if windowed:
-            df = df.select("*", _repeated(pending).alias(start))
-        grouping = keys
-    else:
-        each = names.new("n")
-        df = df.select("*", _repeated(pending, tagged=True).alias(each))
-        df = (
-            df.withColumns({tag: F.col(each)["n"], start: F.col(each)["start"]})
-            if windowed
-            else (df.withColumnRenamed(each, tag))
-        )
-        mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
-        df = df.where(reduce(or_, mine))
-        # NULL for the rows of the others, so that no expression sees a value that is not its own.
-        columns = {}
-        for i, item in enumerate(pending):
-            columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
-            columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
-        df = df.withColumns(columns)
-        grouping = [tag, *keys]
-    if windowed:
-        df = df.select("*", _closes(pending, tag, start).alias(closes, metadata=EVENT_TIME))
-        grouping = [*grouping, start, closes]
-
+    df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
+    mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
+    df = df.where(reduce(or_, mine))
+    # NULL for the rows of the others, so that no expression sees a value that is not its own.
+    columns = {}
+    for i, item in enumerate(pending):
+        columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
+        columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
+    df = df.withColumns(columns)
     results = [names.new("v") for _ in pending]
     expressions = [F.max(TIMESTAMP).alias(stamp)]
     for i, item in enumerate(pending):
         result, _ = column_of(item, keys[i], values[i])
-        if len(pending) > 1:
-            result = F.when(F.col(tag) == i, result)
-        expressions.append(result.alias(results[i]))
+        expressions.append(F.when(F.col(tag) == i, result).alias(results[i]))
     functions = [f for f in (_function(item.node) for item in pending) if f is not None]
     aggregated = translated(
         pending[0].node,
         functions[0] if len(functions) == 1 else None,
-        lambda: df.groupBy(*grouping).agg(*expressions),
+        lambda: df.groupBy(tag, *keys).agg(*expressions),
     )
     # Always true. Without something in between, Spark merges what comes next into the aggregation where that
     # is a projection, and then its results are in the order of that: so what is written behind an aggregation
@@ -156,17 +121,7 @@ def group(pending: list[Pending], names: Names) -> Made:
     new = Flow(with_context(aggregated, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, item in enumerate(pending):
-        keep = new.with_column("f", F.col(tag) == i) if len(pending) > 1 else None
-        key, value = keys[i], results[i]
-        if item.time_windows is not None:
-            end = F.col(start) + item.time_windows.size_ms
-            key = new.with_column("k", windowed_key(F.col(key), F.col(start), end))
-        if isinstance(
-            item.node, ToTable
-        ):  # unwrap: max_by kept the value in a struct so that NULL stays visible
-            value = new.with_column("v", F.col(value)["value"])
-        value_serde = item.lane.value_serde if isinstance(item.node, ToTable) else None
-        lanes[item.node] = Lane(key, value, keep, item.key_serde, value_serde)
+        lanes[item.node] = Lane(keys[i], results[i], new.with_column("f", F.col(tag) == i), item.key_serde)
     return new, lanes
 
 
@@ -197,54 +152,6 @@ def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
     return F.struct(key.alias("key"), window.alias("window"))
 
 
-def _repeated(pending: list[Pending], *, tagged: bool = False) -> Column:
-    """A row once for each aggregation and window that it belongs to: the window's start, or with its tag."""
-    if not tagged:
-        windows = pending[0].time_windows
-        assert windows is not None
-        starts = _starts(windows)
-        return F.get(starts, F.lit(0)) if windows.advance_ms == windows.size_ms else F.explode(starts)
-    if all(item.time_windows is None for item in pending):
-        return F.explode(F.array(*(F.lit(i) for i in range(len(pending)))))
-
-    def element(number: int) -> Callable[[Column], Column]:
-        return lambda start: F.struct(F.lit(number).alias("n"), start.cast("bigint").alias("start"))
-
-    arrays = []
-    for i, item in enumerate(pending):
-        if item.time_windows is None:
-            arrays.append(F.array(element(i)(F.lit(None))))
-        else:
-            arrays.append(F.transform(_starts(item.time_windows), element(i)))
-    return F.explode(F.concat(*arrays))
-
-
-def _starts(windows: TimeWindows) -> Column:
-    """The starts of the windows that a record belongs to.
-
-    Source: TimeWindows.windowsFor.
-    """
-    time, size, advance = F.unix_millis(F.col(TIMESTAMP)), windows.size_ms, windows.advance_ms
-
-    def aligned(position: Column) -> Column:
-        at = F.greatest(position, F.lit(0).cast("bigint"))
-        return at - F.pmod(at, F.lit(advance))
-
-    if advance == size:
-        return F.array(aligned(time))
-    return F.sequence(aligned(time - size + advance), aligned(time), F.lit(advance).cast("bigint"))
-
-
-def _closes(pending: list[Pending], tag: str, start: str) -> Column:
-    """When a row's window closes: no more records are taken then. NULL: it has none, and never does."""
-    closes = F.lit(None).cast("bigint")
-    for i, item in enumerate(pending):
-        if item.time_windows is not None:
-            at = F.col(start) + item.time_windows.size_ms + item.time_windows.grace_ms
-            closes = at if len(pending) == 1 else F.when(F.col(tag) == i, at).otherwise(closes)
-    return F.timestamp_millis(closes)
-
-
 def _function(node: Node) -> Callable[..., Any] | None:
     if isinstance(node, Aggregate) and isinstance(node.aggregation, ColumnAggregation):
         return node.aggregation.expression
@@ -258,9 +165,6 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
         TopologyException: it does not aggregate.
     """
     node = item.node
-    if isinstance(node, ToTable):
-        order = F.struct(F.col(TIMESTAMP), F.col(TOPIC), F.col(PARTITION), F.col(OFFSET))
-        return F.max_by(F.struct(F.col(value).alias("value")), order), None
     assert isinstance(node, Aggregate)
     if isinstance(node.aggregation, Count):
         return F.count(F.lit(1)), None

@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.model import TIMESTAMP_HEADER, StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Pending, fold
+from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -49,10 +49,11 @@ from millstream.spark.handlers import (
     error_headers,
     record_size,
 )
+from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.sink import Output, output_rows, with_epoch
-from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.stateful import Item, aggregate, item_of
+from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
@@ -748,14 +749,14 @@ class Compiler:
             if not mine:
                 continue
             flow.count_dropped()
-            on_kernel = [item for item in mine if item.is_native]
-            windowed = [item for item in mine if not item.is_native and item.windows is not None]
-            folded = [item for item in mine if not item.is_native and item.windows is None]
-            if sum(map(bool, (on_kernel, windowed, folded))) == 1:
+            on_kernel, by_spark = self._taken_apart([item for item in mine if not item.is_fold])
+            windowed = [item for item in mine if item.is_fold and item.windows is not None]
+            folded = [item for item in mine if item.is_fold and item.windows is None]
+            if sum(map(bool, (on_kernel, by_spark, windowed, folded))) == 1:
                 self._look_ahead(flow)
-            made = []
+            made = [group(by_spark, self.names)] if by_spark else []
             if on_kernel:
-                each, late = aggregate([self._item(item) for item in on_kernel], self.names)
+                each, late = aggregate(on_kernel, self.names)
                 made.append(each)
                 for one in late:
                     name = one.item.pending.node.name
@@ -765,7 +766,7 @@ class Compiler:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]
                 made.append(fold(each_fold, self.names, self.context.folded))
             if windowed:
-                each_window = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
+                each_window = [(item, self._fold_serdes(item)) for item in windowed]
                 made.append(merge_windows(each_window, self.names))
             for item in mine:
                 del flow.lanes[item.node]
@@ -780,13 +781,33 @@ class Compiler:
         self.pending.clear()
         return aggregated
 
+    def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
+        """Those that the kernel can merge, and those that only Spark's own operator can compute."""
+        items, others = [], []
+        for each in pending:
+            try:
+                items.append(self._item(each))
+            except NotMergeableError as error:
+                if each.windows is not None:
+                    raise TopologyException(
+                        f"{_place(each.node)}: an aggregation in windows is merged from partial results, but "
+                        f"{error}. What these cannot express is a Python aggregation: aggregate(initializer, "
+                        "adder), for sessions with a merger"
+                    ) from error
+                others.append(each)
+        return items, others
+
     def _item(self, pending: Pending) -> Item:
+        """An aggregation for the kernel.
+
+        Raises:
+            NotMergeableError: it is none.
+        """
         node, flow, lane = pending.node, pending.flow, pending.lane
         store, parent = node.store, node.parents[0]
+        key_type = flow.type_of(lane.key)
         declared = store.key_serde if store is not None else None
-        key_serde = self._settle(
-            declared, lane.key_serde, self.context.default_key_serde, flow.type_of(lane.key)
-        )
+        key_serde = self._settle(declared, lane.key_serde, self.context.default_key_serde, key_type)
         if store is not None:
             partitions = self._partitions(f"{store.name}-changelog")
         else:
@@ -882,6 +903,14 @@ def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
 
 _TIMESTAMP_HEADER_SIZE = len(TIMESTAMP_HEADER) + 1 + 8 + 1
 """In a record for an internal topic."""
+
+
+def _place(node: Node) -> str:
+    """A node, and what it was given, for a message."""
+    aggregation = node.aggregation if isinstance(node, nodes.Aggregate) else None
+    if isinstance(aggregation, nodes.ColumnAggregation):
+        return f"{node.name} ({describe_function(aggregation.expression)})"
+    return node.name
 
 
 def _pair(item: Any) -> Column:

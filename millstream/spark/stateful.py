@@ -4,9 +4,9 @@ All aggregations of one flow are one stateful operator of Spark. What each recor
 before it, as the *parts* that its aggregate functions are made of (mergeable.py); the kernel merges parts, by
 key and window (`io.millstream.kernel.state.Aggregations`); and the results are computed by Spark after it.
 
-A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records in
-the order of their source partitions, and where those are mixed, in the order of time. So stream time, what is
-late, and the order in which records count, are Kafka's, whatever the micro-batches are.
+A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records
+in the order of their source partitions, and where those are mixed, in the order of time. So stream time, what
+is late, and the order in which records count, are Kafka's, whatever the micro-batches are.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
-from millstream.errors import TopologyException
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
-from millstream.spark.flow import TIMESTAMP, Failure, Flow, Lane, Names
+from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.mergeable import Mergeable, Part, take_apart
 from millstream.spark.trace import translated
-from millstream.topology.functions import describe_function
 from millstream.topology.nodes import ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -71,7 +69,7 @@ def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, par
     """Take an aggregation apart. `df` is its flow's.
 
     Raises:
-        TopologyException: there is a function in it whose partial results cannot be merged.
+        NotMergeableError: there is a function in it whose partial results cannot be merged.
     """
     key, value = names.new("k"), names.new("v")
     item = Item(pending, key, value, key_serde, partitions, Mergeable())
@@ -83,14 +81,9 @@ def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, par
         return Item(pending, key, value, key_serde, partitions, Mergeable([part], F.col(last)["value"]))
     column, function = column_of(pending, key, value)
 
-    def cut() -> Mergeable:
-        try:
-            return take_apart(_with_own(df, [item]), column, [key], names)
-        except TopologyException as error:
-            where = node.name if function is None else f"{node.name} ({describe_function(function)})"
-            raise TopologyException(f"{where}: {error}") from error
-
-    parts: Mergeable = translated(node, function, cut)
+    parts: Mergeable = translated(
+        node, function, lambda: take_apart(_with_own(df, [item]), column, [key], names)
+    )
     return Item(pending, key, value, key_serde, partitions, parts)
 
 

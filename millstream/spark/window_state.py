@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -28,11 +27,6 @@ Aggregate = Any
 
 class Algebra(Protocol):
     """How values are aggregated. An aggregate, and a record's payload, is something that JSON can express."""
-
-    @property
-    def is_associative(self) -> bool:
-        """Whether what is merged may be grouped in any way, `initial` changes nothing, and an aggregate can
-        stand for the payloads that it is made of."""
 
     def initial(self) -> Aggregate:
         """The aggregate of no records."""
@@ -170,10 +164,6 @@ def _sliding(
             continue
         pieces.setdefault(timestamp, []).append(payload)
         taken.add(timestamp)
-    if algebra.is_associative:
-        pieces = {
-            time: [reduce(algebra.add, payloads, algebra.initial())] for time, payloads in pieces.items()
-        }
     times = sorted(pieces)
     starts = _sliding_starts(times, length)
     there_before = set(_sliding_starts(sorted(known), length))
@@ -184,10 +174,9 @@ def _sliding(
         return start not in there_before or (first < len(new) and new[first] <= start + length)
 
     open_ = [start for start in starts if start + length >= closes and has_changed(start)]
-    values = _joined if algebra.is_associative else _folded
     changes = [
         Change(start, start + length, aggregate, times[bisect_right(times, start + length) - 1])
-        for start, aggregate in zip(open_, values(algebra, times, pieces, open_, length), strict=True)
+        for start, aggregate in zip(open_, _folded(algebra, times, pieces, open_, length), strict=True)
     ]
     still = [[time, pieces[time]] for time in times if time + 1 + length >= closes]
     expires = (times[-1] if times else 0) + 1 + length + windows.grace_ms
@@ -214,39 +203,6 @@ def _folded(
             for payload in pieces[time]:
                 aggregate = algebra.add(aggregate, payload)
         values.append(aggregate)
-    return values
-
-
-def _joined(
-    algebra: Algebra, times: list[int], pieces: dict[int, list[Any]], starts: list[int], length: int
-) -> list[Aggregate]:
-    """The same where partial results can be joined in any grouping: in as many steps as there are pieces.
-
-    The pieces of a window are a queue, as the windows come in order. Its older part is kept as the aggregates
-    from each piece to the part's end, the last piece first; its newer part as one aggregate.
-    """
-    if not starts:
-        return []
-    first = bisect_left(times, starts[0])
-    parts = [pieces[time][0] for time in times[first:]]
-    low = high = 0
-    older: list[Aggregate] = []
-    newer = algebra.initial()
-    values = []
-    for start in starts:
-        until = bisect_right(times, start + length) - first
-        for part in parts[high:until]:
-            newer = algebra.merge(newer, part)
-        high = max(high, until)
-        oldest = bisect_left(times, start) - first
-        while low < oldest:
-            if not older:
-                newer = algebra.initial()
-                for part in reversed(parts[low:high]):
-                    older.append(algebra.merge(part, older[-1]) if older else part)
-            older.pop()
-            low += 1
-        values.append(algebra.merge(older[-1], newer) if older else newer)
     return values
 
 

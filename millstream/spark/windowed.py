@@ -1,9 +1,7 @@
-"""Aggregations whose windows depend on what came before, and windowed Python folds: one operator of a flow.
+"""Windowed Python folds: one operator of a flow.
 
-Spark's own session windows do not go with updates (they give a session when it has ended, not when it
-changes), and it has no sliding windows of Kafka's kind. So here a Python function decides, for each key of a
-micro-batch, which windows there are (window_state.py). What a record brings is computed by Spark before, and
-the result after it: Python merges partial results (mergeable.py), or calls the user's fold.
+A Python function decides, for each key of a micro-batch, which windows there are (window_state.py), and calls
+the user's fold.
 
 A call of Python costs Spark and pandas more than a millisecond, and a key a few microseconds. So keys are put
 into buckets by a hash, and Python is called once for each bucket of a micro-batch, with what is kept of all
@@ -34,15 +32,12 @@ from millstream.spark.aggregate import (
     FoldSerdes,
     Made,
     Pending,
-    column_of,
     fold_of,
     windowed_key,
     with_context,
     with_stream_time,
 )
 from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
-from millstream.spark.mergeable import JSON_OPTIONS, Mergeable, PartsAlgebra, take_apart
-from millstream.spark.trace import translated
 from millstream.spark.window_state import Change, update
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Fold
@@ -60,7 +55,7 @@ _CHANGE = T.StructType(
     [
         T.StructField("start", T.LongType()),
         T.StructField("end", T.LongType()),
-        T.StructField("is", T.BooleanType()),
+        T.StructField("value", T.StringType()),
     ]
 )
 _NEVER = 2**62
@@ -73,34 +68,23 @@ _TAG = 2
 
 @dataclass(frozen=True)
 class _Item:
-    """One aggregation of the operator, for the compiler: either folds, or is taken apart."""
+    """One aggregation of the operator, for the compiler."""
 
     pending: Pending
     key: str
     key_serde: Serde
-    fold: FoldSerdes | None
-    parts: Mergeable | None
+    fold: FoldSerdes
 
 
-def merge_windows(pending: list[tuple[Pending, FoldSerdes | None]], names: Names) -> Made:
-    """These aggregations of one flow, each with its serdes if it is a Python fold."""
+def merge_windows(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> Made:
+    """These aggregations of one flow, each with its serdes."""
     _need_pandas(pending[0][0].node.name)
     flow = pending[0][0].flow
     df = with_stream_time(flow.df, [item for item, _ in pending], names)
     items = []
     for item, using in pending:
-        key, value = names.new("k"), names.new("v")
-        parts = None
-        if using is None:
-            # NULL for rows of others, as everywhere.
-            mine = {
-                key: F.when(item.belongs, F.col(item.lane.key)),
-                value: F.when(item.belongs, F.col(item.lane.value)),
-            }
-            df = df.withColumns(mine)
-            parts = _parts(item, flow, df, key, value, names)
         assert item.group_key_serde is not None
-        items.append(_Item(item, key, item.group_key_serde, using, parts))
+        items.append(_Item(item, names.new("k"), item.group_key_serde, using))
 
     # Few columns: what costs is a column of a call, not its length.
     record = names.new("r")
@@ -127,28 +111,13 @@ def merge_windows(pending: list[tuple[Pending, FoldSerdes | None]], names: Names
     }
 
 
-def _parts(item: Pending, flow: Flow, df: Any, key: str, value: str, names: Names) -> Mergeable:
-    node = item.node
-    column, function = column_of(item, key, value)
-
-    def cut() -> Mergeable:
-        try:
-            return take_apart(df, column, [key], names)
-        except TopologyException as error:
-            where = node.name if function is None else f"{node.name} ({describe_function(function)})"
-            raise TopologyException(f"{where}: {error}") from error
-
-    made: Mergeable = translated(node, function, cut)
-    return made
-
-
 def _need_pandas(name: str) -> None:
     try:
         import pandas  # noqa: F401
     except ImportError:
         raise TopologyException(
-            f"{name}: sessions, sliding windows and windowed aggregations in Python need pandas; install "
-            "millstream[pandas], or take TimeWindows with Spark's aggregate functions"
+            f"{name}: windowed aggregations in Python need pandas; install millstream[pandas], or take "
+            "Spark's aggregate functions: aggregate(lambda key, value: F.sum(value))"
         ) from None
 
 
@@ -156,23 +125,19 @@ def _record(number: int, item: _Item) -> Column:
     """What goes to Python of one record: its aggregation and key, and all else as JSON."""
     pending = item.pending
     flow, lane, name = pending.flow, pending.lane, pending.node.name
-    if item.parts is not None:
-        brings = [part.column.alias(part.name) for part in item.parts.parts]
-    else:
-        assert item.fold is not None
-        type_ = flow.type_of(lane.value)
-        value = serdes.to_bytes(item.fold.value, F.col(lane.value), type_, f"{name}: the value")
-        brings = [F.base64(value).alias("value")]
+    value = serdes.to_bytes(
+        item.fold.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value"
+    )
     key = serdes.to_bytes(item.key_serde, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key")
     record = F.struct(
         F.unix_millis(F.col(TIMESTAMP)).alias("at"),
         F.col(TOPIC).alias("topic"),
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
-        *brings,
+        F.base64(value).alias("value"),
     )
     tag = F.lit(bytearray(number.to_bytes(_TAG, "big")))
-    return F.struct(F.concat(tag, key).alias("group"), F.to_json(record, JSON_OPTIONS).alias("record"))
+    return F.struct(F.concat(tag, key).alias("group"), F.to_json(record).alias("record"))
 
 
 def _lane(
@@ -183,24 +148,13 @@ def _lane(
     data = F.when(mine, F.substring(F.col(group), F.lit(_TAG + 1), F.octet_length(group)))
     read = serdes.from_bytes(item.key_serde, data, F.lit(f"{name}: a key"))
     new.df = new.df.withColumn(item.key, read)
-    brings = [T.StructField("value", T.StringType())]
-    if item.parts is not None:
-        brings = [T.StructField(part.name, part.type) for part in item.parts.parts]
-    schema = T.StructType([*_CHANGE.fields, *brings])
-    told = new.with_column("m", F.from_json(F.when(mine, F.col(change)), schema, JSON_OPTIONS))
+    told = new.with_column("m", F.from_json(F.when(mine, F.col(change)), _CHANGE))
     key = new.with_column("k", windowed_key(F.col(item.key), F.col(told)["start"], F.col(told)["end"]))
-    if item.parts is not None:
-        new.df = new.df.withColumns({part.name: F.col(told)[part.name] for part in item.parts.parts})
-        value = new.with_column("v", F.when(F.col(told)["is"], item.parts.result))
-        value_serde = None
-    else:
-        assert item.fold is not None
-        where = F.lit(f"{name}: result of {describe_function(fold_of(item.pending.node).adder)}")
-        found = F.unbase64(F.col(told)["value"])
-        value = new.with_column("v", serdes.from_bytes(item.fold.aggregate, found, where))
-        value_serde = item.fold.aggregate
+    where = F.lit(f"{name}: result of {describe_function(fold_of(item.pending.node).adder)}")
+    found = F.unbase64(F.col(told)["value"])
+    value = new.with_column("v", serdes.from_bytes(item.fold.aggregate, found, where))
     keep = new.with_column("f", mine) if several else None
-    return Lane(key, value, keep, item.pending.windowed_serde(item.key_serde), value_serde)
+    return Lane(key, value, keep, item.pending.windowed_serde(item.key_serde), item.fold.aggregate)
 
 
 # --- on the worker ---------------------------------------------------------------------------------------
@@ -234,9 +188,6 @@ class _FoldAlgebra:
         assert self.fold.merger is not None
         return self._text(self.fold.merger(self.key, self._value(one), self._value(other)))
 
-    is_exact = False
-    is_associative = False  # who knows what the functions do
-
     def payload(self, record: dict[str, Any]) -> str:
         """A record's value, as JSON can express it: sliding windows keep values."""
         value: str = record["value"]
@@ -259,20 +210,13 @@ class _Work:
     """One aggregation, as the worker knows it."""
 
     windows: Windows
-    algebra: Callable[[bytes], PartsAlgebra | _FoldAlgebra]
+    algebra: Callable[[bytes], _FoldAlgebra]
 
 
 def _work(item: _Item) -> _Work:
     windows = item.pending.windows
     assert windows is not None
-    if item.parts is not None:
-        return _Work(windows, partial(_same, item.parts.algebra()))
-    assert item.fold is not None
     return _Work(windows, partial(_folding, fold_of(item.pending.node), item.fold))
-
-
-def _same(algebra: PartsAlgebra, key: bytes) -> PartsAlgebra:
-    return algebra
 
 
 def _folding(fold: Fold, using: FoldSerdes, key: bytes) -> _FoldAlgebra:
@@ -331,19 +275,18 @@ def _by_group(batches: Iterable[pd.DataFrame]) -> Iterable[tuple[bytes, list[str
     return found.items()
 
 
-def _records(texts: list[str], algebra: PartsAlgebra | _FoldAlgebra) -> list[tuple[int, Any]]:
+def _records(texts: list[str], algebra: _FoldAlgebra) -> list[tuple[int, Any]]:
     """Timestamps and payloads, in the order that Kafka keeps and a shuffle does not: that in a partition."""
     # Parsed at once: that is half of the work for a record.
-    numbers: dict[str, Any] = {"parse_float": str, "parse_int": str} if algebra.is_exact else {}
-    rows: list[dict[str, Any]] = json.loads(f"[{','.join(texts)}]", **numbers)
+    rows: list[dict[str, Any]] = json.loads(f"[{','.join(texts)}]")
     if len(rows) > 1:
         rows.sort(key=lambda row: (row["topic"], int(row["partition"]), int(row["offset"])))
     return [(int(row["at"]), algebra.payload(row)) for row in rows]
 
 
-def _told(change: Change, algebra: PartsAlgebra | _FoldAlgebra) -> str:
-    """A change as JSON; `is` is not there where the window is gone."""
+def _told(change: Change, algebra: _FoldAlgebra) -> str:
+    """A change as JSON; it has no value where the window is gone."""
     fields = {"start": change.start_ms, "end": change.end_ms, "at": change.timestamp}
     if change.aggregate is not None:
-        fields |= {"is": True, **algebra.result(change.aggregate)}
+        fields |= algebra.result(change.aggregate)
     return json.dumps(fields, allow_nan=False, separators=(",", ":"))

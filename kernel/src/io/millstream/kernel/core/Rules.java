@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.LongBinaryOperator;
 
 /** The rules there are, by their names. Values are what Spark's rows hold; lists are lists here. */
 public final class Rules {
@@ -25,6 +26,10 @@ public final class Rules {
             case "max" -> (one, other) -> compare(other, one) > 0 ? other : one;
             case "and" -> (one, other) -> (Boolean) one && (Boolean) other;
             case "or" -> (one, other) -> (Boolean) one || (Boolean) other;
+            case "product" -> (one, other) -> (Double) one * (Double) other;
+            case "bit_and" -> bits(type, (one, other) -> one & other);
+            case "bit_or" -> bits(type, (one, other) -> one | other);
+            case "bit_xor" -> bits(type, (one, other) -> one ^ other);
             case "first" -> (one, other) -> one;
             case "last" -> (one, other) -> other;
             case "concat" -> new Parts.Concat();
@@ -47,6 +52,16 @@ public final class Rules {
             return (one, other) -> ((BigDecimal) one).add((BigDecimal) other);
         }
         throw new IllegalArgumentException("no sum of " + type);
+    }
+
+    private static Rule bits(String type, LongBinaryOperator operator) {
+        return switch (type) {
+            case "bigint" -> (one, other) -> operator.applyAsLong((Long) one, (Long) other);
+            case "int" -> (one, other) -> (int) operator.applyAsLong((Integer) one, (Integer) other);
+            case "smallint" -> (one, other) -> (short) operator.applyAsLong((Short) one, (Short) other);
+            case "tinyint" -> (one, other) -> (byte) operator.applyAsLong((Byte) one, (Byte) other);
+            default -> throw new IllegalArgumentException("no bits of " + type);
+        };
     }
 
     private static Object exactSum(Object one, Object other) {

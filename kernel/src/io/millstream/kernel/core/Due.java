@@ -1,6 +1,7 @@
 package io.millstream.kernel.core;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -24,7 +25,8 @@ public final class Due {
     /** What is new, by spans that have not begun. */
     private final TreeMap<Long, ArrayList<Entry>> fresh = new TreeMap<>();
     /** Everything of the spans that have begun. */
-    private final PriorityQueue<Entry> begun = new PriorityQueue<>(Comparator.comparingLong(Entry::time));
+    private final PriorityQueue<Entry> begun = new PriorityQueue<>(
+            Comparator.comparingLong(Entry::time).thenComparing(Entry::key, Arrays::compareUnsigned));
 
     private long lastBegun = Long.MIN_VALUE;
 
@@ -75,7 +77,7 @@ public final class Due {
         }
     }
 
-    /** Takes out what is due at this time, in the order of times. */
+    /** Takes out what is due at this time, in the order of times and keys. */
     List<Entry> take(long time) {
         begin(Math.floorDiv(time, span));
         if (begun.isEmpty() || begun.peek().time() > time) {
@@ -86,6 +88,15 @@ public final class Due {
             taken.add(begun.poll());
         }
         return taken;
+    }
+
+    /** Takes out what is due first. There has to be something. */
+    Entry first() {
+        if (begun.isEmpty()) {
+            long kept = counts.isEmpty() ? Long.MAX_VALUE : counts.firstKey();
+            begin(Math.min(kept, fresh.isEmpty() ? Long.MAX_VALUE : fresh.firstKey()));
+        }
+        return begun.remove();
     }
 
     private void begin(long number) {

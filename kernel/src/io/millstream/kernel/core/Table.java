@@ -85,9 +85,7 @@ public final class Table {
     /** There is no such window any more, and whoever was told of it is told so. */
     void remove(Window window) {
         Slice slice = window.slice;
-        mark(slice);
-        slice.windows.remove(window);
-        window.slice = null;
+        forget(window);
         if (atOnce) {
             told.gone(slice.key, window);
         } else if (window.kept) {
@@ -96,6 +94,13 @@ public final class Table {
             }
             slice.gone.add(window);
         }
+    }
+
+    /** There is no such window any more, and nobody is told. */
+    void forget(Window window) {
+        mark(window.slice);
+        window.slice.windows.remove(window);
+        window.slice = null;
     }
 
     /** The slice is not needed any more. Its values stay for everybody else what they are. */
@@ -111,7 +116,8 @@ public final class Table {
         }
     }
 
-    private void mark(Slice slice) {
+    /** The slice has to be written; nobody is told. */
+    void mark(Slice slice) {
         if (!slice.changed) {
             slice.changed = true;
             changed.add(slice);

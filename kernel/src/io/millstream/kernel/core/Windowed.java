@@ -1,9 +1,5 @@
 package io.millstream.kernel.core;
 
-import java.util.Arrays;
-import java.util.Comparator;
-import java.util.List;
-
 /**
  * A core whose values are of windows: which slices they are in, and when those are dropped.
  *
@@ -44,14 +40,9 @@ abstract class Windowed extends Core {
         table.add(slice, window);
     }
 
-    /** Of windows that do not change any more: they are told when the micro-batch is over. */
+    /** Of windows of one size, that do not change any more: they are told when the micro-batch is over. */
     protected final void tellClosed(long time) {
-        List<Due.Entry> taken = closing.take(time);
-        // As a store gives them that is ordered by time: by their starts, then by keys.
-        if (taken.size() > 1) {
-            taken.sort(Comparator.comparingLong(Due.Entry::number).thenComparing(Due.Entry::key, Arrays::compareUnsigned));
-        }
-        for (Due.Entry entry : taken) {
+        for (Due.Entry entry : closing.take(time)) {
             table.makeRoom();
             told.closed(entry.key(), slice(entry.key(), entry.number()).find(entry.number()));
         }

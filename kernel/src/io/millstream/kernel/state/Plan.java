@@ -9,6 +9,7 @@ import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Rules;
 import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
+import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.WholeTime;
 import java.io.Serializable;
@@ -32,6 +33,7 @@ final class Plan implements Serializable {
      * @param atOnce tell each change as it comes
      * @param names of its parts' columns
      * @param columns where they are in the input
+     * @param of the number of the aggregation whose updates it holds back; -1 if it gets rows
      */
     record Item(
             String core,
@@ -40,7 +42,8 @@ final class Plan implements Serializable {
             ArrayList<String> names,
             ArrayList<String> rules,
             ArrayList<DataType> types,
-            ArrayList<Integer> columns)
+            ArrayList<Integer> columns,
+            int of)
             implements Serializable {
         long setting(String name) {
             return settings.getOrDefault(name, 0L);
@@ -50,9 +53,9 @@ final class Plan implements Serializable {
             return !core.equals("whole");
         }
 
-        /** Whether windows are told when they close. */
+        /** Whether windows are told when they close, or held back. */
         boolean isOnClose() {
-            return setting("on_close") != 0;
+            return setting("on_close") != 0 || core.equals("suppress");
         }
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
@@ -60,6 +63,7 @@ final class Plan implements Serializable {
             return switch (core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
+                case "suppress" -> setting("delay") / 256;
                 default -> retention() / 256;
             };
         }
@@ -84,8 +88,19 @@ final class Plan implements Serializable {
                 case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
                 case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
                 case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
+                case "suppress" -> new Suppress(task, limits());
                 default -> throw new IllegalArgumentException("no core '" + core + "'");
             };
+        }
+
+        private Suppress.Limits limits() {
+            return new Suppress.Limits(
+                    setting("until_close") != 0,
+                    setting("delay"),
+                    settings.getOrDefault("records", Long.MAX_VALUE),
+                    settings.getOrDefault("bytes", Long.MAX_VALUE),
+                    setting("stops") != 0,
+                    setting("windowed") != 0);
         }
     }
 
@@ -93,7 +108,7 @@ final class Plan implements Serializable {
         Plan plan = new Plan();
         try {
             for (JsonNode node : new ObjectMapper().readTree(json)) {
-                plan.items.add(item(node, input));
+                plan.items.add(node.has("of") ? plan.heldBack(node) : item(node, input));
             }
         } catch (JsonProcessingException error) {
             throw new IllegalArgumentException("the description of the aggregations is no JSON", error);
@@ -101,17 +116,38 @@ final class Plan implements Serializable {
         return plan;
     }
 
+    /** What holds back the updates of another: its parts are the other's. */
+    private Item heldBack(JsonNode node) {
+        int of = node.get("of").asInt();
+        Item other = items.get(of);
+        return new Item(
+                node.get("core").asText(),
+                settings(node),
+                false,
+                other.names,
+                other.rules,
+                other.types,
+                new ArrayList<>(),
+                of);
+    }
+
+    private static HashMap<String, Long> settings(JsonNode node) {
+        HashMap<String, Long> settings = new HashMap<>();
+        JsonNode written = node.get("settings");
+        written.fieldNames().forEachRemaining(name -> settings.put(name, written.get(name).asLong()));
+        return settings;
+    }
+
     private static Item item(JsonNode node, StructType input) {
         Item item = new Item(
                 node.get("core").asText(),
-                new HashMap<>(),
+                settings(node),
                 node.get("at_once").asBoolean(),
                 new ArrayList<>(),
                 new ArrayList<>(),
                 new ArrayList<>(),
-                new ArrayList<>());
-        JsonNode settings = node.get("settings");
-        settings.fieldNames().forEachRemaining(name -> item.settings.put(name, settings.get(name).asLong()));
+                new ArrayList<>(),
+                -1);
         for (JsonNode part : node.get("parts")) {
             String name = part.get("name").asText();
             item.names.add(name);

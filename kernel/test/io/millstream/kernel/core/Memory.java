@@ -19,6 +19,11 @@ final class Memory implements Kept {
         this.parts = parts;
     }
 
+    /** How many slices and entries there are. */
+    int size() {
+        return slices.size() + due.size() + closing.size();
+    }
+
     @Override
     public List<Window> read(byte[] key, long slice) {
         List<Window> kept = slices.get(name(key, slice));
@@ -48,6 +53,10 @@ final class Memory implements Kept {
     static final class Pages implements Due.Pages {
         final TreeMap<Long, Integer> counts = new TreeMap<>();
         final Map<String, List<Due.Entry>> pages = new HashMap<>();
+
+        int size() {
+            return pages.values().stream().mapToInt(List::size).sum();
+        }
 
         @Override
         public List<Due.Entry> read(long span, int page) {

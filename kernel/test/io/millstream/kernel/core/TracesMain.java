@@ -15,7 +15,7 @@ import java.util.List;
  *
  * <p>A line of the input has "program" and "records"; "batches", how many records each micro-batch has, which is 1
  * unless it is there; "at_once", whether each change is told; and "capacity", of the cache. A step is what a
- * micro-batch led to; "kept" in it says how many slices there are afterwards.
+ * micro-batch led to; "kept" in it says how much there is afterwards.
  */
 public final class TracesMain {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -23,8 +23,10 @@ public final class TracesMain {
     private final JsonNode asked;
     private final ArrayNode steps = MAPPER.createArrayNode();
     private JsonNode windows;
-    private JsonNode fold;
+    private JsonNode fold = MAPPER.createObjectNode();
+    private JsonNode suppress;
     private Memory memory;
+    private Memory heldBack;
     private Parts parts;
 
     private TracesMain(JsonNode asked) {
@@ -43,7 +45,8 @@ public final class TracesMain {
             switch (op.get("op").asText()) {
                 case "windowed_by" -> windows = op;
                 case "count", "reduce", "aggregate" -> fold = op;
-                case "stream", "group_by_key", "to_stream" -> {
+                case "suppress" -> suppress = op;
+                case "table", "stream", "group_by_key", "to_stream" -> {
                     // Nothing that a core does.
                 }
                 default -> throw new IllegalArgumentException("no operation " + op);
@@ -51,6 +54,7 @@ public final class TracesMain {
         }
         parts = new Parts(List.of(rule()));
         memory = new Memory(parts);
+        heldBack = new Memory(parts);
         int from = 0;
         if (asked.has("batches")) {
             for (JsonNode size : asked.get("batches")) {
@@ -58,14 +62,16 @@ public final class TracesMain {
                 from += size.asInt();
             }
         }
-        for (; from < asked.get("records").size(); from++) {
-            batch(from, from + 1);
+        boolean goesOn = true;
+        for (; goesOn && from < asked.get("records").size(); from++) {
+            goesOn = batch(from, from + 1);
         }
         return steps;
     }
 
+    /** Of a table whose updates are held back: its values. */
     private String function() {
-        return fold.path("function").asText("count");
+        return fold.path("function").asText(fold.has("op") ? "count" : "last");
     }
 
     private Parts.Rule rule() {
@@ -76,28 +82,64 @@ public final class TracesMain {
         };
     }
 
-    private void batch(int from, int to) {
+    /** Whether it went well. */
+    private boolean batch(int from, int to) {
         ObjectNode step = MAPPER.createObjectNode();
-        Told told = new Steps(step);
-        Table table = new Table(
-                memory, told, asked.path("at_once").asBoolean(true), asked.path("capacity").asInt(Table.CAPACITY));
-        Due due = new Due(memory.due, memory.due.counts, asked.path("span").asLong(4), false);
-        Due closing = isOnClose()
-                ? new Due(memory.closing, memory.closing.counts, asked.path("span").asLong(4), true) : null;
-        Core core = core(new Task(parts, table, told, memory.clock, due, closing));
+        steps.add(step);
+        Steps told = new Steps(step);
+        List<Core> cores = cores(told);
         for (int i = from; i < to; i++) {
             JsonNode record = asked.get("records").get(i);
-            boolean needsValue = windows == null || windows.get("windows").asText().equals("sliding");
+            boolean needsValue = windows == null && fold.has("op")
+                    || windows != null && windows.get("windows").asText().equals("sliding");
             if (record.get(0).isNull() || needsValue && record.get(1).isNull()) {
                 step.put("dropped", step.path("dropped").asInt() + 1);
                 continue;
             }
             byte[] key = record.get(0).asText().getBytes(StandardCharsets.UTF_8);
-            core.record(key, record.get(2).asLong(), new Object[] {part(record.get(1))});
+            try {
+                cores.get(0).record(key, record.get(2).asLong(), new Object[] {part(record.get(1))});
+            } catch (IllegalStateException error) {
+                step.put("error", error.getMessage());
+                return false;
+            }
         }
-        core.finish();
-        step.put("kept", memory.slices.size());
-        steps.add(step);
+        cores.forEach(Core::finish);
+        step.put("kept", memory.size() + heldBack.size());
+        return true;
+    }
+
+    /** The one that gets the records, and what holds back its updates. */
+    private List<Core> cores(Told told) {
+        if (suppress == null) {
+            return List.of(core(task(memory, told, isOnClose())));
+        }
+        Suppress last = new Suppress(task(heldBack, told, true), limits());
+        return fold.has("op") ? List.of(core(task(memory, last.of(told), isOnClose())), last) : List.of(last);
+    }
+
+    private Task task(Memory kept, Told told, boolean isOnClose) {
+        boolean atOnce = asked.path("at_once").asBoolean(true);
+        long span = asked.path("span").asLong(4);
+        Table table = new Table(kept, told, atOnce, asked.path("capacity").asInt(Table.CAPACITY));
+        Due due = new Due(kept.due, kept.due.counts, span, false);
+        Due closing = isOnClose ? new Due(kept.closing, kept.closing.counts, span, true) : null;
+        return new Task(parts, table, told, kept.clock, due, closing);
+    }
+
+    private Suppress.Limits limits() {
+        boolean untilClose = suppress.get("until").asText().equals("window closes");
+        long delay = suppress.path("ms").asLong();
+        if (untilClose) {
+            delay = windows.path("gap").asLong() + windows.get("grace").asLong();
+        }
+        return new Suppress.Limits(
+                untilClose,
+                delay,
+                suppress.path("records").asLong(Long.MAX_VALUE),
+                suppress.path("bytes").asLong(Long.MAX_VALUE),
+                untilClose || suppress.path("full").asText().equals("stop"),
+                false);
     }
 
     private boolean isOnClose() {
@@ -143,12 +185,12 @@ public final class TracesMain {
 
         @Override
         public void update(byte[] key, Window window) {
-            row(isOnClose() ? "updates" : "out", key, window, window.parts[0]);
+            row(isOnClose() || suppress != null ? "updates" : "out", key, window, window.parts[0]);
         }
 
         @Override
         public void gone(byte[] key, Window window) {
-            row(isOnClose() ? "updates" : "out", key, window, null);
+            row(isOnClose() || suppress != null ? "updates" : "out", key, window, null);
         }
 
         @Override

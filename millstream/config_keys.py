@@ -79,7 +79,7 @@ class Key:
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours this acts on."
-_NO_CACHE = "Spark merges the updates of a micro-batch; there is no record cache."
+_CACHE = "0: every update goes out. Else a micro-batch is the cache: the last one of each key does."
 _BALANCED = "The assignor balances by the number of threads."
 _FAIL_OR_CONTINUE = ("fail", "continue")
 _TIMEOUTS = "A timeout ends what waited, and reaches the thread that owns it."
@@ -551,8 +551,8 @@ _WITHOUT_EFFECT = (
         ("repartition.purge.interval.ms", Type.INT, 30_000, _LOW),
     ),
     *_kept(
-        Effect.NONE,
-        _NO_CACHE,
+        Effect.YES,
+        _CACHE,
         ("cache.max.bytes.buffering", Type.INT, 10_485_760, _MEDIUM),
         ("statestore.cache.max.bytes", Type.INT, 10_485_760, _MEDIUM),
     ),

@@ -75,6 +75,7 @@ class CompileContext:
         default_key_serde, default_value_serde: from the configuration, or None.
         handlers: which records that fail are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
+        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
         folded: with it, the results of the Python folds, instead of what comes of records.
     """
@@ -86,6 +87,7 @@ class CompileContext:
     default_value_serde: Serde | None = None
     handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
+    cached: bool = True
     only: Collection[str] | None = None
     folded: DataFrame | None = None
 
@@ -813,7 +815,14 @@ class Compiler:
         else:
             assert isinstance(parent, Repartition)
             partitions = self._partitions(parent.topic)
-        return item_of(pending, flow.df, self.names, key_serde, max(1, partitions))
+        return item_of(
+            pending,
+            flow.df,
+            self.names,
+            key_serde,
+            max(1, partitions),
+            at_once=not self.context.cached or (store is not None and not store.cached),
+        )
 
     def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
         pending = Pending(node, flow, lane)

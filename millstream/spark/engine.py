@@ -39,6 +39,7 @@ class SparkSettings:
         spark: `spark.*` settings.
         consumer, producer: Kafka client options in Kafka's names, security included.
         default_key_serde, default_value_serde: or None.
+        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
         offset_reset: where sources start that do not say.
         max_records_per_batch: bound of a micro-batch; None: whatever is there.
         batch_interval: the shortest time from one micro-batch to the next.
@@ -52,6 +53,7 @@ class SparkSettings:
     producer: Mapping[str, str] = field(default_factory=dict)
     default_key_serde: Serde | None = None
     default_value_serde: Serde | None = None
+    cached: bool = True
     offset_reset: OffsetReset = OffsetReset.EARLIEST
     max_records_per_batch: int | None = None
     batch_interval: timedelta = timedelta(0)
@@ -110,6 +112,7 @@ class SparkEngine:
             default_value_serde=self._settings.default_value_serde,
             handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
+            cached=self._settings.cached,
         )
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:

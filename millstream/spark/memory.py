@@ -72,6 +72,7 @@ class MemoryEngine:
         default_value_serde: Serde | None,
         checkpoint: str,
         handlers: RecordHandlers = FAIL,
+        cached: bool = True,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -89,6 +90,7 @@ class MemoryEngine:
                 default_value_serde,
                 handlers,
                 self.repartition_serdes,
+                cached,
             ),
         )
         # Without an epoch: nobody else can claim a pipeline in memory.

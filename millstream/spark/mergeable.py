@@ -22,9 +22,9 @@ from millstream.spark.flow import Names
 
 __all__ = ["MERGEABLE", "Mergeable", "NotMergeableError", "Part", "take_apart"]
 
-MERGEABLE = (
-    "count, count_if, sum, product, avg, min, max, min_by, max_by, first, last, any_value, bool_and, "
-    "bool_or, bit_and, bit_or, bit_xor, collect_list, collect_set, count(DISTINCT), variance and standard deviation"
+MERGEABLE = ", ".join(
+    """count count_if sum product avg min max min_by max_by first last any_value bool_and bool_or bit_and
+    bit_or bit_xor collect_list collect_set count(DISTINCT) variance stddev""".split()
 )
 
 

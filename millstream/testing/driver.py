@@ -142,6 +142,7 @@ class TopologyTestDriver:
                         default_value_serde=defaults[1],
                         checkpoint=f"{self._directory}/{pipeline.name}",
                         handlers=_handlers(config),
+                        cached=config.get("statestore.cache.max.bytes") != 0,
                     )
                 )
         except BaseException:

@@ -1,0 +1,60 @@
+package io.millstream.kernel.sink;
+
+import java.io.Serializable;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * What the sink is told: options of a Spark writer, which are texts.
+ *
+ * <ul>
+ *   <li>{@code kafka.*}: options of the producer, by Kafka's names.
+ *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses; else the task fails.
+ *   <li>{@code dead.letter.topic}: where the records go that were dropped.
+ *   <li>{@code transactional.prefix}: write exactly once; the sink partition makes a transactional.id of it.
+ *   <li>{@code marker.topic}: of its partition 0, offsets tell which batches were written.
+ *   <li>{@code epoch}: of the claim that the query runs under; a lower one may write no more.
+ *   <li>{@code run}: names one run of one query; its transactional producers are used by no other.
+ * </ul>
+ */
+record Options(
+        Map<String, String> kafka,
+        boolean drops,
+        String deadLetterTopic,
+        String transactionalPrefix,
+        String markerTopic,
+        long epoch,
+        String run)
+        implements Serializable {
+
+    private static final String KAFKA = "kafka.";
+
+    static Options of(Map<String, String> given) {
+        Map<String, String> kafka = new TreeMap<>();
+        given.forEach((name, value) -> {
+            if (name.startsWith(KAFKA)) {
+                kafka.put(name.substring(KAFKA.length()), value);
+            }
+        });
+        String prefix = given.get("transactional.prefix");
+        if (prefix != null && given.get("marker.topic") == null) {
+            throw new IllegalArgumentException("transactional.prefix needs a marker.topic");
+        }
+        return new Options(
+                kafka,
+                "continue".equals(given.get("on.refused")),
+                given.get("dead.letter.topic"),
+                prefix,
+                given.get("marker.topic"),
+                Long.parseLong(given.getOrDefault("epoch", "0")),
+                given.getOrDefault("run", ""));
+    }
+
+    boolean transactional() {
+        return transactionalPrefix != null;
+    }
+
+    String transactionalId(int sinkPartition) {
+        return transactionalPrefix + "-" + sinkPartition;
+    }
+}

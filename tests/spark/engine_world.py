@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from millstream import Topology
 from millstream.broker import EmbeddedKafka
-from millstream.model import TIMESTAMP_HEADER
+from millstream.model import EPOCH_HEADER
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.topology.internal_topics import plan_internal_topics
@@ -108,6 +108,6 @@ class EngineWorld:
 
 
 def stamp(message: Message) -> bytes | None:
-    """The timestamp header of a record."""
+    """The epoch header of a record."""
     headers: Mapping[str, bytes] = dict(message.headers() or [])
-    return headers.get(TIMESTAMP_HEADER)
+    return headers.get(EPOCH_HEADER)

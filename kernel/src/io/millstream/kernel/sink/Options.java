@@ -9,6 +9,7 @@ import java.util.TreeMap;
  *
  * <ul>
  *   <li>{@code kafka.*}: options of the producer, by Kafka's names.
+ *   <li>{@code partitions.<topic>}: how many partitions a topic has, for records with a route; else the topic is asked.
  *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses; else the task fails.
  *   <li>{@code dead.letter.topic}: where the records go that were dropped.
  *   <li>{@code transactional.prefix}: write exactly once; the sink partition makes a transactional.id of it.
@@ -19,6 +20,7 @@ import java.util.TreeMap;
  */
 record Options(
         Map<String, String> kafka,
+        Map<String, Integer> partitions,
         boolean drops,
         String deadLetterTopic,
         String transactionalPrefix,
@@ -28,12 +30,16 @@ record Options(
         implements Serializable {
 
     private static final String KAFKA = "kafka.";
+    private static final String PARTITIONS = "partitions.";
 
     static Options of(Map<String, String> given) {
         Map<String, String> kafka = new TreeMap<>();
+        Map<String, Integer> partitions = new TreeMap<>();
         given.forEach((name, value) -> {
             if (name.startsWith(KAFKA)) {
                 kafka.put(name.substring(KAFKA.length()), value);
+            } else if (name.startsWith(PARTITIONS)) {
+                partitions.put(name.substring(PARTITIONS.length()), Integer.valueOf(value));
             }
         });
         String prefix = given.get("transactional.prefix");
@@ -42,6 +48,7 @@ record Options(
         }
         return new Options(
                 kafka,
+                partitions,
                 "continue".equals(given.get("on.refused")),
                 given.get("dead.letter.topic"),
                 prefix,

@@ -25,6 +25,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     private static final class Topic {
         final String name;
+        int planned;
         int partitions;
 
         Topic(String name) {
@@ -135,7 +136,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             }
             partition = hopeless ? null : (Integer) chosen;
         } else if (!row.isNullAt(rows.route())) {
-            partition = Partitions.of(row.getBinary(rows.route()), partitions(topic));
+            partition = Partitions.of(row.getBinary(rows.route()), planned(topic));
         }
         Sent sent = new Sent(
                 new ProducerRecord<>(
@@ -162,6 +163,15 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             topics.put(name.clone(), topic);
         }
         return topic;
+    }
+
+    /** A topic of the application's own is partitioned as planned, also when somebody gives it more partitions. */
+    private int planned(Topic topic) {
+        if (topic.planned == 0) {
+            Integer told = options.partitions().get(topic.name);
+            topic.planned = told == null ? partitions(topic) : told;
+        }
+        return topic.planned;
     }
 
     private int partitions(Topic topic) {

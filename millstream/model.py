@@ -38,15 +38,15 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
 EPOCH_HEADER = "millstream.epoch"
 """The header of records in changelogs: the epoch of the pipeline that wrote it, 8 bytes, big-endian.
 
-A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen. It is
-the last header of a record. It is read in topics that the application owns, and nowhere else: what a header says
-in a topic of somebody else's is data.
+A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen. It
+is the last header of a record. It is read in topics that the application owns, and nowhere else: what a
+header says in a topic of somebody else's is data.
 """
 
 FORMER_HEADER = "millstream.ts"
-"""The same until version 0.1 had a sink of its own: the record's timestamp, 8 bytes, and the epoch, 8 more.
+"""What former versions wrote in internal topics: the record's timestamp, 8 bytes, and the epoch, 8 more.
 
-Whose changelog has one was partitioned by crc32, so it cannot be read as it is today.
+They partitioned changelogs by crc32, so one with this header cannot be read as today's are.
 """
 
 MIN_TIMESTAMP_MS = -62_135_596_800_000

@@ -2,10 +2,10 @@
 
 Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms).
 
-The header `millstream.epoch` has the epoch of the pipeline's claim (design D5): a record of a lower epoch than
-one before it in its partition was written by a client that had lost the pipeline, and is left out. A record
-without an epoch says nothing of that, and is never left out. The header is read in topics that the application
-owns alone: a table's own topic is its changelog too, and there headers are somebody's data.
+The header `millstream.epoch` has the epoch of the pipeline's claim (design D5): a record of a lower epoch
+than one before it in its partition was written by a client that had lost the pipeline, and is left out. A
+record without an epoch says nothing of that, and is never left out. The header is read in topics that the
+application owns alone: a table's own topic is its changelog too, and there headers are somebody's data.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class KafkaChangelogConsumer:
 
 def _of_former_version(changelog: str) -> StreamsException:
     return StreamsException(
-        f"changelog '{changelog}' was written by a former version of Millstream, which partitioned it otherwise "
-        "and kept timestamps in headers; this version cannot read it. Have the application begin anew with "
-        "`millstream reset`, or use a new application.id"
+        f"changelog '{changelog}' was written by a former version of Millstream, which partitioned it "
+        "otherwise and kept timestamps in headers; this version cannot read it. Have the application begin "
+        "anew with `millstream reset`, or use a new application.id"
     )

@@ -221,7 +221,9 @@ def _written() -> Column:
 
 def _decoded(row: dict[str, Any]) -> Record:
     headers = tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
-    return Record(row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), row["s"], headers)
+    return Record(
+        row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), row["s"], headers
+    )
 
 
 def _bytes(digits: str | None) -> bytes | None:

@@ -78,7 +78,9 @@ def rebuild(
             results = _state(spark, claim.path, number, done)
             rows = compile_pipeline(compiled.pipeline, replace(mine, folded=results)).rows_at(claim.epoch)
             assert rows is not None
-            rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode("append").save()
+            rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode(
+                "append"
+            ).save()
         else:
             raise StreamsException(
                 f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "

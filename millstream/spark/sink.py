@@ -106,7 +106,10 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
         for lane, output in outputs
     ]
     records = F.array(
-        *(F.when(keep, F.struct(*_fields(flow, out, letters))) for keep, (_, out) in zip(keeps, outputs, strict=True))
+        *(
+            F.when(keep, F.struct(*_fields(flow, out, letters)))
+            for keep, (_, out) in zip(keeps, outputs, strict=True)
+        )
     )
     exploded = flow.df.select(F.explode(records).alias(element)).where(F.col(element).isNotNull())
     return exploded.select(f"{element}.*")

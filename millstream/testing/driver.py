@@ -35,7 +35,7 @@ from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
-from millstream.topology.names import internal_topic, is_internal_topic
+from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Repartition, Source
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology

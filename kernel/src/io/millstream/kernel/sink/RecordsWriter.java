@@ -223,16 +223,25 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     /** Throw what this task fails with, if not all that has failed are records to be dropped. */
     private void failUnlessDropped() {
-        Failure worst = failures.peek();
+        Failure worst = null;
         for (Failure failure : failures) {
-            if (failure.verdict.compareTo(worst.verdict) < 0) {
+            if (!mayGoOn(failure) && (worst == null || failure.verdict.compareTo(worst.verdict) < 0)) {
                 worst = failure;
             }
         }
-        boolean drops = options.drops() && (worst.sent.about == null || worst.sent.about.wholeLetter);
-        if (!worst.verdict.isAboutRecords() || !drops) {
+        if (worst != null) {
             throw thrown(worst);
         }
+    }
+
+    private boolean mayGoOn(Failure failure) {
+        Sent sent = failure.sent;
+        return switch (failure.verdict) {
+            case FENCED, FAILED -> false;
+            case BYSTANDER -> options.drops();
+            // A dead letter is tried again without its value.
+            case REFUSED -> options.drops(sent.record.topic()) && (sent.about == null || sent.about.wholeLetter);
+        };
     }
 
     private static RuntimeException thrown(Failure failure) {
@@ -250,7 +259,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private void sendAlone() {
         Queue<Failure> told = failures;
         failures = new ConcurrentLinkedQueue<>();
-        for (Failure failure : told) {
+        for (Failure each : told) {
+            Failure failure = each;
             if (failure.verdict == Verdict.BYSTANDER) {
                 send(failure.sent);
                 sender.flush();
@@ -258,10 +268,12 @@ final class RecordsWriter implements DataWriter<InternalRow> {
                 if (again == null) {
                     continue;
                 }
-                if (!again.verdict.isAboutRecords()) {
-                    throw thrown(again);
+                // Alone there is nobody else to blame.
+                Verdict verdict = again.verdict == Verdict.BYSTANDER ? Verdict.REFUSED : again.verdict;
+                failure = new Failure(again.sent, again.error, verdict);
+                if (!mayGoOn(failure)) {
+                    throw thrown(failure);
                 }
-                failure = again;
             }
             drop(refused(failure));
         }

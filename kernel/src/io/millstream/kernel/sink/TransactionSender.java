@@ -165,14 +165,18 @@ public final class TransactionSender implements Sender {
         if (!begun) {
             return;
         }
-        Marker marker = new Marker(batch + 1, kept.options.epoch());
         try {
-            kept.producer.sendOffsetsToTransaction(
-                    marker.offsets(kept.options), new ConsumerGroupMetadata(kept.id));
+            mark();
             kept.producer.commitTransaction();
         } catch (KafkaException error) {
             throw Verdict.of(error) == Verdict.FENCED ? fenced(kept.id, kept.options, -1, error) : error;
         }
+    }
+
+    /** Say in the transaction which batch it is. */
+    void mark() {
+        Marker marker = new Marker(batch + 1, kept.options.epoch());
+        kept.producer.sendOffsetsToTransaction(marker.offsets(kept.options), new ConsumerGroupMetadata(kept.id));
     }
 
     @Override

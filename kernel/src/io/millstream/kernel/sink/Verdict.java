@@ -90,7 +90,7 @@ enum Verdict {
             total += header.key().length() + size(header.value());
         }
         total += size(record.key()) + size(record.value());
-        return "(key of " + bytes(record.key()) + ", value of " + bytes(record.value()) + ", "
+        return "(key: " + bytes(record.key()) + ", value: " + bytes(record.value()) + ", "
                 + headers + (headers == 1 ? " header" : " headers") + "; about " + total + " bytes in all)";
     }
 

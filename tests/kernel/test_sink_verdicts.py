@@ -29,9 +29,9 @@ def test_only_what_a_record_is_refused_for_goes_to_the_handler(kernel_java: Kern
         ("IllegalStateException", "FAILED"),
     ]
     assert lines[-2] == (
-        "topic 'out' did not take a record (key: null, value: 2000 bytes, 1 header; about 2032 bytes in "
-        "all): RecordTooLargeException: too large for the broker; let the topic take more (max.message.bytes) "
-        "and the producer send more (producer.max.request.size), or make records smaller; "
-        "production.exception.handler=continue drops such records"
+        "topic 'out' did not take a record (key: null, value: 2000 bytes, 1 header; about 2032 bytes in all)"
+        ": RecordTooLargeException: too large for the broker; "
+        "let the topic take more (max.message.bytes) and the producer send more (producer.max.request.size), "
+        "or make records smaller; production.exception.handler=continue drops such records"
     )
     assert "the partitioner chose partition 9 of topic 'out', which has 3 partitions, 0 to 2" in lines[-1]

@@ -92,5 +92,5 @@ def test_closing_does_not_wait_for_spark(moment: str, cluster: Cluster, tmp_path
     assert report["asked"] == []
     assert "has claimed the checkpoint" not in told
     assert "State transition from REBALANCING to PENDING_SHUTDOWN" in told
-    assert report["seconds"] < 15, report  # it takes less than one; machines are busy
+    assert report["seconds"] < 15, report  # far less than the wait for Spark that it must not be
     assert psutil.wait_procs(family, timeout=20)[1] == []

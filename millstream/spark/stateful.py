@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -25,7 +25,7 @@ from millstream.dsl.serdes import Serde
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
-from millstream.spark.mergeable import Mergeable, Part, take_apart
+from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.trace import translated
 from millstream.topology.nodes import ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -54,7 +54,7 @@ class Item:
     key_serde: Serde
     partitions: int
     parts: Mergeable
-    at_once: bool = False
+    at_once: bool
 
 
 @dataclass(frozen=True)
@@ -65,26 +65,34 @@ class Late:
     flag: str
 
 
-def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int) -> Item:
+def item_of(
+    pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int, *, at_once: bool
+) -> Item:
     """Take an aggregation apart. `df` is its flow's.
 
     Raises:
         NotMergeableError: there is a function in it whose partial results cannot be merged.
     """
     key, value = names.new("k"), names.new("v")
-    item = Item(pending, key, value, key_serde, partitions, Mergeable())
+    item = Item(pending, key, value, key_serde, partitions, Mergeable(), at_once)
     node = pending.node
     if isinstance(node, ToTable):  # the last one; wrapped, for a NULL is one too
         last = names.new("l")
         type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
         part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
-        return Item(pending, key, value, key_serde, partitions, Mergeable([part], F.col(last)["value"]))
+        return replace(item, parts=Mergeable([part], F.col(last)["value"]))
     column, function = column_of(pending, key, value)
 
-    parts: Mergeable = translated(
-        node, function, lambda: take_apart(_with_own(df, [item]), column, [key], names)
-    )
-    return Item(pending, key, value, key_serde, partitions, parts)
+    def cut() -> Mergeable | NotMergeableError:
+        try:
+            return take_apart(_with_own(df, [item]), column, [key], names)
+        except NotMergeableError as error:
+            return error  # no mistake of the function's
+
+    parts: Mergeable | NotMergeableError = translated(node, function, cut)
+    if isinstance(parts, NotMergeableError):
+        raise parts
+    return replace(item, parts=parts)
 
 
 def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:

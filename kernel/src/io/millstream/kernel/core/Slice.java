@@ -7,45 +7,39 @@ import java.util.List;
  * The windows of one key that are kept together: read and written as a whole. In order of their starts, then
  * ends.
  */
-public final class Slice {
-    final byte[] key;
-    final long number;
-    final ArrayList<Window> windows = new ArrayList<>(1);
-    /** Windows that are gone, and of which somebody was told. */
-    final ArrayList<Window> gone = new ArrayList<>(0);
+final class Slice extends SliceName {
+    final ArrayList<Window> windows;
+    /** Windows that are gone, and of which somebody was told; null for none. */
+    ArrayList<Window> gone;
     /** Whether there was none of it before. */
     final boolean isNew;
+    /** Whether it is known when it has to be looked at. */
+    boolean isDue;
 
     boolean changed;
 
-    Slice(byte[] key, long number, List<Window> kept) {
-        this.key = key;
-        this.number = number;
-        this.isNew = kept == null;
+    Slice(SliceName name, List<Window> kept) {
+        set(name.key, name.number);
+        isNew = kept == null;
+        isDue = !isNew;
+        windows = new ArrayList<>(kept == null ? 1 : kept.size() + 1);
         if (kept != null) {
             for (Window window : kept) {
                 window.kept = true;
+                window.slice = this;
                 windows.add(window);
             }
         }
     }
 
-    public byte[] key() {
-        return key;
-    }
-
-    public int size() {
-        return windows.size();
-    }
-
-    public Window get(int index) {
-        return windows.get(index);
-    }
-
     /** The place of the first window whose start is not before this; the number of windows, if there is none. */
-    public int from(long start) {
+    int from(long start) {
         int low = 0;
         int high = windows.size();
+        // Most often it is the last one, or after it.
+        if (high > 0 && windows.get(high - 1).start < start) {
+            return high;
+        }
         while (low < high) {
             int middle = (low + high) >>> 1;
             if (windows.get(middle).start < start) {
@@ -58,7 +52,7 @@ public final class Slice {
     }
 
     /** The window that starts there; null if there is none. */
-    public Window find(long start) {
+    Window find(long start) {
         int place = from(start);
         return place < windows.size() && windows.get(place).start == start ? windows.get(place) : null;
     }

@@ -1,8 +1,8 @@
 package io.millstream.kernel.core;
 
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 
 /**
  * The slices of an aggregation, with a cache over what is kept: each is read once and written once a micro-batch.
@@ -11,40 +11,50 @@ import java.util.HashMap;
  * once. When the cache is full, everything in it is written and told, and it begins anew.
  */
 public final class Table {
-    private static final int CAPACITY = 200_000;
+    /** How many slices a cache has unless somebody says something else. */
+    public static final int CAPACITY = 200_000;
 
     private final Kept kept;
     private final Told told;
     private final boolean atOnce;
-    private final HashMap<SliceKey, Slice> cache = new HashMap<>();
+    private final int capacity;
+    private final HashMap<SliceName, Slice> cache = new HashMap<>();
     /** In the order in which they first changed. */
     private final ArrayList<Slice> changed = new ArrayList<>();
+    /** What is asked for; one object for all questions. */
+    private final SliceName asked = new SliceName();
 
     /**
      * @param atOnce tell each change as it comes, not the last one of a micro-batch
+     * @param capacity of how many slices the cache is full
      */
-    public Table(Kept kept, Told told, boolean atOnce) {
+    public Table(Kept kept, Told told, boolean atOnce, int capacity) {
         this.kept = kept;
         this.told = told;
         this.atOnce = atOnce;
+        this.capacity = capacity;
     }
 
-    /** The slice; an empty one if there is none. Good until the next call: the cache may be emptied then. */
-    public Slice slice(byte[] key, long number) {
-        SliceKey name = new SliceKey(ByteBuffer.wrap(key), number);
-        Slice slice = cache.get(name);
+    /** Before a record: makes room if the cache is full. Slices and windows from before are not good any more. */
+    void makeRoom() {
+        if (cache.size() >= capacity) {
+            flush();
+        }
+    }
+
+    /** The slice; an empty one if there is none. */
+    Slice slice(byte[] key, long number) {
+        asked.set(key, number);
+        Slice slice = cache.get(asked);
         if (slice == null) {
-            if (cache.size() >= CAPACITY) {
-                flush();
-            }
-            slice = new Slice(key, number, kept.read(key, number));
-            cache.put(name, slice);
+            slice = new Slice(asked, kept.read(key, number));
+            cache.put(slice, slice);
         }
         return slice;
     }
 
     /** A new window, in its place. To be followed by {@link #changed}. */
-    public void add(Slice slice, Window window) {
+    void add(Slice slice, Window window) {
         int place = slice.from(window.start);
         while (place < slice.windows.size()
                 && slice.windows.get(place).start == window.start
@@ -52,43 +62,62 @@ public final class Table {
             place++;
         }
         slice.windows.add(place, window);
+        window.slice = slice;
     }
 
     /** The window has another value. */
-    public void changed(Slice slice, Window window) {
-        mark(slice);
+    void changed(Window window) {
+        mark(window.slice);
         if (atOnce) {
-            told.update(slice.key, window);
+            told.update(window.slice.key, window);
         } else {
             window.changed = true;
         }
     }
 
+    /** The window stays, but is told to be gone and to be there again. To be followed by {@link #changed}. */
+    void again(Window window) {
+        if (atOnce) {
+            told.gone(window.slice.key, window);
+        }
+    }
+
     /** There is no such window any more, and whoever was told of it is told so. */
-    public void remove(Slice slice, Window window) {
-        forget(slice, window);
+    void remove(Window window) {
+        Slice slice = window.slice;
+        forget(window);
         if (atOnce) {
             told.gone(slice.key, window);
         } else if (window.kept) {
+            if (slice.gone == null) {
+                slice.gone = new ArrayList<>(1);
+            }
             slice.gone.add(window);
         }
     }
 
-    /** The window is not needed any more. Its value stays for everybody else what it is. */
-    public void drop(Slice slice, Window window) {
-        if (window.changed) {
-            window.changed = false;
-            told.update(slice.key, window);
+    /** There is no such window any more, and nobody is told. */
+    void forget(Window window) {
+        mark(window.slice);
+        window.slice.windows.remove(window);
+        window.slice = null;
+    }
+
+    /** The slice is not needed any more. Its values stay for everybody else what they are. */
+    void drop(byte[] key, long number) {
+        asked.set(key, number);
+        Slice slice = cache.get(asked);
+        if (slice == null) {
+            kept.write(key, number, List.of());
+        } else {
+            tell(slice);
+            mark(slice);
+            slice.windows.clear();
         }
-        forget(slice, window);
     }
 
-    private void forget(Slice slice, Window window) {
-        mark(slice);
-        slice.windows.remove(window);
-    }
-
-    private void mark(Slice slice) {
+    /** The slice has to be written; nobody is told. */
+    void mark(Slice slice) {
         if (!slice.changed) {
             slice.changed = true;
             changed.add(slice);
@@ -96,7 +125,7 @@ public final class Table {
     }
 
     /** Tells and writes what has changed, and forgets everything. */
-    public void flush() {
+    void flush() {
         for (Slice slice : changed) {
             tell(slice);
             if (!(slice.isNew && slice.windows.isEmpty())) {
@@ -108,18 +137,14 @@ public final class Table {
     }
 
     private void tell(Slice slice) {
-        for (Window window : slice.gone) {
-            Window again = null;
-            for (Window other : slice.windows) {
-                if (other.start == window.start && other.end == window.end) {
-                    again = other;
+        if (slice.gone != null) {
+            for (Window window : slice.gone) {
+                if (!isThere(slice, window)) {
+                    told.gone(slice.key, window);
                 }
             }
-            if (again == null) {
-                told.gone(slice.key, window);
-            }
+            slice.gone = null;
         }
-        slice.gone.clear();
         for (Window window : slice.windows) {
             if (window.changed) {
                 window.changed = false;
@@ -128,5 +153,12 @@ public final class Table {
         }
     }
 
-    private record SliceKey(ByteBuffer key, long number) {}
+    private static boolean isThere(Slice slice, Window window) {
+        for (Window other : slice.windows) {
+            if (other.start == window.start && other.end == window.end) {
+                return true;
+            }
+        }
+        return false;
+    }
 }

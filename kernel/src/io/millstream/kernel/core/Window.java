@@ -14,6 +14,8 @@ public final class Window {
     public long at;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;
+    /** Where it is; null when it is nowhere any more. */
+    Slice slice;
     /** Whether its value has to be told yet. */
     boolean changed;
     /** Whether what is kept beyond this micro-batch has it; only then does anybody hear that it is gone. */

@@ -1,8 +1,9 @@
 package io.millstream.kernel.state;
 
 import io.millstream.kernel.core.Core;
-import io.millstream.kernel.core.Window;
+import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Told;
+import io.millstream.kernel.core.Window;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
@@ -53,7 +54,8 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
      *
      * @param rows first the bucket, an int, by which they are partitioned and sorted; the number of the
      *     aggregation, int; the key, binary; the timestamp, bigint, ms; then the parts, as they are named
-     * @param description a JSON array: of each aggregation its core, settings, and parts
+     * @param description a JSON array: of each aggregation its core, settings, and parts; of what holds back the
+     *     updates of one before it, that one's number as `of`, and no parts
      * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description) {
@@ -67,7 +69,7 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
                 .add("at", DataTypes.LongType)
                 .add("time", DataTypes.LongType);
         for (Plan.Item item : plan.items) {
-            for (int i = 0; i < item.names().size(); i++) {
+            for (int i = 0; i < item.names().size() && item.of() < 0; i++) {
                 output = output.add(item.names().get(i), item.types().get(i));
             }
         }
@@ -92,19 +94,30 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
         while (rows.hasNext()) {
             Row row = rows.next();
             int tag = row.getInt(TAG);
-            Shelf shelf = shelves.get(tag);
             if (cores[tag] == null) {
-                cores[tag] = shelf.open(new Results(tag, results));
+                open(tag, cores, results);
             }
-            cores[tag].record((byte[]) row.get(KEY), row.getLong(AT), shelf.parts(row));
+            cores[tag].record((byte[]) row.get(KEY), row.getLong(AT), shelves.get(tag).parts(row));
         }
+        // What holds updates back comes after those that have them.
         for (int tag = 0; tag < cores.length; tag++) {
             if (cores[tag] != null) {
                 cores[tag].finish();
-                shelves.get(tag).close(cores[tag]);
+                shelves.get(tag).close();
             }
         }
         return CollectionConverters.asScala(results.iterator());
+    }
+
+    private Core open(int tag, Core[] cores, List<Row> results) {
+        Told told = new Results(tag, results);
+        for (int other = tag + 1; other < cores.length; other++) {
+            if (plan.items.get(other).of() == tag) {
+                told = ((Suppress) open(other, cores, results)).of(told);
+            }
+        }
+        cores[tag] = shelves.get(tag).open(told);
+        return cores[tag];
     }
 
     /** Makes rows of what is told. */
@@ -119,8 +132,8 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
             this.rows = rows;
             this.item = plan.items.get(tag);
             int place = OWN;
-            for (Plan.Item before : plan.items.subList(0, tag)) {
-                place += before.names().size();
+            for (Plan.Item before : plan.items.subList(0, item.of() < 0 ? tag : item.of())) {
+                place += before.of() < 0 ? before.names().size() : 0;
             }
             this.first = place;
         }

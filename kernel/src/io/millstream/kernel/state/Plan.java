@@ -4,13 +4,13 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Core;
-import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.FixedWindows;
-import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Rules;
-import io.millstream.kernel.core.Table;
-import io.millstream.kernel.core.Told;
+import io.millstream.kernel.core.SessionWindows;
+import io.millstream.kernel.core.SlidingWindows;
+import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.WholeTime;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -33,6 +33,7 @@ final class Plan implements Serializable {
      * @param atOnce tell each change as it comes
      * @param names of its parts' columns
      * @param columns where they are in the input
+     * @param of the number of the aggregation whose updates it holds back; -1 if it gets rows
      */
     record Item(
             String core,
@@ -41,22 +42,36 @@ final class Plan implements Serializable {
             ArrayList<String> names,
             ArrayList<String> rules,
             ArrayList<DataType> types,
-            ArrayList<Integer> columns)
+            ArrayList<Integer> columns,
+            int of)
             implements Serializable {
         long setting(String name) {
-            return settings.get(name);
+            return settings.getOrDefault(name, 0L);
         }
 
         boolean isWindowed() {
             return !core.equals("whole");
         }
 
-        /** How far times are rounded that tell when slices are due: few hundreds of them are open. */
-        long step() {
+        /** Whether windows are told when they close, or held back. */
+        boolean isOnClose() {
+            return setting("on_close") != 0 || core.equals("suppress");
+        }
+
+        /** The times for which it is known together what is due: a few hundred such spans are open. */
+        long span() {
             return switch (core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
-                default -> 1;
+                case "sliding" -> (setting("difference") + setting("grace")) / 256;
+                case "suppress" -> setting("delay") / 256;
+                default -> retention() / 256;
             };
+        }
+
+        /** For how long a store has windows: as long as it has to, unless somebody wants more. */
+        private long retention() {
+            long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
+            return settings.getOrDefault("retention", least + setting("grace"));
         }
 
         Parts parts() {
@@ -67,14 +82,25 @@ final class Plan implements Serializable {
             return new Parts(made);
         }
 
-        Core core(Parts parts, Kept kept, Told told, Due due, long streamTime) {
-            Table table = new Table(kept, told, atOnce);
+        Core core(Task task) {
             return switch (core) {
-                case "whole" -> new WholeTime(parts, table, told, streamTime);
-                case "fixed" -> new FixedWindows(
-                        parts, table, told, due, streamTime, setting("size"), setting("advance"), setting("grace"));
+                case "whole" -> new WholeTime(task);
+                case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
+                case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
+                case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
+                case "suppress" -> new Suppress(task, limits());
                 default -> throw new IllegalArgumentException("no core '" + core + "'");
             };
+        }
+
+        private Suppress.Limits limits() {
+            return new Suppress.Limits(
+                    setting("until_close") != 0,
+                    setting("delay"),
+                    settings.getOrDefault("records", Long.MAX_VALUE),
+                    settings.getOrDefault("bytes", Long.MAX_VALUE),
+                    setting("stops") != 0,
+                    setting("windowed") != 0);
         }
     }
 
@@ -82,7 +108,7 @@ final class Plan implements Serializable {
         Plan plan = new Plan();
         try {
             for (JsonNode node : new ObjectMapper().readTree(json)) {
-                plan.items.add(item(node, input));
+                plan.items.add(node.has("of") ? plan.heldBack(node) : item(node, input));
             }
         } catch (JsonProcessingException error) {
             throw new IllegalArgumentException("the description of the aggregations is no JSON", error);
@@ -90,17 +116,38 @@ final class Plan implements Serializable {
         return plan;
     }
 
+    /** What holds back the updates of another: its parts are the other's. */
+    private Item heldBack(JsonNode node) {
+        int of = node.get("of").asInt();
+        Item other = items.get(of);
+        return new Item(
+                node.get("core").asText(),
+                settings(node),
+                false,
+                other.names,
+                other.rules,
+                other.types,
+                new ArrayList<>(),
+                of);
+    }
+
+    private static HashMap<String, Long> settings(JsonNode node) {
+        HashMap<String, Long> settings = new HashMap<>();
+        JsonNode written = node.get("settings");
+        written.fieldNames().forEachRemaining(name -> settings.put(name, written.get(name).asLong()));
+        return settings;
+    }
+
     private static Item item(JsonNode node, StructType input) {
         Item item = new Item(
                 node.get("core").asText(),
-                new HashMap<>(),
+                settings(node),
                 node.get("at_once").asBoolean(),
                 new ArrayList<>(),
                 new ArrayList<>(),
                 new ArrayList<>(),
-                new ArrayList<>());
-        JsonNode settings = node.get("settings");
-        settings.fieldNames().forEachRemaining(name -> item.settings.put(name, settings.get(name).asLong()));
+                new ArrayList<>(),
+                -1);
         for (JsonNode part : node.get("parts")) {
             String name = part.get("name").asText();
             item.names.add(name);

@@ -1,9 +1,12 @@
 package io.millstream.kernel.state;
 
+import io.millstream.kernel.core.Clock;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Parts;
+import io.millstream.kernel.core.Table;
+import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Window;
 import java.nio.ByteBuffer;
@@ -23,15 +26,19 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** What Spark keeps of one aggregation, for whichever bucket it is called for. */
-final class Shelf implements Kept, Due.Pages {
-    private static final StructType ENTRY =
-            new StructType().add("key", DataTypes.BinaryType).add("slice", DataTypes.LongType);
+final class Shelf implements Kept {
+    private static final StructType ENTRY = new StructType()
+            .add("time", DataTypes.LongType)
+            .add("key", DataTypes.BinaryType)
+            .add("number", DataTypes.LongType);
     private static final StructType PAGE = new StructType().add("entries", DataTypes.createArrayType(ENTRY));
     private static final StructType COUNT =
-            new StructType().add("time", DataTypes.LongType).add("pages", DataTypes.IntegerType);
+            new StructType().add("span", DataTypes.LongType).add("pages", DataTypes.IntegerType);
     private static final StructType CLOCK = new StructType()
             .add("stream_time", DataTypes.LongType)
-            .add("due", DataTypes.createArrayType(COUNT));
+            .add("own", DataTypes.createArrayType(DataTypes.LongType))
+            .add("due", DataTypes.createArrayType(COUNT))
+            .add("closing", DataTypes.createArrayType(COUNT));
 
     private final Plan.Item item;
     private final Parts rules;
@@ -40,7 +47,9 @@ final class Shelf implements Kept, Due.Pages {
     private final MapState<byte[], Row> slices;
     private final ValueState<Row> clock;
     private final MapState<byte[], Row> pages;
+    private Clock time;
     private Due due;
+    private Due closing;
 
     Shelf(StatefulProcessorHandle handle, Plan.Item item, int number) {
         this.item = item;
@@ -70,28 +79,51 @@ final class Shelf implements Kept, Due.Pages {
 
     /** The core, as it was left; to be given back to {@link #close}. */
     Core open(Told told) {
-        long streamTime = Core.NO_TIME;
+        time = new Clock();
         due = null;
+        closing = null;
         if (item.isWindowed()) {
-            TreeMap<Long, Integer> counts = new TreeMap<>();
+            TreeMap<Long, Integer> dueCounts = new TreeMap<>();
+            TreeMap<Long, Integer> closingCounts = new TreeMap<>();
             if (clock.exists()) {
                 Row kept = clock.get();
-                streamTime = kept.getLong(0);
-                for (Row count : kept.<Row>getList(1)) {
-                    counts.put(count.getLong(0), count.getInt(1));
+                time.streamTime = kept.getLong(0);
+                List<Long> own = kept.getList(1);
+                for (int i = 0; i < own.size(); i++) {
+                    time.own[i] = own.get(i);
                 }
+                read(kept.getList(2), dueCounts);
+                read(kept.getList(3), closingCounts);
             }
-            due = new Due(this, counts, item.step());
+            due = new Due(new Pages((byte) 0), dueCounts, item.span(), false);
+            closing = item.isOnClose() ? new Due(new Pages((byte) 1), closingCounts, item.span(), true) : null;
         }
-        return item.core(rules, this, told, due, streamTime);
+        Table table = new Table(this, told, item.atOnce(), Table.CAPACITY);
+        return item.core(new Task(rules, table, told, time, due, closing));
     }
 
-    void close(Core core) {
+    private static void read(List<Row> counts, TreeMap<Long, Integer> into) {
+        counts.forEach(count -> into.put(count.getLong(0), count.getInt(1)));
+    }
+
+    /** After a core has finished: writes what there is beside its slices. */
+    void close() {
         if (item.isWindowed()) {
-            List<Row> counts = new ArrayList<>();
-            due.counts().forEach((time, number) -> counts.add(RowFactory.create(time, number)));
-            clock.update(RowFactory.create(core.streamTime(), CollectionConverters.asScala(counts)));
+            List<Object> own = new ArrayList<>();
+            for (long number : time.own) {
+                own.add(number);
+            }
+            clock.update(RowFactory.create(
+                    time.streamTime, CollectionConverters.asScala(own), counts(due), counts(closing)));
         }
+    }
+
+    private static Object counts(Due due) {
+        List<Row> counts = new ArrayList<>();
+        if (due != null) {
+            due.counts().forEach((span, number) -> counts.add(RowFactory.create(span, number)));
+        }
+        return CollectionConverters.asScala(counts);
     }
 
     /** The parts that a row brings. */
@@ -165,28 +197,40 @@ final class Shelf implements Kept, Due.Pages {
 
     // --- what is due -------------------------------------------------------------------------------------
 
-    @Override
-    public List<Due.Entry> read(long time, int page) {
-        List<Due.Entry> entries = new ArrayList<>();
-        for (Row row : pages.getValue(name(time, page)).<Row>getList(0)) {
-            entries.add(new Due.Entry((byte[]) row.get(0), row.getLong(1)));
+    private final class Pages implements Due.Pages {
+        private final byte kind;
+
+        Pages(byte kind) {
+            this.kind = kind;
         }
-        return entries;
-    }
 
-    @Override
-    public void write(long time, int page, List<Due.Entry> entries) {
-        List<Row> rows = new ArrayList<>(entries.size());
-        entries.forEach(entry -> rows.add(RowFactory.create(entry.key(), entry.slice())));
-        pages.updateValue(name(time, page), RowFactory.create(CollectionConverters.asScala(rows)));
-    }
+        @Override
+        public List<Due.Entry> read(long span, int page) {
+            List<Due.Entry> entries = new ArrayList<>();
+            for (Row row : pages.getValue(name(span, page)).<Row>getList(0)) {
+                entries.add(new Due.Entry(row.getLong(0), (byte[]) row.get(1), row.getLong(2)));
+            }
+            return entries;
+        }
 
-    @Override
-    public void delete(long time, int page) {
-        pages.removeKey(name(time, page));
-    }
+        @Override
+        public void write(long span, int page, List<Due.Entry> entries) {
+            List<Row> rows = new ArrayList<>(entries.size());
+            entries.forEach(entry -> rows.add(RowFactory.create(entry.time(), entry.key(), entry.number())));
+            pages.updateValue(name(span, page), RowFactory.create(CollectionConverters.asScala(rows)));
+        }
 
-    private static byte[] name(long time, int page) {
-        return ByteBuffer.allocate(Long.BYTES + Integer.BYTES).putLong(time).putInt(page).array();
+        @Override
+        public void delete(long span, int page) {
+            pages.removeKey(name(span, page));
+        }
+
+        private byte[] name(long span, int page) {
+            return ByteBuffer.allocate(1 + Long.BYTES + Integer.BYTES)
+                    .put(kind)
+                    .putLong(span)
+                    .putInt(page)
+                    .array();
+        }
     }
 }

@@ -1,0 +1,147 @@
+package io.millstream.kernel.core;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+
+/**
+ * Holds the updates of a table back, and tells the last one of each key when its time has come, as closed.
+ *
+ * <p>It gets them as records, or as what another core tells (see {@link #of}). Sources: KTableSuppressProcessor,
+ * InMemoryTimeOrderedKeyValueChangeBuffer.
+ */
+public final class Suppress extends Core {
+    /** Which of the clock's own numbers is how many are held back, and how many bytes those are. */
+    private static final int RECORDS = 0;
+
+    private static final int BYTES = 1;
+    private static final int WINDOW = 2 * Long.BYTES;
+
+    private final Due held;
+    private final Limits limits;
+
+    /**
+     * When updates go on.
+     *
+     * @param untilClose when their window closes, and no tombstones; otherwise after some time
+     * @param delay how long after the window's end, or after the first update's time
+     * @param records as many are held back; then the first ones go on
+     * @param bytes the same, of an estimate
+     * @param stops when there are more, all ends
+     * @param isWindowed the first two parts of a record are its window's start and end
+     */
+    public record Limits(
+            boolean untilClose, long delay, long records, long bytes, boolean stops, boolean isWindowed) {}
+
+    public Suppress(Task task, Limits limits) {
+        super(task);
+        this.held = task.closing();
+        this.limits = limits;
+    }
+
+    /** Whoever is told instead of this one, so that the updates are held back too. */
+    public Told of(Told first) {
+        return new Told() {
+            @Override
+            public void update(byte[] key, Window window) {
+                first.update(key, window);
+                hold(key, window.start, window.end, window.at, window.parts);
+            }
+
+            @Override
+            public void gone(byte[] key, Window window) {
+                first.gone(key, window);
+                hold(key, window.start, window.end, window.at, new Object[parts.size()]);
+            }
+
+            @Override
+            public void closed(byte[] key, Window window) {
+                first.closed(key, window);
+            }
+
+            @Override
+            public void late(byte[] key, long at, long start, long end, long streamTime) {
+                first.late(key, at, start, end, streamTime);
+            }
+        };
+    }
+
+    @Override
+    protected void process(byte[] key, long at, Object[] record) {
+        if (limits.isWindowed) {
+            hold(key, (Long) record[0], (Long) record[1], at, record);
+        } else {
+            hold(key, 0, 0, at, record);
+        }
+    }
+
+    private void hold(byte[] key, long start, long end, long at, Object[] value) {
+        table.makeRoom();
+        clock.streamTime = Math.max(clock.streamTime, at);
+        // In the order of these the updates of one time go on.
+        byte[] name = ByteBuffer.allocate(key.length + WINDOW)
+                .put(key).putLong(end).putLong(start).array();
+        Slice slice = table.slice(name, 0);
+        if (slice.windows.isEmpty()) {
+            table.add(slice, new Window(start, end, at, parts.copy(value)));
+            held.add(limits.untilClose ? end : at, name, 0);
+            clock.own[RECORDS]++;
+        } else {
+            Window window = slice.windows.get(0);
+            clock.own[BYTES] -= size(name, window);
+            window.at = at;
+            window.parts = parts.copy(value);
+        }
+        clock.own[BYTES] += size(name, slice.windows.get(0));
+        table.mark(slice);
+        held.take(clock.streamTime - limits.delay).forEach(this::goOn);
+        while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
+            if (limits.stops) {
+                throw new IllegalStateException("the buffer of a suppress is full: " + clock.own[RECORDS] + " of "
+                        + limits.records + " records, " + clock.own[BYTES] + " of " + limits.bytes + " bytes");
+            }
+            goOn(held.first());
+        }
+    }
+
+    private void goOn(Due.Entry entry) {
+        table.makeRoom();
+        byte[] name = entry.key();
+        Window window = table.slice(name, 0).windows.get(0);
+        clock.own[RECORDS]--;
+        clock.own[BYTES] -= size(name, window);
+        if (!limits.untilClose || !isTombstone(window)) {
+            told.closed(Arrays.copyOf(name, name.length - WINDOW), window);
+        }
+        table.forget(window);
+    }
+
+    private boolean isTombstone(Window window) {
+        return Arrays.stream(window.parts, limits.isWindowed ? 2 : 0, window.parts.length).allMatch(Objects::isNull);
+    }
+
+    /** About the bytes that Kafka Streams would count: of key and value, two times, and where the record was. */
+    private static long size(byte[] name, Window window) {
+        return name.length + Long.BYTES + Integer.BYTES + size(Arrays.asList(window.parts));
+    }
+
+    private static long size(Object value) {
+        if (value instanceof byte[] bytes) {
+            return bytes.length;
+        }
+        if (value instanceof String text) {
+            return text.length();
+        }
+        if (value instanceof List<?> list) {
+            return list.stream().mapToLong(Suppress::size).sum();
+        }
+        return value == null ? 0 : Long.BYTES;
+    }
+
+    @Override
+    public void finish() {
+        super.finish();
+        held.flush();
+    }
+}

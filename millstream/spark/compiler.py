@@ -123,6 +123,17 @@ class DeadLetters(Node):
     """The records that a node drops, on their way to the dead letter queue. In no topology: ours alone."""
 
 
+@dataclass(frozen=True, eq=False)
+class Kept(Node):
+    """What the store of a node gets, where that is not what goes on. In no topology: ours alone."""
+
+    stored: Store = field(default_factory=lambda: Store(""))
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
 @dataclass
 class Compiler:
     """One compilation; used once."""
@@ -179,12 +190,15 @@ class Compiler:
             del flow.lanes[parent]
         return flow, lane, not flow.lanes
 
-    def _put(self, node: Node, flow: Flow, lane: Lane) -> None:
-        """The node's own lane; with its store, if it fills one."""
+    def _put(self, node: Node, flow: Flow, lane: Lane, stored: Lane | None = None) -> None:
+        """The node's own lane; with its store, if it fills one: of the lane `stored`, if that is another."""
         if self.uses.get(node):
             flow.lanes[node] = lane
         if node.store is not None and node.store.source_topic is None:
-            self._fill(node, node.store, flow, lane)
+            if stored is None:
+                self._fill(node, node.store, flow, lane)
+            else:
+                self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
 
     def _pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
         flow.lanes[node] = lane
@@ -206,6 +220,10 @@ class Compiler:
         if not store.logged:
             return
         topic = f"{store.name}-changelog"
+        route = None
+        if isinstance(key, WindowedSerde) and isinstance(key_type, T.StructType):  # of a suppress
+            where = f"{node.name}: the key of store '{store.name}'"
+            route = serdes.to_bytes(key.inner, key_column["key"], key_type["key"].dataType, where)
         plain_key = serdes.to_bytes(
             key, key_column, key_type, f"{node.name}: the key of store '{store.name}'"
         )
@@ -223,7 +241,7 @@ class Compiler:
                     f"{node.name}: the value of store '{store.name}'",
                 ),
                 partitions=self._partitions(topic),
-                partition_by=plain_key if windowed else None,
+                partition_by=plain_key if windowed else route,
                 timestamped=True,
                 fenced=True,
                 headers=False,
@@ -724,6 +742,15 @@ class Compiler:
         value = self._add(node, node.mapper, flow, lane, "v", mapped)
         self._put(node, flow, replace(lane, value=value, value_serde=None))
 
+    def visit_Suppress(self, node: nodes.Suppress) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        if node.until_close and not isinstance(lane.key_serde, WindowedSerde):
+            raise TopologyException(
+                f"{node.name}: it waits until windows close, and the table's keys have no windows any more; "
+                "put it before what changes the keys, or take Suppressed.until_time_limit()"
+            )
+        self._wait(node, flow, lane)
+
     def visit_ToStream(self, node: nodes.ToStream) -> None:
         flow, lane, _ = self._take(node.parents[0])
         self._put(node, flow, lane)
@@ -749,6 +776,7 @@ class Compiler:
             if not mine:
                 continue
             flow.count_dropped()
+            stored: dict[Node, Lane] = {}
             on_kernel, by_spark = self._taken_apart([item for item in mine if not item.is_fold])
             windowed = [item for item in mine if item.is_fold and item.windows is not None]
             folded = [item for item in mine if item.is_fold and item.windows is None]
@@ -756,11 +784,12 @@ class Compiler:
                 self._look_ahead(flow)
             made = [group(by_spark, self.names)] if by_spark else []
             if on_kernel:
-                each, late = aggregate(on_kernel, self.names)
-                made.append(each)
-                for one in late:
+                results = aggregate(on_kernel, self.names)
+                made.append(results.made)
+                stored |= results.stored
+                for one in results.late:
                     name = one.item.pending.node.name
-                    each[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
+                    results.made[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
                     self.failures += 1
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]
@@ -776,7 +805,7 @@ class Compiler:
                 new.scans = tuple(replace(scan, feeds=_feeds(lanes)) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
-                    self._put(node, new, lane)
+                    self._put(node, new, lane, stored.get(node))
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
@@ -807,16 +836,30 @@ class Compiler:
         store, parent = node.store, node.parents[0]
         key_type = flow.type_of(lane.key)
         declared = store.key_serde if store is not None else None
-        key_serde = self._settle(declared, lane.key_serde, self.context.default_key_serde, key_type)
+        key_serde = pending.group_key_serde or self._settle(
+            declared, lane.key_serde, self.context.default_key_serde, key_type
+        )
         if store is not None:
             partitions = self._partitions(f"{store.name}-changelog")
         else:
             assert isinstance(parent, Repartition)
             partitions = self._partitions(parent.topic)
-        return item_of(pending, flow.df, self.names, key_serde, max(1, partitions))
+        item = item_of(pending, flow.df, self.names, key_serde, max(1, partitions))
+        if isinstance(node, nodes.Aggregate) and not node.on_close:
+            item = replace(item, held_back=tuple(self._right_behind(node)))
+        return item
+
+    def _right_behind(self, node: Node) -> Iterable[nodes.Suppress]:
+        """What holds back the updates of an aggregation that come out of it as they are."""
+        for other in self.pipeline.nodes:
+            if isinstance(other, nodes.Suppress) and other.parents == (node,):
+                self.uses[node] -= 1
+                yield other
 
     def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
         pending = Pending(node, flow, lane)
+        if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
+            return replace(pending, group_key_serde=lane.key_serde.inner)
         if pending.windows is None:
             return pending
         declared = node.store.key_serde if node.store is not None else None

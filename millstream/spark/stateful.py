@@ -12,8 +12,8 @@ is late, and the order in which records count, are Kafka's, whatever the micro-b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -27,10 +27,10 @@ from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, w
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.mergeable import Mergeable, Part, take_apart
 from millstream.spark.trace import translated
-from millstream.topology.nodes import ToTable
+from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
-__all__ = ["Item", "Late", "aggregate", "bucket_names", "item_of"]
+__all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of"]
 
 UPDATE, GONE, CLOSED, LATE = range(4)
 """What a row of the operator is: the column `kind`."""
@@ -46,6 +46,8 @@ class Item:
         partitions: how many buckets its keys are in.
         parts: what it merges.
         at_once: tell each change as it comes, not the last one of a micro-batch.
+        window: of a suppress behind windows, the names of the columns with a window's start and end.
+        held_back: the suppresses right behind it, which are in the same operator.
     """
 
     pending: Pending
@@ -55,6 +57,18 @@ class Item:
     partitions: int
     parts: Mergeable
     at_once: bool = False
+    window: tuple[str, str] | None = None
+    held_back: tuple[Suppress, ...] = ()
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.window is not None or self.pending.windows is not None
+
+    @property
+    def goes_on_closed(self) -> bool:
+        """Whether only rows of the kind CLOSED go on."""
+        node = self.pending.node
+        return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,21 @@ class Late:
 
     item: Item
     flag: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """What comes out of an operator.
+
+    Attributes:
+        made: the lanes of what goes on.
+        stored: the lanes of what stores get, where that is something else.
+        late: what is dropped.
+    """
+
+    made: Made
+    stored: Mapping[Node, Lane] = field(default_factory=dict)
+    late: Sequence[Late] = ()
 
 
 def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int) -> Item:
@@ -79,6 +108,15 @@ def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, par
         type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
         part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
         return Item(pending, key, value, key_serde, partitions, Mergeable([part], F.col(last)["value"]))
+    if isinstance(node, Suppress):
+        last = names.new("l")
+        held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
+        window = None
+        if pending.group_key_serde is not None:
+            window = names.new("w"), names.new("w")
+            held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
+        merged = Mergeable(held, F.col(last))
+        return Item(pending, key, value, key_serde, partitions, merged, window=window)
     column, function = column_of(pending, key, value)
 
     parts: Mergeable = translated(
@@ -87,11 +125,14 @@ def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, par
     return Item(pending, key, value, key_serde, partitions, parts)
 
 
-def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
+def aggregate(items: Sequence[Item], names: Names) -> Results:
     """These aggregations of one flow, as one operator."""
     flow = items[0].pending.flow
     rows = _ordered(_rows(_with_own(flow.df, items), items))
-    description = json.dumps([_described(item) for item in items])
+    held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
+    description = json.dumps(
+        [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
+    )
     made = DataFrame(_state_package().Aggregations.of(rows._jdf, description), flow.df.sparkSession)
     tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
     fixed = dict(
@@ -103,30 +144,47 @@ def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
     )
     made = made.withColumnsRenamed(fixed).withColumn(stamp, F.timestamp_millis(stamp))
     new = Flow(with_context(made, stamp), names)
-    lanes: dict[Any, Lane] = {}
+    lanes: dict[Node, Lane] = {}
+    stored: dict[Node, Lane] = {}
     late = []
+    has_kinds = len(items) > 1 or held_back or any(item.is_windowed or item.goes_on_closed for item in items)
     for number, item in enumerate(items):
-        mine = F.col(tag) == number
-        told = mine & (F.col(kind) <= GONE)
+        behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
+        mine = F.col(tag).isin([number, *behind])
         where = F.lit(f"{item.pending.node.name}: a key")
         # By the name that the expression knows it under.
         new.df = new.df.withColumn(
             item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(key)), where)
         )
         plain_key = item.key
-        if item.pending.windows is not None:
+        if item.is_windowed:
             plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
+        if item.pending.windows is not None:
             late.append(Late(item, new.with_column("d", mine & (F.col(kind) == LATE))))
-        value = new.with_column("v", F.when(mine & (F.col(kind) == UPDATE), item.parts.result))
-        keep = None
-        if len(items) > 1 or late:
-            keep = new.with_column("f", told)
-        value_serde = item.pending.lane.value_serde if isinstance(item.pending.node, ToTable) else None
-        key_serde = (
-            item.key_serde if item.pending.windows is None else item.pending.windowed_serde(item.key_serde)
-        )
-        lanes[item.pending.node] = Lane(plain_key, value, keep, key_serde, value_serde)
-    return (new, lanes), late
+        has_value = mine & F.col(kind).isin(UPDATE, CLOSED)
+        value = new.with_column("v", F.when(has_value, item.parts.result))
+        is_table = isinstance(item.pending.node, ToTable | Suppress)
+        value_serde = item.pending.lane.value_serde if is_table else None
+        key_serde = item.key_serde
+        if item.pending.windows is not None:
+            key_serde = item.pending.windowed_serde(key_serde)
+        elif item.window is not None:
+            assert item.pending.lane.key_serde is not None
+            key_serde = item.pending.lane.key_serde
+
+        lane = Lane(plain_key, value, None, key_serde, value_serde)
+        for own, node in ((number, item.pending.node), *behind.items()):
+            updates = lane
+            if has_kinds:
+                updates = replace(
+                    lane, keep=new.with_column("f", (F.col(tag) == own) & (F.col(kind) <= GONE))
+                )
+            lanes[node] = updates
+            if own != number or item.goes_on_closed:
+                stored[node] = updates
+                closed = (F.col(tag) == own) & (F.col(kind) == CLOSED)
+                lanes[node] = replace(lane, keep=new.with_column("f", closed))
+    return Results((new, lanes), stored, late)
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
@@ -134,7 +192,12 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
     columns = {}
     for item in items:
         belongs = item.pending.belongs
-        columns[item.key] = F.when(belongs, F.col(item.pending.lane.key))
+        own_key = F.col(item.pending.lane.key)
+        if item.window is not None:
+            for name, side in zip(item.window, ("start", "end"), strict=True):
+                columns[name] = F.when(belongs, F.unix_millis(own_key["window"][side]))
+            own_key = own_key["key"]
+        columns[item.key] = F.when(belongs, own_key)
         columns[item.value] = F.when(belongs, F.col(item.pending.lane.value))
     return df.withColumns(columns)
 
@@ -193,7 +256,7 @@ def _ordered(rows: DataFrame) -> DataFrame:
 
 def _described(item: Item) -> dict[str, Any]:
     """The aggregation, for the kernel."""
-    windows = item.pending.windows
+    windows, node = item.pending.windows, item.pending.node
     core, settings = "whole", {}
     if isinstance(windows, TimeWindows):
         core, settings = (
@@ -204,11 +267,31 @@ def _described(item: Item) -> dict[str, Any]:
         core, settings = "sliding", {"difference": windows.time_difference_ms, "grace": windows.grace_ms}
     elif isinstance(windows, SessionWindows):
         core, settings = "sessions", {"gap": windows.gap_ms, "grace": windows.grace_ms}
+    elif isinstance(node, Suppress):
+        core, settings = "suppress", {**_limits(node), "windowed": int(item.window is not None)}
+    if isinstance(node, Aggregate) and node.on_close:
+        settings["on_close"] = 1
     return {
         "core": core,
         "settings": settings,
         "at_once": item.at_once,
         "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
+    }
+
+
+def _holding(node: Suppress, of: int) -> dict[str, Any]:
+    """What holds back the updates of the aggregation with this number, for the kernel."""
+    return {"core": "suppress", "of": of, "settings": _limits(node)}
+
+
+def _limits(node: Suppress) -> dict[str, int]:
+    limits = {"records": node.record_limit, "bytes": node.byte_limit}
+    return {
+        "until_close": int(node.until_close),
+        "delay": node.delay_ms,
+        "stops": int(node.stops_when_full),
+        "logged": int(node.stored.logged),
+        **{name: limit for name, limit in limits.items() if limit is not None},
     }
 
 

@@ -30,9 +30,16 @@ public final class Suppress extends Core {
      * @param bytes the same, of an estimate
      * @param stops when there are more, all ends
      * @param isWindowed the first two parts of a record are its window's start and end
+     * @param isLogged tell as well what is held back, as updates, and as gone when it is not any more
      */
     public record Limits(
-            boolean untilClose, long delay, long records, long bytes, boolean stops, boolean isWindowed) {}
+            boolean untilClose,
+            long delay,
+            long records,
+            long bytes,
+            boolean stops,
+            boolean isWindowed,
+            boolean isLogged) {}
 
     public Suppress(Task task, Limits limits) {
         super(task);
@@ -67,6 +74,35 @@ public final class Suppress extends Core {
         };
     }
 
+    /** Whoever the table tells what is held back: under the keys themselves, not under the names of slices. */
+    public static Told log(Told told) {
+        return new Told() {
+            @Override
+            public void update(byte[] name, Window window) {
+                told.update(key(name), window);
+            }
+
+            @Override
+            public void gone(byte[] name, Window window) {
+                told.gone(key(name), window);
+            }
+
+            @Override
+            public void closed(byte[] name, Window window) {
+                throw new IllegalStateException("a table closes nothing");
+            }
+
+            @Override
+            public void late(byte[] name, long at, long start, long end, long streamTime) {
+                throw new IllegalStateException("a table finds nothing late");
+            }
+        };
+    }
+
+    private static byte[] key(byte[] name) {
+        return Arrays.copyOf(name, name.length - WINDOW);
+    }
+
     @Override
     protected void process(byte[] key, long at, Object[] record) {
         if (limits.isWindowed) {
@@ -94,7 +130,11 @@ public final class Suppress extends Core {
             window.parts = parts.copy(value);
         }
         clock.own[BYTES] += size(name, slice.windows.get(0));
-        table.mark(slice);
+        if (limits.isLogged) {
+            table.changed(slice.windows.get(0));
+        } else {
+            table.mark(slice);
+        }
         held.take(clock.streamTime - limits.delay).forEach(this::goOn);
         while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
             if (limits.stops) {
@@ -112,9 +152,13 @@ public final class Suppress extends Core {
         clock.own[RECORDS]--;
         clock.own[BYTES] -= size(name, window);
         if (!limits.untilClose || !isTombstone(window)) {
-            told.closed(Arrays.copyOf(name, name.length - WINDOW), window);
+            told.closed(key(name), window);
         }
-        table.forget(window);
+        if (limits.isLogged) {
+            table.remove(window);
+        } else {
+            table.forget(window);
+        }
     }
 
     private boolean isTombstone(Window window) {

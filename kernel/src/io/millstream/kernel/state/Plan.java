@@ -100,7 +100,8 @@ final class Plan implements Serializable {
                     settings.getOrDefault("records", Long.MAX_VALUE),
                     settings.getOrDefault("bytes", Long.MAX_VALUE),
                     setting("stops") != 0,
-                    setting("windowed") != 0);
+                    setting("windowed") != 0,
+                    setting("logged") != 0);
         }
     }
 

@@ -139,6 +139,7 @@ public final class TracesMain {
                 suppress.path("records").asLong(Long.MAX_VALUE),
                 suppress.path("bytes").asLong(Long.MAX_VALUE),
                 untilClose || suppress.path("full").asText().equals("stop"),
+                false,
                 false);
     }
 

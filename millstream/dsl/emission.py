@@ -53,7 +53,7 @@ class EmitStrategy:
     def on_window_close(cls) -> EmitStrategy:
         """The last value, once stream time has passed the window's end and its grace period.
 
-        Stream time only goes on with records: a window closes when a later record comes to the same partition.
+        Stream time only goes on with records: a later one in the same partition closes a window.
         """
         return cls(StrategyType.ON_WINDOW_CLOSE)
 

@@ -145,7 +145,7 @@ class KTable(TellsWhatIsMissing):
         return stream if mapper is None else stream.select_key(mapper)
 
     def suppress(self, suppressed: Suppressed) -> KTable:
-        """The table's updates, held back: `suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))`.
+        """The table's updates, later: `suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))`.
 
         Of the updates of a key only the last one goes on, when the time has come. The result has no store of
         its own that could be queried; that of the table before it has every update.
@@ -218,7 +218,7 @@ class KTable(TellsWhatIsMissing):
         return KTable(self._drafts, draft, key_serde, value_serde, given.store_name)
 
 
-def _close_delay_ms(draft: Draft) -> int:
+def _close_delay_ms(draft: Draft, chain: str = "") -> int:
     """How far beyond the ends of a table's windows stream time is when they close.
 
     Raises:
@@ -226,10 +226,16 @@ def _close_delay_ms(draft: Draft) -> int:
 
     Source: GraphGraceSearchUtil.findAndVerifyWindowGrace.
     """
-    windows = draft.node.windows if isinstance(draft.node, nodes.Aggregate) else None
-    if windows is not None:
-        return windows.closes_after_ms
-    return max((_close_delay_ms(parent) for parent in draft.parents), default=-1)
+    node = draft.node
+    if isinstance(node, nodes.Aggregate) and node.windows is not None:
+        return node.windows.closes_after_ms
+    chain = f"{node.name}->{chain}" if chain else node.name
+    if not draft.parents:
+        raise TopologyException(
+            f"Window close time is only defined for windowed computations. Got [root->{chain}]. Use "
+            "until_window_closes() behind windowed_by(), and until_time_limit() for other tables"
+        )
+    return max(_close_delay_ms(parent, chain) for parent in draft.parents)
 
 
 def declare_store(

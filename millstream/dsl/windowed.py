@@ -53,8 +53,8 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
         """
         if not isinstance(emit_strategy, EmitStrategy):
             raise TopologyException(
-                "emit_strategy() takes EmitStrategy.on_window_close() or EmitStrategy.on_window_update(), got "
-                f"{emit_strategy!r}"
+                "emit_strategy() takes EmitStrategy.on_window_close() or EmitStrategy.on_window_update(), "
+                f"got {emit_strategy!r}"
             )
         other = copy(self)
         other._emit_strategy = emit_strategy

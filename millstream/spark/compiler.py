@@ -802,7 +802,7 @@ class Compiler:
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
-                new.scans = tuple(replace(scan, feeds=_feeds(lanes)) for scan in flow.scans)
+                new.scans = tuple(replace(scan, feeds=(*scan.feeds, *_feeds(lanes))) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
                     self._put(node, new, lane, stored.get(node))

@@ -273,6 +273,7 @@ def _described(item: Item) -> dict[str, Any]:
         settings["on_close"] = 1
     return {
         "core": core,
+        "name": node.name,
         "settings": settings,
         "at_once": item.at_once,
         "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
@@ -281,7 +282,7 @@ def _described(item: Item) -> dict[str, Any]:
 
 def _holding(node: Suppress, of: int) -> dict[str, Any]:
     """What holds back the updates of the aggregation with this number, for the kernel."""
-    return {"core": "suppress", "of": of, "settings": _limits(node)}
+    return {"core": "suppress", "name": node.name, "of": of, "settings": _limits(node)}
 
 
 def _limits(node: Suppress) -> dict[str, int]:

@@ -26,7 +26,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
 
-__all__ = ["Pipeline", "input_label", "plan_pipelines", "writers_first"]
+__all__ = ["Pipeline", "input_label", "plan_pipelines", "state_before", "writers_first"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,19 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
         elif _is_stateful(node, cuts):
             state[node] = node
     return cuts
+
+
+def state_before(node: Node, pipeline: Pipeline) -> Node | None:
+    """The stateful step of the same query whose results reach this one, if there is one: the last of them."""
+    ends = (*pipeline.inputs, *pipeline.outputs)
+    cuts: dict[Node, str] = {each: "" for each in ends if isinstance(each, Repartition)}
+    for parent in node.parents:
+        if parent in pipeline.inputs:
+            continue
+        found = parent if _is_stateful(parent, cuts) else state_before(parent, pipeline)
+        if found is not None:
+            return found
+    return None
 
 
 def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:

@@ -24,6 +24,7 @@ public final class Suppress extends Core {
     /**
      * When updates go on.
      *
+     * @param name of what holds them back, for messages
      * @param untilClose when their window closes, and no tombstones; otherwise after some time
      * @param delay how long after the window's end, or after the first update's time
      * @param records as many are held back; then the first ones go on
@@ -33,6 +34,7 @@ public final class Suppress extends Core {
      * @param isLogged tell as well what is held back, as updates, and as gone when it is not any more
      */
     public record Limits(
+            String name,
             boolean untilClose,
             long delay,
             long records,
@@ -138,8 +140,9 @@ public final class Suppress extends Core {
         held.take(clock.streamTime - limits.delay).forEach(this::goOn);
         while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
             if (limits.stops) {
-                throw new IllegalStateException("the buffer of a suppress is full: " + clock.own[RECORDS] + " of "
-                        + limits.records + " records, " + clock.own[BYTES] + " of " + limits.bytes + " bytes");
+                throw new IllegalStateException(String.format(
+                        "%s buffer exceeded its max capacity. Currently [%d/%d] records and [%d/%d] bytes.",
+                        limits.name, clock.own[RECORDS], limits.records, clock.own[BYTES], limits.bytes));
             }
             goOn(held.first());
         }

@@ -134,6 +134,7 @@ public final class TracesMain {
             delay = windows.path("gap").asLong() + windows.get("grace").asLong();
         }
         return new Suppress.Limits(
+                "suppress",
                 untilClose,
                 delay,
                 suppress.path("records").asLong(Long.MAX_VALUE),

@@ -180,6 +180,7 @@ class KTable(TellsWhatIsMissing):
             logged=buffer.logging_enabled,
             topic_config=dict(buffer.topic_config),
         )
+        drafts.give_old_values(self._draft)
         node = nodes.Suppress(
             given,
             (),

@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.model import TIMESTAMP_HEADER, StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.aggregate import FoldSerdes, Made, Pending, fold, group
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -797,18 +797,55 @@ class Compiler:
             if windowed:
                 each_window = [(item, self._fold_serdes(item)) for item in windowed]
                 made.append(merge_windows(each_window, self.names))
+                closing = [item.node for item in windowed if _goes_on_closed(item.node)]
+                if closing:
+                    made.append(self._held_until_closed(made[-1], closing, flow.scans))
             for item in mine:
                 del flow.lanes[item.node]
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
-                new.scans = tuple(replace(scan, feeds=(*scan.feeds, *_feeds(lanes))) for scan in flow.scans)
+                if not new.scans:
+                    feeds = _feeds(lanes)
+                    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
-                    self._put(node, new, lane, stored.get(node))
+                    if isinstance(node, nodes.Aggregate) and node.on_close and node not in stored:
+                        if self.uses.get(node):
+                            new.lanes[node] = lane
+                    else:
+                        self._put(node, new, lane, stored.get(node))
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
+
+    def _held_until_closed(self, made: Made, nodes_: list[Node], scans: tuple[Scan, ...]) -> Made:
+        """The last values of windows that Python folds, in an operator of their own: the fold tells each.
+
+        What their stores get stays in the flow that they are taken from.
+        """
+        flow, lanes = made
+        flow.scans = tuple(replace(scan, feeds=(*scan.feeds, *_feeds(lanes))) for scan in scans)
+        held: dict[Node, tuple[nodes.Aggregate, Item]] = {}
+        for node in nodes_:
+            assert isinstance(node, nodes.Aggregate)
+            assert node.windows is not None
+            lane = lanes.pop(node)
+            self._fill(Kept(node.name, (node,), node.stored), node.stored, flow, lane)
+            assert isinstance(lane.key_serde, WindowedSerde)
+            closed = nodes.Suppress(
+                node.name,
+                (node,),
+                Store("", logged=False),
+                until_close=True,
+                delay_ms=node.windows.closes_after_ms,
+                stops_when_full=True,
+            )
+            waiting = Pending(closed, flow, lane, lane.key_serde.inner)
+            partitions = max(1, self._partitions(f"{node.stored.name}-changelog"))
+            held[closed] = node, item_of(waiting, flow.df, self.names, lane.key_serde.inner, partitions)
+        new, results = aggregate([item for _, item in held.values()], self.names).made
+        return new, {held[closed][0]: lane for closed, lane in results.items()}
 
     def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
         """Those that the kernel can merge, and those that only Spark's own operator can compute."""
@@ -930,6 +967,10 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows, scans
+
+
+def _goes_on_closed(node: Node) -> bool:
+    return isinstance(node, nodes.Aggregate) and node.on_close
 
 
 def _feeds(filling: Iterable[Node]) -> tuple[str, ...]:

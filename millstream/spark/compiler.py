@@ -52,7 +52,7 @@ from millstream.spark.handlers import (
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.sink import Output, output_rows, with_epoch
-from millstream.spark.stateful import Item, aggregate, item_of
+from millstream.spark.stateful import Item, Results, aggregate, item_of
 from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
@@ -132,6 +132,11 @@ class Kept(Node):
     @property
     def store(self) -> Store | None:
         return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Passed(Node):
+    """What was written of a flow before an operator, and passed through it. In no topology: ours alone."""
 
 
 @dataclass
@@ -784,7 +789,10 @@ class Compiler:
                 self._look_ahead(flow)
             made = [group(by_spark, self.names)] if by_spark else []
             if on_kernel:
-                results = aggregate(on_kernel, self.names)
+                alone = not by_spark and not folded and not windowed
+                passing = self._passing(flow, {item.node for item in mine}) if alone else {}
+                results = aggregate(on_kernel, self.names, list(passing.values()))
+                self._pass(flow, passing, results)
                 made.append(results.made)
                 stored |= results.stored
                 for one in results.late:
@@ -819,6 +827,27 @@ class Compiler:
         self.pending.clear()
         return aggregated
 
+    def _passing(self, flow: Flow, but: Collection[Node]) -> dict[Node, tuple[Lane, Output]]:
+        """What is written of the results of an operator, where another one is next.
+
+        Spark computes a flow once for each of those that come of it. So that it is one, all others go through
+        the next operator as they are. Nothing, where that cannot be.
+        """
+        others = [node for node in flow.lanes if node not in but]
+        if not any(scan.feeds for scan in flow.scans):
+            return {}
+        if any(node not in flow.pinned or self.outputs[node].look is not None for node in others):
+            return {}
+        return {node: (flow.lanes[node], self.outputs[node]) for node in others if self._is_wanted(node)}
+
+    def _pass(self, flow: Flow, passing: Collection[Node], results: Results) -> None:
+        for node in passing:
+            del flow.lanes[node]
+        if results.passed is not None:
+            row, flag = results.passed
+            place = Output(F.lit(None), F.lit(None), F.lit(None), made=F.col(row))
+            self._pin(Passed("passed", ()), results.made[0], Lane(row, row, flag), place)
+
     def _held_until_closed(self, made: Made, nodes_: list[Node], scans: tuple[Scan, ...]) -> Made:
         """The last values of windows that Python folds, in an operator of their own: the fold tells each.
 
@@ -844,7 +873,10 @@ class Compiler:
             waiting = Pending(closed, flow, lane, lane.key_serde.inner)
             partitions = max(1, self._partitions(f"{node.stored.name}-changelog"))
             held[closed] = node, item_of(waiting, flow.df, self.names, lane.key_serde.inner, partitions)
-        new, results = aggregate([item for _, item in held.values()], self.names).made
+        passing = self._passing(flow, lanes)
+        outcome = aggregate([item for _, item in held.values()], self.names, list(passing.values()))
+        self._pass(flow, passing, outcome)
+        new, results = outcome.made
         return new, {held[closed][0]: lane for closed, lane in results.items()}
 
     def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:

@@ -68,8 +68,8 @@ def rebuild(
     if in_a_row:  # which of several operators has which number is Spark's affair
         raise StreamsException(
             f"pipeline '{claim.pipeline}': its changelogs cannot be written anew: store '{in_a_row[0]}' is "
-            "filled from the results of another one in the same query. Start afresh with `millstream reset` or "
-            "KafkaStreams.clean_up(checkpoints=True)"
+            "filled from the results of another one in the same query. Start afresh with `millstream reset` "
+            "or KafkaStreams.clean_up(checkpoints=True)"
         )
     for number, stores in enumerate(operators):
         topics = {changelog_topic(context.application_id, store) for store in stores}

@@ -24,10 +24,11 @@ from pyspark.sql import functions as F
 from millstream.model import TIMESTAMP_HEADER
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, TIMESTAMP, Flow, Lane
 
-__all__ = ["STAMP", "Output", "output_rows", "with_epoch"]
+__all__ = ["STAMP", "Output", "output_rows", "with_epoch", "written_fields"]
 
 STAMP = "stamp"
 """The column with the timestamp of a changelog record, 8 bytes; NULL in records of other topics."""
+_WRITTEN = ("topic", "key", "value", "partition", "headers", STAMP)
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Output:
     headers: bool = False
     errors: Column | None = None
     look: Callable[[Column], Column] | None = None
+    made: Column | None = None
 
 
 def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
@@ -70,7 +72,7 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
             df = df.where(~output.look(flow.kept(lane)))
         elif lane.keep is not None:
             df = df.where(F.col(lane.keep))
-        return df.select(*_fields(output))
+        return df.select(*written_fields(output))
     element = flow.names.new("o")
     keeps = [
         flow.kept(lane)
@@ -79,13 +81,16 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
         for lane, output in outputs
     ]
     records = F.array(
-        *(F.when(keep, F.struct(*_fields(out))) for keep, (_, out) in zip(keeps, outputs, strict=True))
+        *(F.when(keep, F.struct(*written_fields(out))) for keep, (_, out) in zip(keeps, outputs, strict=True))
     )
     exploded = flow.df.select(F.explode(records).alias(element)).where(F.col(element).isNotNull())
     return exploded.select(f"{element}.*")
 
 
-def _fields(output: Output) -> list[Column]:
+def written_fields(output: Output) -> list[Column]:
+    """The columns of the records that an output writes."""
+    if output.made is not None:
+        return [output.made[name].alias(name) for name in _WRITTEN]
     partition = F.lit(None).cast("int") if output.partition is None else output.partition
     if output.partitions is not None:
         # A record without a key has no place of its own; it goes where the empty key goes.

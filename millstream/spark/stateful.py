@@ -26,6 +26,7 @@ from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.mergeable import Mergeable, Part, take_apart
+from millstream.spark.sink import Output, written_fields
 from millstream.spark.trace import translated
 from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -34,6 +35,8 @@ __all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of"]
 
 UPDATE, GONE, CLOSED, LATE = range(4)
 """What a row of the operator is: the column `kind`."""
+PASSED = -1
+"""What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,13 @@ class Results:
         made: the lanes of what goes on.
         stored: the lanes of what stores get, where that is something else.
         late: what is dropped.
+        passed: the names of the column with the rows that only passed, and of the flag for them.
     """
 
     made: Made
     stored: Mapping[Node, Lane] = field(default_factory=dict)
     late: Sequence[Late] = ()
+    passed: tuple[str, str] | None = None
 
 
 def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int) -> Item:
@@ -125,10 +130,15 @@ def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, par
     return Item(pending, key, value, key_serde, partitions, parts)
 
 
-def aggregate(items: Sequence[Item], names: Names) -> Results:
-    """These aggregations of one flow, as one operator."""
+def aggregate(items: Sequence[Item], names: Names, passing: Sequence[tuple[Lane, Output]] = ()) -> Results:
+    """These aggregations of one flow, as one operator.
+
+    Args:
+        passing: what else is written of the flow. Its rows pass through the operator as they are: so what
+            comes before it is computed once.
+    """
     flow = items[0].pending.flow
-    rows = _ordered(_rows(_with_own(flow.df, items), items))
+    rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing))
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     description = json.dumps(
         [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
@@ -184,7 +194,11 @@ def aggregate(items: Sequence[Item], names: Names) -> Results:
                 stored[node] = updates
                 closed = (F.col(tag) == own) & (F.col(kind) == CLOSED)
                 lanes[node] = replace(lane, keep=new.with_column("f", closed))
-    return Results((new, lanes), stored, late)
+    passed = None
+    if passing:
+        passed = names.new("o"), new.with_column("f", F.col(tag) == PASSED)
+        new.df = new.df.withColumnRenamed("passed", passed[0])
+    return Results((new, lanes), stored, late, passed)
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
@@ -202,10 +216,15 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
     return df.withColumns(columns)
 
 
-def _rows(df: DataFrame, items: Sequence[Item]) -> DataFrame:
-    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts."""
+def _rows(
+    df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]]
+) -> DataFrame:
+    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts.
+
+    And one for each output that it is passing to, with what is to be written in the column `passed`.
+    """
     at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
-    if len(items) == 1:
+    if len(items) == 1 and not passing:
         item = items[0]
         df = df.where(item.pending.belongs)
         key = _key(item, df)
@@ -218,22 +237,38 @@ def _rows(df: DataFrame, items: Sequence[Item]) -> DataFrame:
     for number, item in enumerate(items):
         own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
         parts = [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
-        element = F.struct(F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts)
-        elements.append(F.when(item.pending.belongs, element))
+        fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts]
+        if passing:
+            fields.append(F.lit(None).cast(_written(df, passing)).alias("passed"))
+        elements.append(F.when(item.pending.belongs, F.struct(*fields)))
+    for lane, output in passing:
+        # In the order in which they are, as far as they go to one partition: so by what it is chosen by.
+        key = output.key if output.partition_by is None else output.partition_by
+        nulls = [F.lit(None).cast(part.type).alias(part.name) for part in every]
+        key = F.coalesce(key, F.lit(bytearray()))
+        written = F.struct(*written_fields(output)).cast(_written(df, passing)).alias("passed")
+        element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
+        elements.append(F.when(flow.kept(lane), element))
     df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
     df = df.select(
         F.col("each")["tag"].alias("tag"),
         F.col("each")["key"].alias("key"),
         "at",
         *(F.col("each")[part.name].alias(part.name) for part in every),
+        *([F.col("each")["passed"].alias("passed")] if passing else []),
     )
-    bucket = F.lit(None).cast("int")
-    counts = {item.partitions for item in items}
-    for count in counts:
+    counts = sorted({item.partitions for item in items})
+    bucket = _bucket(F.col("key"), counts[0])
+    for count in counts[1:]:
         numbers = [number for number, item in enumerate(items) if item.partitions == count]
-        mine = _bucket(F.col("key"), count)
-        bucket = mine if len(counts) == 1 else F.when(F.col("tag").isin(numbers), mine).otherwise(bucket)
+        bucket = F.when(F.col("tag").isin(numbers), _bucket(F.col("key"), count)).otherwise(bucket)
     return df.select(bucket.alias("bucket"), "*")
+
+
+def _written(df: DataFrame, passing: Sequence[tuple[Lane, Output]]) -> T.DataType:
+    """The type of what is to be written."""
+    written: T.DataType = df.select(F.struct(*written_fields(passing[0][1])).alias("o")).schema["o"].dataType
+    return written
 
 
 def _key(item: Item, df: DataFrame) -> Column:

@@ -1,4 +1,4 @@
-"""Emit strategies and suppress as they are written: checks, names, the nodes that come of them; without Spark."""
+"""Emit strategies and suppress as they are written: checks, names, nodes; without Spark."""
 
 from __future__ import annotations
 

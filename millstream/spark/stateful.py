@@ -157,7 +157,12 @@ def aggregate(items: Sequence[Item], names: Names, passing: Sequence[tuple[Lane,
     lanes: dict[Node, Lane] = {}
     stored: dict[Node, Lane] = {}
     late = []
-    has_kinds = len(items) > 1 or held_back or any(item.is_windowed or item.goes_on_closed for item in items)
+    has_kinds = (
+        len(items) > 1
+        or held_back
+        or passing
+        or any(item.is_windowed or item.goes_on_closed for item in items)
+    )
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
         mine = F.col(tag).isin([number, *behind])

@@ -10,11 +10,12 @@ from programs import random_program, replay
 from tiers import examples
 
 from millstream.dsl.builder import StreamsBuilder
-from millstream.dsl.emission import BufferConfig, Suppressed
+from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
 from millstream.dsl.options import Grouped, Materialized
 from millstream.topology.nodes import Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
+from millstream.topology.windows import TimeWindows
 
 
 def same(value):
@@ -84,6 +85,18 @@ def test_state_behind_state_without_a_change_of_keys_is_one_query(builder):
     (pipeline,) = topology.pipelines
     assert (pipeline.subtopologies, pipeline.shuffles, pipeline.reason) == ((0,), (), "")
     assert len(pipeline.stores) == 3
+
+
+def test_explain_tells_what_goes_on_later(builder):
+    """Windows that are told once, and what a suppress holds back."""
+    windows = TimeWindows.of_size_with_no_grace(timedelta(minutes=5))
+    group = builder.stream("in").group_by_key().windowed_by(windows)
+    group.emit_strategy(EmitStrategy.on_window_close()).count()
+    closed = Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("final")
+    group.count().suppress(closed)
+    text = builder.build().explain()
+    assert "windows of 5 min, no grace, told once, when they close (KSTREAM-AGGREGATE-0000000002)" in text
+    assert "    holds:    updates until their windows close (final)\n" in text
 
 
 def test_a_repartition_behind_a_suppress_is_a_topic(builder):

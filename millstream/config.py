@@ -210,6 +210,11 @@ class StreamsConfig(Mapping[str, Any]):
         return self._values.get("default.value.serde")
 
     @property
+    def has_cache(self) -> bool:
+        """Whether several updates of a key become one, where a store does not say."""
+        return bool(self._values["statestore.cache.max.bytes"] and self._values["cache.max.bytes.buffering"])
+
+    @property
     def in_memory_stores(self) -> bool:
         """Whether tables get memory stores where the topology does not say."""
         return bool(self._values["default.dsl.store"] == "in_memory")

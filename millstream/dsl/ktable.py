@@ -286,6 +286,7 @@ def declare_store(
         window_size_ms=None if windows is None or isinstance(windows, SessionWindows) else windows.size_ms,
         retention_ms=retention_ms,
         history_ms=history_ms,
+        cached=materialized.caching_enabled,
     )
 
 

@@ -110,6 +110,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
             default_value_serde=serde_of(config.default_value_serde),
+            cached=config.has_cache,
             offset_reset=offset_reset(config),
             max_records_per_batch=config.get("max.batch.records"),
             batch_interval=config.commit_interval,

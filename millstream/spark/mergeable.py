@@ -23,8 +23,8 @@ from millstream.spark.flow import Names
 __all__ = ["MERGEABLE", "Mergeable", "NotMergeableError", "Part", "take_apart"]
 
 MERGEABLE = (
-    "count, count_if, sum, product, avg, min, max, min_by, max_by, first, last, any_value, bool_and, "
-    "bool_or, bit_and, bit_or, bit_xor, collect_list, collect_set, count(DISTINCT), variance and standard deviation"
+    "count sum product avg min max min_by max_by first last any_value bool_and bool_or bit_and bit_or "
+    "bit_xor collect_list collect_set variance stddev count_if and count(DISTINCT)"
 )
 
 
@@ -75,7 +75,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
     cutter = _Cutter(df, names, taken.parts)
     taken.result = cutter.column(cutter.rebuilt(_node(expression)))
     if not taken.parts:
-        raise NotMergeableError(f"it has none of the aggregate functions that can be merged: {MERGEABLE}")
+        raise NotMergeableError(f"it has none of the aggregate functions that can be: {MERGEABLE}")
     left = df.select(
         *(F.col(key) for key in keys), *(F.lit(None).cast(part.type).alias(part.name) for part in taken.parts)
     )
@@ -85,7 +85,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
         left.select(taken.result).schema  # noqa: B018  (analysis is the point)
     except AnalysisException as error:
         raise NotMergeableError(
-            f"it has an aggregate function besides those that can be merged: {MERGEABLE}"
+            f"it has an aggregate function that cannot be. There are {MERGEABLE}"
         ) from error
     return taken
 

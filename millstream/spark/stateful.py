@@ -25,7 +25,7 @@ from millstream.dsl.serdes import Serde
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
-from millstream.spark.mergeable import Mergeable, Part, take_apart
+from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.sink import Output, written_fields
 from millstream.spark.trace import translated
 from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
@@ -59,7 +59,7 @@ class Item:
     key_serde: Serde
     partitions: int
     parts: Mergeable
-    at_once: bool = False
+    at_once: bool
     window: tuple[str, str] | None = None
     held_back: tuple[Suppress, ...] = ()
 
@@ -99,20 +99,22 @@ class Results:
     passed: tuple[str, str] | None = None
 
 
-def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int) -> Item:
+def item_of(
+    pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int, *, at_once: bool
+) -> Item:
     """Take an aggregation apart. `df` is its flow's.
 
     Raises:
         NotMergeableError: there is a function in it whose partial results cannot be merged.
     """
     key, value = names.new("k"), names.new("v")
-    item = Item(pending, key, value, key_serde, partitions, Mergeable())
+    item = Item(pending, key, value, key_serde, partitions, Mergeable(), at_once)
     node = pending.node
     if isinstance(node, ToTable):  # the last one; wrapped, for a NULL is one too
         last = names.new("l")
         type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
         part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
-        return Item(pending, key, value, key_serde, partitions, Mergeable([part], F.col(last)["value"]))
+        return replace(item, parts=Mergeable([part], F.col(last)["value"]))
     if isinstance(node, Suppress):
         last = names.new("l")
         held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
@@ -121,24 +123,33 @@ def item_of(pending: Pending, df: DataFrame, names: Names, key_serde: Serde, par
             window = names.new("w"), names.new("w")
             held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
         merged = Mergeable(held, F.col(last))
-        return Item(pending, key, value, key_serde, partitions, merged, window=window)
+        return replace(item, parts=merged, window=window, at_once=False)
     column, function = column_of(pending, key, value)
 
-    parts: Mergeable = translated(
-        node, function, lambda: take_apart(_with_own(df, [item]), column, [key], names)
-    )
-    return Item(pending, key, value, key_serde, partitions, parts)
+    def cut() -> Mergeable | NotMergeableError:
+        try:
+            return take_apart(_with_own(df, [item]), column, [key], names)
+        except NotMergeableError as error:
+            return error  # no mistake of the function's
+
+    parts: Mergeable | NotMergeableError = translated(node, function, cut)
+    if isinstance(parts, NotMergeableError):
+        raise parts
+    return replace(item, parts=parts)
 
 
-def aggregate(items: Sequence[Item], names: Names, passing: Sequence[tuple[Lane, Output]] = ()) -> Results:
+def aggregate(
+    items: Sequence[Item], names: Names, passing: Sequence[tuple[Lane, Output]] = (), *, letters: bool = False
+) -> Results:
     """These aggregations of one flow, as one operator.
 
     Args:
         passing: what else is written of the flow. Its rows pass through the operator as they are: so what
             comes before it is computed once.
+        letters: with what dead letters say of them.
     """
     flow = items[0].pending.flow
-    rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing))
+    rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing, letters))
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     description = json.dumps(
         [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
@@ -222,7 +233,7 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
 
 
 def _rows(
-    df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]]
+    df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]], letters: bool
 ) -> DataFrame:
     """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts.
 
@@ -238,20 +249,24 @@ def _rows(
         return df.select(_bucket(F.col("key"), item.partitions).alias("bucket"), F.lit(0).alias("tag"), "*")
     every = [part for item in items for part in item.parts.parts]
     df = df.withColumn("at", at)
+    type_: T.DataType = T.NullType()
+    if passing:
+        sample = F.struct(*written_fields(flow, passing[0][1], letters)).alias("passed")
+        type_ = df.select(sample).schema["passed"].dataType
     elements = []
     for number, item in enumerate(items):
         own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
         parts = [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
         fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts]
         if passing:
-            fields.append(F.lit(None).cast(_written(df, passing)).alias("passed"))
+            fields.append(F.lit(None).cast(type_).alias("passed"))
         elements.append(F.when(item.pending.belongs, F.struct(*fields)))
     for lane, output in passing:
         # In the order in which they are, as far as they go to one partition: so by what it is chosen by.
-        key = output.key if output.partition_by is None else output.partition_by
+        key = output.key if output.route is None else output.route
         nulls = [F.lit(None).cast(part.type).alias(part.name) for part in every]
         key = F.coalesce(key, F.lit(bytearray()))
-        written = F.struct(*written_fields(output)).cast(_written(df, passing)).alias("passed")
+        written = F.struct(*written_fields(flow, output, letters)).cast(type_).alias("passed")
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
         elements.append(F.when(flow.kept(lane), element))
     df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
@@ -268,12 +283,6 @@ def _rows(
         numbers = [number for number, item in enumerate(items) if item.partitions == count]
         bucket = F.when(F.col("tag").isin(numbers), _bucket(F.col("key"), count)).otherwise(bucket)
     return df.select(bucket.alias("bucket"), "*")
-
-
-def _written(df: DataFrame, passing: Sequence[tuple[Lane, Output]]) -> T.DataType:
-    """The type of what is to be written."""
-    written: T.DataType = df.select(F.struct(*written_fields(passing[0][1])).alias("o")).schema["o"].dataType
-    return written
 
 
 def _key(item: Item, df: DataFrame) -> Column:
@@ -311,6 +320,9 @@ def _described(item: Item) -> dict[str, Any]:
         core, settings = "suppress", {**_limits(node), "windowed": int(item.window is not None)}
     if isinstance(node, Aggregate) and node.on_close:
         settings["on_close"] = 1
+    store = node.store
+    if store is not None and store.retention_ms is not None:
+        settings["retention"] = store.retention_ms
     return {
         "core": core,
         "name": node.name,

@@ -81,6 +81,7 @@ class Store:
         window_size_ms: for a window store: how long each of its windows is.
         retention_ms: for window and session stores: how long a window is kept, counted from its start (a
             session: its end) to the newest start (end) in the same partition.
+        cached: each key's last value of a micro-batch is told; else every one of its values.
         history_ms: for a key-value store that can be read as of an earlier time: how far back. None: it
             has last values only.
     """
@@ -97,6 +98,7 @@ class Store:
     window_size_ms: int | None = None
     retention_ms: int | None = None
     history_ms: int | None = None
+    cached: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,8 @@ def can_be_said(trace: Trace) -> bool:
         return False
     for op in trace.program:
         function = op.get("function", "")
+        if op.get("emit") == "close" and "retention" not in op:
+            return False  # Kafka Streams asks its store what has closed, which drops some when time jumps
         if op["op"] in ("group_by", "select_key") and op["key"] != "key":
             return False
         if op["op"] in ("aggregate", "reduce") and function not in ("concat", "sum", "min", "max"):
@@ -136,6 +138,8 @@ def told(stream: KStream, trace: Trace, number: int) -> None:
             case "filter":
                 even = op["function"] == "even"
                 here = here.filter(lambda value, even=even: value % 2 == 0 if even else value > 1)
+            case "to_table":
+                here = here.to_table()
             case "to_stream":
                 assert isinstance(here, KTable)
                 here = here.to_stream()
@@ -184,7 +188,7 @@ def steps_of(group: Sequence[Trace]) -> Iterator[list[Step]]:
 
 
 def row_of(record: TestRecord, trace: Trace) -> Row:
-    value: Any = record.value["value"]
+    value: Any = record.value.get("value")  # none after a deletion
     numbers = next(op for op in reversed(trace.program) if op["op"] in KINDS)
     if value is not None and KINDS[numbers["op"]](numbers):
         value = int(value)

@@ -54,7 +54,7 @@ def test_the_changelog_of_a_suppress_has_what_is_held_back() -> None:
         assert sorted(records(driver, changelog, KEYS, "long"), key=str) == held
         assert records(driver, "out", KEYS, "long") == []
         pipe(driver, "in", ("a", "v", 15), ("a", "u", 15))
-        assert read(driver, changelog, KEYS, "long") == [(a(0), None), (a(10), 2)]
+        assert dict(read(driver, changelog, KEYS, "long")) == {a(0): None, a(10): 2}
         assert read(driver, "out", KEYS, "long") == [(a(0), 2)]
         assert driver.get_window_store("counts").fetch("a", 0) == 2
 
@@ -84,7 +84,7 @@ def test_with_a_step_between_a_suppress_is_an_operator_of_its_own() -> None:
         assert read(driver, "out", KEYS, "long") == [(a(10), 10), (a(10, "b"), 10)]
         assert read(driver, "slow", KEYS, "long") == []
         pipe(driver, "in", ("a", "u", 90))
-        assert read(driver, "slow", KEYS, "long") == [(a(0), 20), (a(10, "b"), 10)]
+        assert read(driver, "slow", KEYS, "long") == [(a(0), 20), (a(10, "b"), 10), (a(10), 10)]
 
 
 @pytest.mark.parametrize("windowed", [True, False])

@@ -121,6 +121,7 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
     private Row passed(Row row) {
         Object[] passed = new Object[output.size()];
         passed[0] = row.getInt(TAG);
+        passed[5] = row.getLong(AT);
         passed[passed.length - 1] = row.getAs(PASSED);
         return RowFactory.create(passed);
     }

@@ -114,7 +114,7 @@ def told(stream: KStream, trace: Trace, number: int) -> None:
             case "group_by_key":
                 here = here.group_by_key()
             case "select_key":
-                here = here.select_key(lambda key: key.key)
+                here = here.select_key(lambda key, value: key.key)
                 windowed = False
             case "windowed_by":
                 here = here.windowed_by(windows(op))

@@ -123,7 +123,7 @@ def test_a_store_without_a_log_holds_back_all_the_same() -> None:
 def test_keys_that_have_lost_their_windows_are_refused() -> None:
     """When the topology is compiled: the graph alone does not tell."""
     builder = StreamsBuilder()
-    keys = counted(builder).to_stream().select_key(lambda key: key.key)
+    keys = counted(builder).to_stream().select_key(lambda key, value: key.key)
     keys.to_table().suppress(CLOSED).to_stream().to("out")
     with pytest.raises(TopologyException, match="final: it waits until windows close"):
         TopologyTestDriver(builder.build()).close()

@@ -22,8 +22,8 @@ from millstream.permissions import make_private
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
 from millstream.runtime.identity import Noted, Notes
-from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, ToTable
-from millstream.topology.pipeline import Pipeline, input_label
+from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, Suppress, ToTable
+from millstream.topology.pipeline import Pipeline, input_label, state_before
 from millstream.topology.windows import TimeWindows
 
 __all__ = ["Checkpoints", "Fingerprint", "fingerprint", "read_notes"]
@@ -58,7 +58,7 @@ def fingerprint(pipeline: Pipeline) -> Fingerprint:
         stores=tuple(_fills(node, node.store) for node in pipeline.nodes if node.store),
         repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
         operators=tuple(
-            f"{node.store.name} {kind}"
+            f"{node.store.name} {kind}{_place(node, pipeline)}"
             for node in pipeline.nodes
             if node.store is not None and (kind := _operator(node, pipeline)) is not None
         ),
@@ -75,14 +75,27 @@ def _operator(node: Node, pipeline: Pipeline) -> str | None:
             return "fold in Python" if is_fold else "aggregate"
         case ToTable():
             return "last value" if node.parents[0] in pipeline.shuffles else None
+        case Suppress():
+            # Right behind an aggregation it is a part of that one's operator.
+            return "held back" if isinstance(node.parents[0], Aggregate) else "held back by itself"
         case _:
             return None
 
 
+def _place(node: Node, pipeline: Pipeline) -> str:
+    before = state_before(node, pipeline)
+    return f" behind {before.store.name if before.store is not None else before.name}" if before else ""
+
+
 def _fills(node: Node, store: Store) -> str:
-    # Where a window ends and closes is in Spark's state: with others, its values would be of neither.
-    windows = node.windows if isinstance(node, Aggregate) else None
-    return f"{type(node).__name__} {store.name}" + (f" by {windows}" if windows is not None else "")
+    # Where a window ends and closes is in Spark's state: with others, its values would be of neither. So is
+    # what is held back, with its time.
+    filled = f"{type(node).__name__} {store.name}"
+    if isinstance(node, Aggregate) and node.windows is not None:
+        filled += f" by {node.windows}" + (", when they close" if node.on_close else "")
+    elif isinstance(node, Suppress):
+        filled += f" {node.delay_ms} ms after " + ("windows end" if node.until_close else "updates")
+    return filled
 
 
 class Checkpoints:

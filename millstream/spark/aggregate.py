@@ -25,7 +25,16 @@ from millstream.spark import serdes
 from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Function, Node, ToTable
+from millstream.topology.nodes import (
+    Aggregate,
+    ColumnAggregation,
+    Count,
+    Fold,
+    Function,
+    Node,
+    Suppress,
+    ToTable,
+)
 from millstream.topology.windows import Windows
 
 if TYPE_CHECKING:
@@ -67,7 +76,7 @@ class Pending:
     def belongs(self) -> Column:
         """Which rows count: a null key never does, a null value only as a deletion in a table."""
         here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
-        if isinstance(self.node, ToTable):
+        if isinstance(self.node, ToTable | Suppress):
             return here
         here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)

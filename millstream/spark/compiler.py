@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.aggregate import FoldSerdes, Made, Pending, fold, group
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -52,7 +52,7 @@ from millstream.spark.handlers import (
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.sink import Output, output_rows, with_epoch
-from millstream.spark.stateful import Item, aggregate, item_of
+from millstream.spark.stateful import Item, Results, aggregate, item_of
 from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
@@ -128,6 +128,22 @@ class DeadLetters(Node):
     """The records that a node drops, on their way to the dead letter queue. In no topology: ours alone."""
 
 
+@dataclass(frozen=True, eq=False)
+class Kept(Node):
+    """What the store of a node gets, where that is not what goes on. In no topology: ours alone."""
+
+    stored: Store = field(default_factory=lambda: Store(""))
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Passed(Node):
+    """What was written of a flow before an operator, and passed through it. In no topology: ours alone."""
+
+
 @dataclass
 class Compiler:
     """One compilation; used once."""
@@ -188,12 +204,15 @@ class Compiler:
             del flow.lanes[parent]
         return flow, lane, not flow.lanes
 
-    def _put(self, node: Node, flow: Flow, lane: Lane) -> None:
-        """The node's own lane; with its store, if it fills one."""
+    def _put(self, node: Node, flow: Flow, lane: Lane, stored: Lane | None = None) -> None:
+        """The node's own lane; with its store, if it fills one: of the lane `stored`, if that is another."""
         if self.uses.get(node):
             flow.lanes[node] = lane
         if node.store is not None and node.store.source_topic is None:
-            self._fill(node, node.store, flow, lane)
+            if stored is None:
+                self._fill(node, node.store, flow, lane)
+            else:
+                self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
 
     def _pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
         flow.lanes[node] = lane
@@ -215,6 +234,10 @@ class Compiler:
         if not store.logged:
             return
         topic = f"{store.name}-changelog"
+        route = None
+        if isinstance(key, WindowedSerde) and isinstance(key_type, T.StructType):  # of a suppress
+            where = f"{node.name}: the key of store '{store.name}'"
+            route = serdes.to_bytes(key.inner, key_column["key"], key_type["key"].dataType, where)
         plain_key = serdes.to_bytes(
             key, key_column, key_type, f"{node.name}: the key of store '{store.name}'"
         )
@@ -231,7 +254,7 @@ class Compiler:
                     flow.type_of(lane.value),
                     f"{node.name}: the value of store '{store.name}'",
                 ),
-                route=plain_key,
+                route=plain_key if route is None else route,
                 fenced=True,
             ),
         )
@@ -737,6 +760,15 @@ class Compiler:
         value = self._add(node, node.mapper, flow, lane, "v", mapped)
         self._put(node, flow, replace(lane, value=value, value_serde=None))
 
+    def visit_Suppress(self, node: nodes.Suppress) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        if node.until_close and not isinstance(lane.key_serde, WindowedSerde):
+            raise TopologyException(
+                f"{node.name}: it waits until windows close, and the table's keys have no windows any more; "
+                "put it before what changes the keys, or take Suppressed.until_time_limit()"
+            )
+        self._wait(node, flow, lane)
+
     def visit_ToStream(self, node: nodes.ToStream) -> None:
         flow, lane, _ = self._take(node.parents[0])
         self._put(node, flow, lane)
@@ -762,6 +794,7 @@ class Compiler:
             if not mine:
                 continue
             flow.count_dropped()
+            stored: dict[Node, Lane] = {}
             on_kernel, by_spark = self._taken_apart([item for item in mine if not item.is_fold])
             windowed = [item for item in mine if item.is_fold and item.windows is not None]
             folded = [item for item in mine if item.is_fold and item.windows is None]
@@ -769,11 +802,15 @@ class Compiler:
                 self._look_ahead(flow)
             made = [group(by_spark, self.names)] if by_spark else []
             if on_kernel:
-                each, late = aggregate(on_kernel, self.names)
-                made.append(each)
-                for one in late:
+                alone = not by_spark and not folded and not windowed
+                passing = self._passing(flow, {item.node for item in mine}) if alone else {}
+                results = aggregate(on_kernel, self.names, list(passing.values()), letters=self._letters)
+                self._pass(flow, passing, results)
+                made.append(results.made)
+                stored |= results.stored
+                for one in results.late:
                     name = one.item.pending.node.name
-                    each[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
+                    results.made[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
                     self.failures += 1
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]
@@ -781,18 +818,87 @@ class Compiler:
             if windowed:
                 each_window = [(item, self._fold_serdes(item)) for item in windowed]
                 made.append(merge_windows(each_window, self.names))
+                closing = [item.node for item in windowed if _goes_on_closed(item.node)]
+                if closing:
+                    made.append(self._held_until_closed(made[-1], closing, flow.scans))
             for item in mine:
                 del flow.lanes[item.node]
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
-                new.scans = tuple(replace(scan, feeds=_feeds(lanes)) for scan in flow.scans)
+                if not new.scans:
+                    feeds = _feeds(lanes)
+                    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
-                    self._put(node, new, lane)
+                    if isinstance(node, nodes.Aggregate) and node.on_close and node not in stored:
+                        if self.uses.get(node):
+                            new.lanes[node] = lane
+                    else:
+                        self._put(node, new, lane, stored.get(node))
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
+
+    def _passing(self, flow: Flow, but: Collection[Node]) -> dict[Node, tuple[Lane, Output]]:
+        """What is written of the results of an operator, where another one is next.
+
+        Spark computes a flow once for each of those that come of it. So that it is one, all others go through
+        the next operator as they are. Nothing, where that cannot be.
+        """
+        others = [node for node in flow.lanes if node not in but]
+        if not any(scan.feeds for scan in flow.scans):
+            return {}
+        if any(node not in flow.pinned or self.outputs[node].look is not None for node in others):
+            return {}
+        return {node: (flow.lanes[node], self.outputs[node]) for node in others if self._is_wanted(node)}
+
+    def _pass(self, flow: Flow, passing: Collection[Node], results: Results) -> None:
+        for node in passing:
+            del flow.lanes[node]
+        if results.passed is not None:
+            row, flag = results.passed
+            place = Output(F.lit(None), F.lit(None), F.lit(None), made=F.col(row))
+            self._pin(Passed("passed", ()), results.made[0], Lane(row, row, flag), place)
+
+    def _held_until_closed(self, made: Made, nodes_: list[Node], scans: tuple[Scan, ...]) -> Made:
+        """The last values of windows that Python folds, in an operator of their own: the fold tells each.
+
+        What their stores get stays in the flow that they are taken from.
+        """
+        flow, lanes = made
+        flow.scans = tuple(replace(scan, feeds=(*scan.feeds, *_feeds(lanes))) for scan in scans)
+        held: dict[Node, tuple[nodes.Aggregate, Item]] = {}
+        for node in nodes_:
+            assert isinstance(node, nodes.Aggregate)
+            assert node.windows is not None
+            lane = lanes.pop(node)
+            self._fill(Kept(node.name, (node,), node.stored), node.stored, flow, lane)
+            assert isinstance(lane.key_serde, WindowedSerde)
+            closed = nodes.Suppress(
+                node.name,
+                (node,),
+                Store("", logged=False),
+                until_close=True,
+                delay_ms=node.windows.closes_after_ms,
+                stops_when_full=True,
+            )
+            waiting = Pending(closed, flow, lane, lane.key_serde.inner)
+            partitions = max(1, self._partitions(f"{node.stored.name}-changelog"))
+            held[closed] = (
+                node,
+                item_of(waiting, flow.df, self.names, lane.key_serde.inner, partitions, at_once=False),
+            )
+        passing = self._passing(flow, lanes)
+        outcome = aggregate(
+            [item for _, item in held.values()],
+            self.names,
+            list(passing.values()),
+            letters=self._letters,
+        )
+        self._pass(flow, passing, outcome)
+        new, results = outcome.made
+        return new, {held[closed][0]: lane for closed, lane in results.items()}
 
     def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
         """Those that the kernel can merge, and those that only Spark's own operator can compute."""
@@ -820,13 +926,15 @@ class Compiler:
         store, parent = node.store, node.parents[0]
         key_type = flow.type_of(lane.key)
         declared = store.key_serde if store is not None else None
-        key_serde = self._settle(declared, lane.key_serde, self.context.default_key_serde, key_type)
+        key_serde = pending.group_key_serde or self._settle(
+            declared, lane.key_serde, self.context.default_key_serde, key_type
+        )
         if store is not None:
             partitions = self._partitions(f"{store.name}-changelog")
         else:
             assert isinstance(parent, Repartition)
             partitions = self._partitions(parent.topic)
-        return item_of(
+        item = item_of(
             pending,
             flow.df,
             self.names,
@@ -834,9 +942,21 @@ class Compiler:
             max(1, partitions),
             at_once=not self.context.cached or (store is not None and not store.cached),
         )
+        if isinstance(node, nodes.Aggregate) and not node.on_close:
+            item = replace(item, held_back=tuple(self._right_behind(node)))
+        return item
+
+    def _right_behind(self, node: Node) -> Iterable[nodes.Suppress]:
+        """What holds back the updates of an aggregation that come out of it as they are."""
+        for other in self.pipeline.nodes:
+            if isinstance(other, nodes.Suppress) and other.parents == (node,):
+                self.uses[node] -= 1
+                yield other
 
     def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
         pending = Pending(node, flow, lane)
+        if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
+            return replace(pending, group_key_serde=lane.key_serde.inner)
         if pending.windows is None:
             return pending
         declared = node.store.key_serde if node.store is not None else None
@@ -887,12 +1007,16 @@ class Compiler:
             changelog_topic(self.context.application_id, store.name) in self.context.only
         )
 
+    @property
+    def _letters(self) -> bool:
+        """Whether rows say what a dead letter needs to know."""
+        handlers = self.context.handlers
+        return handlers.production and handlers.dead_letters
+
     def _rows(self) -> tuple[DataFrame | None, tuple[Scan, ...]]:
         """The rows, and the sources that they come from."""
         parts = []
         scans: tuple[Scan, ...] = ()
-        handlers = self.context.handlers
-        letters = handlers.production and handlers.dead_letters
         for flow in self.flows:
             pinned = [
                 (flow, flow.lanes[node], self.outputs[node])
@@ -902,7 +1026,7 @@ class Compiler:
             flow.count_dropped()
             if pinned:
                 outputs = [(lane, output) for _, lane, output in pinned]
-                parts.append(output_rows(flow, outputs, letters=letters))
+                parts.append(output_rows(flow, outputs, letters=self._letters))
                 scans += flow.scans
         if not parts:
             return None, ()
@@ -910,6 +1034,10 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows, scans
+
+
+def _goes_on_closed(node: Node) -> bool:
+    return isinstance(node, nodes.Aggregate) and node.on_close
 
 
 def _feeds(filling: Iterable[Node]) -> tuple[str, ...]:

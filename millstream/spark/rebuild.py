@@ -29,6 +29,7 @@ from millstream.spark.flow import CONTEXT
 from millstream.spark.sink import FORMAT
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Aggregate, Fold, Node
+from millstream.topology.pipeline import state_before
 from millstream.topology.windows import TimeWindows
 
 __all__ = ["rebuild"]
@@ -64,6 +65,13 @@ def rebuild(
     # Spark numbers the operators in the order of the plan, which is that of the sources that feed them.
     operators = list(dict.fromkeys(scan.feeds for scan in compiled.scans if scan.feeds))
     nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
+    in_a_row = [name for name, node in nodes.items() if state_before(node, compiled.pipeline) is not None]
+    if in_a_row:  # which of several operators has which number is Spark's affair
+        raise StreamsException(
+            f"pipeline '{claim.pipeline}': its changelogs cannot be written anew: store '{in_a_row[0]}' is "
+            "filled from the results of another one in the same query. Start afresh with `millstream reset` "
+            "or KafkaStreams.clean_up(checkpoints=True)"
+        )
     for number, stores in enumerate(operators):
         topics = {changelog_topic(context.application_id, store) for store in stores}
         lost = sorted(topics & changelogs)

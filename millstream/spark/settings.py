@@ -42,9 +42,9 @@ SQL_DEFAULTS: Mapping[str, str] = {
     "spark.sql.constraintPropagation.enabled": "false",
     # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
-    # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
-    # cuts there), and what else Spark checks here a topology cannot express.
+    # Spark refuses two stateful operators of different kinds, side by side and in a row: a watermark of the
+    # first would drop rows of the second. The kernel's have none, and know by themselves what is late. What
+    # else Spark checks here a topology cannot express.
     f"{_STREAMING}unsupportedOperationCheck": "false",
     # Records are late by the watermark that state is given up by, the stream time before the micro-batch. For
     # operators in a row Spark would compare them with the one of a batch earlier.

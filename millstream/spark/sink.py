@@ -36,7 +36,7 @@ from millstream.spark.flow import (
 )
 from millstream.spark.handlers import FAIL, RecordHandlers
 
-__all__ = ["FENCED", "FORMAT", "Output", "output_rows", "sink_options", "with_epoch"]
+__all__ = ["FENCED", "FORMAT", "Output", "output_rows", "sink_options", "with_epoch", "written_fields"]
 
 FORMAT = "io.millstream.kernel.sink.KafkaRecords"
 """The format of a writer that writes these rows to Kafka."""
@@ -86,6 +86,7 @@ class Output:
     errors: Column | None = None
     letter: str | None = None
     look: Callable[[Column], Column] | None = None
+    made: Column | None = None
 
 
 def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool = False) -> DataFrame:
@@ -97,7 +98,7 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
             df = df.where(~output.look(flow.kept(lane)))
         elif lane.keep is not None:
             df = df.where(F.col(lane.keep))
-        return df.select(*_fields(flow, output, letters))
+        return df.select(*written_fields(flow, output, letters))
     element = flow.names.new("o")
     keeps = [
         flow.kept(lane)
@@ -107,7 +108,7 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
     ]
     records = F.array(
         *(
-            F.when(keep, F.struct(*_fields(flow, out, letters)))
+            F.when(keep, F.struct(*written_fields(flow, out, letters)))
             for keep, (_, out) in zip(keeps, outputs, strict=True)
         )
     )
@@ -115,7 +116,11 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
     return exploded.select(f"{element}.*")
 
 
-def _fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
+def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
+    """The columns of the records that an output writes."""
+    if output.made is not None:
+        names = (*_COLUMNS, "headers", FENCED, *((_LETTER,) if letters else ()))
+        return [output.made[name].alias(name) for name in names]
     headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
     if output.errors is not None:
         headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)

@@ -12,8 +12,8 @@ is late, and the order in which records count, are Kafka's, whatever the micro-b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -26,14 +26,17 @@ from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
+from millstream.spark.sink import Output, written_fields
 from millstream.spark.trace import translated
-from millstream.topology.nodes import ToTable
+from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
-__all__ = ["Item", "Late", "aggregate", "bucket_names", "item_of"]
+__all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of"]
 
 UPDATE, GONE, CLOSED, LATE = range(4)
 """What a row of the operator is: the column `kind`."""
+PASSED = -1
+"""What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Item:
         partitions: how many buckets its keys are in.
         parts: what it merges.
         at_once: tell each change as it comes, not the last one of a micro-batch.
+        window: of a suppress behind windows, the names of the columns with a window's start and end.
+        held_back: the suppresses right behind it, which are in the same operator.
     """
 
     pending: Pending
@@ -55,6 +60,18 @@ class Item:
     partitions: int
     parts: Mergeable
     at_once: bool
+    window: tuple[str, str] | None = None
+    held_back: tuple[Suppress, ...] = ()
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.window is not None or self.pending.windows is not None
+
+    @property
+    def goes_on_closed(self) -> bool:
+        """Whether only rows of the kind CLOSED go on."""
+        node = self.pending.node
+        return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,23 @@ class Late:
 
     item: Item
     flag: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """What comes out of an operator.
+
+    Attributes:
+        made: the lanes of what goes on.
+        stored: the lanes of what stores get, where that is something else.
+        late: what is dropped.
+        passed: the names of the column with the rows that only passed, and of the flag for them.
+    """
+
+    made: Made
+    stored: Mapping[Node, Lane] = field(default_factory=dict)
+    late: Sequence[Late] = ()
+    passed: tuple[str, str] | None = None
 
 
 def item_of(
@@ -81,6 +115,15 @@ def item_of(
         type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
         part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
         return replace(item, parts=Mergeable([part], F.col(last)["value"]))
+    if isinstance(node, Suppress):
+        last = names.new("l")
+        held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
+        window = None
+        if pending.group_key_serde is not None:
+            window = names.new("w"), names.new("w")
+            held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
+        merged = Mergeable(held, F.col(last))
+        return replace(item, parts=merged, window=window, at_once=False)
     column, function = column_of(pending, key, value)
 
     def cut() -> Mergeable | NotMergeableError:
@@ -95,11 +138,22 @@ def item_of(
     return replace(item, parts=parts)
 
 
-def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
-    """These aggregations of one flow, as one operator."""
+def aggregate(
+    items: Sequence[Item], names: Names, passing: Sequence[tuple[Lane, Output]] = (), *, letters: bool = False
+) -> Results:
+    """These aggregations of one flow, as one operator.
+
+    Args:
+        passing: what else is written of the flow. Its rows pass through the operator as they are: so what
+            comes before it is computed once.
+        letters: with what dead letters say of them.
+    """
     flow = items[0].pending.flow
-    rows = _ordered(_rows(_with_own(flow.df, items), items))
-    description = json.dumps([_described(item) for item in items])
+    rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing, letters))
+    held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
+    description = json.dumps(
+        [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
+    )
     made = DataFrame(_state_package().Aggregations.of(rows._jdf, description), flow.df.sparkSession)
     tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
     fixed = dict(
@@ -111,30 +165,56 @@ def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
     )
     made = made.withColumnsRenamed(fixed).withColumn(stamp, F.timestamp_millis(stamp))
     new = Flow(with_context(made, stamp), names)
-    lanes: dict[Any, Lane] = {}
+    lanes: dict[Node, Lane] = {}
+    stored: dict[Node, Lane] = {}
     late = []
+    has_kinds = (
+        len(items) > 1
+        or held_back
+        or passing
+        or any(item.is_windowed or item.goes_on_closed for item in items)
+    )
     for number, item in enumerate(items):
-        mine = F.col(tag) == number
-        told = mine & (F.col(kind) <= GONE)
+        behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
+        mine = F.col(tag).isin([number, *behind])
         where = F.lit(f"{item.pending.node.name}: a key")
         # By the name that the expression knows it under.
         new.df = new.df.withColumn(
             item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(key)), where)
         )
         plain_key = item.key
-        if item.pending.windows is not None:
+        if item.is_windowed:
             plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
+        if item.pending.windows is not None:
             late.append(Late(item, new.with_column("d", mine & (F.col(kind) == LATE))))
-        value = new.with_column("v", F.when(mine & (F.col(kind) == UPDATE), item.parts.result))
-        keep = None
-        if len(items) > 1 or late:
-            keep = new.with_column("f", told)
-        value_serde = item.pending.lane.value_serde if isinstance(item.pending.node, ToTable) else None
-        key_serde = (
-            item.key_serde if item.pending.windows is None else item.pending.windowed_serde(item.key_serde)
-        )
-        lanes[item.pending.node] = Lane(plain_key, value, keep, key_serde, value_serde)
-    return (new, lanes), late
+        has_value = mine & F.col(kind).isin(UPDATE, CLOSED)
+        value = new.with_column("v", F.when(has_value, item.parts.result))
+        is_table = isinstance(item.pending.node, ToTable | Suppress)
+        value_serde = item.pending.lane.value_serde if is_table else None
+        key_serde = item.key_serde
+        if item.pending.windows is not None:
+            key_serde = item.pending.windowed_serde(key_serde)
+        elif item.window is not None:
+            assert item.pending.lane.key_serde is not None
+            key_serde = item.pending.lane.key_serde
+
+        lane = Lane(plain_key, value, None, key_serde, value_serde)
+        for own, node in ((number, item.pending.node), *behind.items()):
+            updates = lane
+            if has_kinds:
+                updates = replace(
+                    lane, keep=new.with_column("f", (F.col(tag) == own) & (F.col(kind) <= GONE))
+                )
+            lanes[node] = updates
+            if own != number or item.goes_on_closed:
+                stored[node] = updates
+                closed = (F.col(tag) == own) & (F.col(kind) == CLOSED)
+                lanes[node] = replace(lane, keep=new.with_column("f", closed))
+    passed = None
+    if passing:
+        passed = names.new("o"), new.with_column("f", F.col(tag) == PASSED)
+        new.df = new.df.withColumnRenamed("passed", passed[0])
+    return Results((new, lanes), stored, late, passed)
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
@@ -142,15 +222,25 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
     columns = {}
     for item in items:
         belongs = item.pending.belongs
-        columns[item.key] = F.when(belongs, F.col(item.pending.lane.key))
+        own_key = F.col(item.pending.lane.key)
+        if item.window is not None:
+            for name, side in zip(item.window, ("start", "end"), strict=True):
+                columns[name] = F.when(belongs, F.unix_millis(own_key["window"][side]))
+            own_key = own_key["key"]
+        columns[item.key] = F.when(belongs, own_key)
         columns[item.value] = F.when(belongs, F.col(item.pending.lane.value))
     return df.withColumns(columns)
 
 
-def _rows(df: DataFrame, items: Sequence[Item]) -> DataFrame:
-    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts."""
+def _rows(
+    df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]], letters: bool
+) -> DataFrame:
+    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts.
+
+    And one for each output that it is passing to, with what is to be written in the column `passed`.
+    """
     at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
-    if len(items) == 1:
+    if len(items) == 1 and not passing:
         item = items[0]
         df = df.where(item.pending.belongs)
         key = _key(item, df)
@@ -159,25 +249,39 @@ def _rows(df: DataFrame, items: Sequence[Item]) -> DataFrame:
         return df.select(_bucket(F.col("key"), item.partitions).alias("bucket"), F.lit(0).alias("tag"), "*")
     every = [part for item in items for part in item.parts.parts]
     df = df.withColumn("at", at)
+    type_: T.DataType = T.NullType()
+    if passing:
+        sample = F.struct(*written_fields(flow, passing[0][1], letters)).alias("passed")
+        type_ = df.select(sample).schema["passed"].dataType
     elements = []
     for number, item in enumerate(items):
         own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
         parts = [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
-        element = F.struct(F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts)
-        elements.append(F.when(item.pending.belongs, element))
+        fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts]
+        if passing:
+            fields.append(F.lit(None).cast(type_).alias("passed"))
+        elements.append(F.when(item.pending.belongs, F.struct(*fields)))
+    for lane, output in passing:
+        # In the order in which they are, as far as they go to one partition: so by what it is chosen by.
+        key = output.key if output.route is None else output.route
+        nulls = [F.lit(None).cast(part.type).alias(part.name) for part in every]
+        key = F.coalesce(key, F.lit(bytearray()))
+        written = F.struct(*written_fields(flow, output, letters)).cast(type_).alias("passed")
+        element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
+        elements.append(F.when(flow.kept(lane), element))
     df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
     df = df.select(
         F.col("each")["tag"].alias("tag"),
         F.col("each")["key"].alias("key"),
         "at",
         *(F.col("each")[part.name].alias(part.name) for part in every),
+        *([F.col("each")["passed"].alias("passed")] if passing else []),
     )
-    bucket = F.lit(None).cast("int")
-    counts = {item.partitions for item in items}
-    for count in counts:
+    counts = sorted({item.partitions for item in items})
+    bucket = _bucket(F.col("key"), counts[0])
+    for count in counts[1:]:
         numbers = [number for number, item in enumerate(items) if item.partitions == count]
-        mine = _bucket(F.col("key"), count)
-        bucket = mine if len(counts) == 1 else F.when(F.col("tag").isin(numbers), mine).otherwise(bucket)
+        bucket = F.when(F.col("tag").isin(numbers), _bucket(F.col("key"), count)).otherwise(bucket)
     return df.select(bucket.alias("bucket"), "*")
 
 
@@ -201,7 +305,7 @@ def _ordered(rows: DataFrame) -> DataFrame:
 
 def _described(item: Item) -> dict[str, Any]:
     """The aggregation, for the kernel."""
-    windows = item.pending.windows
+    windows, node = item.pending.windows, item.pending.node
     core, settings = "whole", {}
     if isinstance(windows, TimeWindows):
         core, settings = (
@@ -212,14 +316,35 @@ def _described(item: Item) -> dict[str, Any]:
         core, settings = "sliding", {"difference": windows.time_difference_ms, "grace": windows.grace_ms}
     elif isinstance(windows, SessionWindows):
         core, settings = "sessions", {"gap": windows.gap_ms, "grace": windows.grace_ms}
-    store = item.pending.node.store
+    elif isinstance(node, Suppress):
+        core, settings = "suppress", {**_limits(node), "windowed": int(item.window is not None)}
+    if isinstance(node, Aggregate) and node.on_close:
+        settings["on_close"] = 1
+    store = node.store
     if store is not None and store.retention_ms is not None:
         settings["retention"] = store.retention_ms
     return {
         "core": core,
+        "name": node.name,
         "settings": settings,
         "at_once": item.at_once,
         "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
+    }
+
+
+def _holding(node: Suppress, of: int) -> dict[str, Any]:
+    """What holds back the updates of the aggregation with this number, for the kernel."""
+    return {"core": "suppress", "name": node.name, "of": of, "settings": _limits(node)}
+
+
+def _limits(node: Suppress) -> dict[str, int]:
+    limits = {"records": node.record_limit, "bytes": node.byte_limit}
+    return {
+        "until_close": int(node.until_close),
+        "delay": node.delay_ms,
+        "stops": int(node.stops_when_full),
+        "logged": int(node.stored.logged),
+        **{name: limit for name, limit in limits.items() if limit is not None},
     }
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "Sink",
     "Source",
     "Store",
+    "Suppress",
     "TableFilter",
     "TableMapValues",
     "TableSource",
@@ -307,11 +308,16 @@ class Fold(Aggregation):
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Node):
-    """One value per key, or per key and window. Records with a null key or a null value are skipped."""
+    """One value per key, or per key and window. Records with a null key or a null value are skipped.
+
+    With `on_close`, what comes after it gets the last value of each window, when that has closed. The store
+    gets every value.
+    """
 
     aggregation: Aggregation = field(default_factory=Count)
     stored: Store = field(default_factory=lambda: Store(""))
     windows: Windows | None = None
+    on_close: bool = False
 
     @property
     def store(self) -> Store | None:
@@ -348,6 +354,31 @@ class TableMapValues(Node):
 
     mapper: Function = field(default=lambda: None)
     stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Suppress(Node):
+    """Hold a table's updates back, and let the last one of each key go on when its time has come.
+
+    Attributes:
+        stored: what is held back.
+        until_close: the time is that of a window's end, else that of the first update which is held back;
+            with it, deletions do not go on.
+        delay_ms: how far stream time has to be beyond it.
+        record_limit, byte_limit: of what one task may hold back; None: there is no limit.
+        stops_when_full: whether beyond a limit the query ends; else the oldest update goes on.
+    """
+
+    stored: Store = field(default_factory=lambda: Store(""))
+    until_close: bool = False
+    delay_ms: int = 0
+    record_limit: int | None = None
+    byte_limit: int | None = None
+    stops_when_full: bool = False
 
     @property
     def store(self) -> Store | None:

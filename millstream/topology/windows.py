@@ -71,6 +71,11 @@ class TimeWindows:
         return replace(self, advance_ms=milliseconds(advance, "the advance of windows"))
 
     @property
+    def closes_after_ms(self) -> int:
+        """How far beyond a window's end stream time is when the window closes."""
+        return self.grace_ms
+
+    @property
     def least_retention_ms(self) -> int:
         """How long a store has to keep a window, counted from its start."""
         return self.size_ms + self.grace_ms
@@ -130,6 +135,11 @@ class SlidingWindows:
         return self.time_difference_ms
 
     @property
+    def closes_after_ms(self) -> int:
+        """How far beyond a window's end stream time is when the window closes."""
+        return self.grace_ms
+
+    @property
     def least_retention_ms(self) -> int:
         """How long a store has to keep a window, counted from its start."""
         return 2 * self.time_difference_ms + self.grace_ms
@@ -178,6 +188,11 @@ class SessionWindows:
             milliseconds(inactivity_gap, "the inactivity gap of sessions"),
             milliseconds(after_window_end, "the grace period"),
         )
+
+    @property
+    def closes_after_ms(self) -> int:
+        """How far beyond a session's end stream time is when the session closes."""
+        return self.gap_ms + self.grace_ms
 
     @property
     def least_retention_ms(self) -> int:

@@ -24,15 +24,24 @@ public final class Suppress extends Core {
     /**
      * When updates go on.
      *
+     * @param name of what holds them back, for messages
      * @param untilClose when their window closes, and no tombstones; otherwise after some time
      * @param delay how long after the window's end, or after the first update's time
      * @param records as many are held back; then the first ones go on
      * @param bytes the same, of an estimate
      * @param stops when there are more, all ends
      * @param isWindowed the first two parts of a record are its window's start and end
+     * @param isLogged tell as well what is held back, as updates, and as gone when it is not any more
      */
     public record Limits(
-            boolean untilClose, long delay, long records, long bytes, boolean stops, boolean isWindowed) {}
+            String name,
+            boolean untilClose,
+            long delay,
+            long records,
+            long bytes,
+            boolean stops,
+            boolean isWindowed,
+            boolean isLogged) {}
 
     public Suppress(Task task, Limits limits) {
         super(task);
@@ -67,6 +76,35 @@ public final class Suppress extends Core {
         };
     }
 
+    /** Whoever the table tells what is held back: under the keys themselves, not under the names of slices. */
+    public static Told log(Told told) {
+        return new Told() {
+            @Override
+            public void update(byte[] name, Window window) {
+                told.update(key(name), window);
+            }
+
+            @Override
+            public void gone(byte[] name, Window window) {
+                told.gone(key(name), window);
+            }
+
+            @Override
+            public void closed(byte[] name, Window window) {
+                throw new IllegalStateException("a table closes nothing");
+            }
+
+            @Override
+            public void late(byte[] name, long at, long start, long end, long streamTime) {
+                throw new IllegalStateException("a table finds nothing late");
+            }
+        };
+    }
+
+    private static byte[] key(byte[] name) {
+        return Arrays.copyOf(name, name.length - WINDOW);
+    }
+
     @Override
     protected void process(byte[] key, long at, Object[] record) {
         if (limits.isWindowed) {
@@ -94,12 +132,17 @@ public final class Suppress extends Core {
             window.parts = parts.copy(value);
         }
         clock.own[BYTES] += size(name, slice.windows.get(0));
-        table.mark(slice);
+        if (limits.isLogged) {
+            table.changed(slice.windows.get(0));
+        } else {
+            table.mark(slice);
+        }
         held.take(clock.streamTime - limits.delay).forEach(this::goOn);
         while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
             if (limits.stops) {
-                throw new IllegalStateException("the buffer of a suppress is full: " + clock.own[RECORDS] + " of "
-                        + limits.records + " records, " + clock.own[BYTES] + " of " + limits.bytes + " bytes");
+                throw new IllegalStateException(String.format(
+                        "%s buffer exceeded its max capacity. Currently [%d/%d] records and [%d/%d] bytes.",
+                        limits.name, clock.own[RECORDS], limits.records, clock.own[BYTES], limits.bytes));
             }
             goOn(held.first());
         }
@@ -112,9 +155,13 @@ public final class Suppress extends Core {
         clock.own[RECORDS]--;
         clock.own[BYTES] -= size(name, window);
         if (!limits.untilClose || !isTombstone(window)) {
-            told.closed(Arrays.copyOf(name, name.length - WINDOW), window);
+            told.closed(key(name), window);
         }
-        table.forget(window);
+        if (limits.isLogged) {
+            table.remove(window);
+        } else {
+            table.forget(window);
+        }
     }
 
     private boolean isTombstone(Window window) {

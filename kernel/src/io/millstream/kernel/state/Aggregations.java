@@ -39,6 +39,7 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
     private static final int KEY = 2;
     private static final int AT = 3;
     private static final int OWN = 7;
+    private static final String PASSED = "passed";
 
     private final Plan plan;
     private final StructType output;
@@ -56,6 +57,7 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
      *     aggregation, int; the key, binary; the timestamp, bigint, ms; then the parts, as they are named
      * @param description a JSON array: of each aggregation its core, settings, and parts; of what holds back the
      *     updates of one before it, that one's number as `of`, and no parts
+     *     Rows whose number is negative pass as they are; they have a column `passed`, and nothing else.
      * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description) {
@@ -72,6 +74,9 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
             for (int i = 0; i < item.names().size() && item.of() < 0; i++) {
                 output = output.add(item.names().get(i), item.types().get(i));
             }
+        }
+        if (List.of(rows.columns()).contains(PASSED)) {
+            output = output.add(PASSED, rows.schema().apply(PASSED).dataType());
         }
         return rows.groupBy(rows.columns()[0])
                 .as(Encoders.INT(), Encoders.row(rows.schema()))
@@ -94,6 +99,10 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
         while (rows.hasNext()) {
             Row row = rows.next();
             int tag = row.getInt(TAG);
+            if (tag < 0) {
+                results.add(passed(row));
+                continue;
+            }
             if (cores[tag] == null) {
                 open(tag, cores, results);
             }
@@ -107,6 +116,14 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
             }
         }
         return CollectionConverters.asScala(results.iterator());
+    }
+
+    private Row passed(Row row) {
+        Object[] passed = new Object[output.size()];
+        passed[0] = row.getInt(TAG);
+        passed[5] = row.getLong(AT);
+        passed[passed.length - 1] = row.getAs(PASSED);
+        return RowFactory.create(passed);
     }
 
     private Core open(int tag, Core[] cores, List<Row> results) {

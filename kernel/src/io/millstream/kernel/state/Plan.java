@@ -33,6 +33,7 @@ final class Plan implements Serializable {
      * @param atOnce tell each change as it comes
      * @param names of its parts' columns
      * @param columns where they are in the input
+     * @param place for messages
      * @param of the number of the aggregation whose updates it holds back; -1 if it gets rows
      */
     record Item(
@@ -43,6 +44,7 @@ final class Plan implements Serializable {
             ArrayList<String> rules,
             ArrayList<DataType> types,
             ArrayList<Integer> columns,
+            String place,
             int of)
             implements Serializable {
         long setting(String name) {
@@ -95,12 +97,14 @@ final class Plan implements Serializable {
 
         private Suppress.Limits limits() {
             return new Suppress.Limits(
+                    place,
                     setting("until_close") != 0,
                     setting("delay"),
                     settings.getOrDefault("records", Long.MAX_VALUE),
                     settings.getOrDefault("bytes", Long.MAX_VALUE),
                     setting("stops") != 0,
-                    setting("windowed") != 0);
+                    setting("windowed") != 0,
+                    setting("logged") != 0);
         }
     }
 
@@ -128,6 +132,7 @@ final class Plan implements Serializable {
                 other.rules,
                 other.types,
                 new ArrayList<>(),
+                node.path("name").asText(),
                 of);
     }
 
@@ -147,6 +152,7 @@ final class Plan implements Serializable {
                 new ArrayList<>(),
                 new ArrayList<>(),
                 new ArrayList<>(),
+                node.path("name").asText(),
                 -1);
         for (JsonNode part : node.get("parts")) {
             String name = part.get("name").asText();

@@ -5,6 +5,7 @@ import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Parts;
+import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Told;
@@ -98,7 +99,8 @@ final class Shelf implements Kept {
             due = new Due(new Pages((byte) 0), dueCounts, item.span(), false);
             closing = item.isOnClose() ? new Due(new Pages((byte) 1), closingCounts, item.span(), true) : null;
         }
-        Table table = new Table(this, told, item.atOnce(), Table.CAPACITY);
+        Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
+        Table table = new Table(this, changes, item.atOnce(), Table.CAPACITY);
         return item.core(new Task(rules, table, told, time, due, closing));
     }
 

@@ -134,11 +134,13 @@ public final class TracesMain {
             delay = windows.path("gap").asLong() + windows.get("grace").asLong();
         }
         return new Suppress.Limits(
+                "suppress",
                 untilClose,
                 delay,
                 suppress.path("records").asLong(Long.MAX_VALUE),
                 suppress.path("bytes").asLong(Long.MAX_VALUE),
                 untilClose || suppress.path("full").asText().equals("stop"),
+                false,
                 false);
     }
 

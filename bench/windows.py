@@ -220,8 +220,6 @@ def _report(records: int, runs: dict[str, list[Run]]) -> Report:
         ("job", "seconds", "results", "microseconds a result", "seconds against Spark's tumbling"),
         tuple(rows),
     )
-    sessions = ratios(times["sessions"], times["spark"]).median
-    sliding = ratios(each["sliding"], each["spark"]).median
     return Report(
         "windows",
         (table,),

@@ -1,5 +1,7 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.FailPoint;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -51,7 +53,9 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-        Options options = Options.of(info.options().asCaseSensitiveMap());
+        Map<String, String> texts = new HashMap<>(info.options().asCaseSensitiveMap());
+        texts.put("query", info.queryId());
+        Options options = Options.of(texts);
         return new Builder(new RecordsWriterFactory(options, Rows.in(info.schema())));
     }
 
@@ -93,6 +97,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
         @Override
         public RecordsWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
+            factory.provide(info.numPartitions());
             return factory;
         }
 
@@ -103,6 +108,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
         @Override
         public void commit(long batch, WriterCommitMessage[] messages) {
+            FailPoint.reach("written");
             metrics = Dropped.metrics(batch, messages);
         }
 

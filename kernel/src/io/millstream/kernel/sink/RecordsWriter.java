@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.FailPoint;
 import io.millstream.kernel.Partitions;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -63,6 +64,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     /** What has to be sent again when a transaction is; null: nothing ever is. */
     private final List<Sent> kept;
 
+    private boolean begun;
     private Dropped dropped = new Dropped();
     /** What Kafka's thread has told. */
     private Queue<Failure> failures = new ConcurrentLinkedQueue<>();
@@ -82,6 +84,10 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         boolean failed = !failures.isEmpty();
         if (failed) {
             failUnlessDropped();
+        }
+        if (!begun) {
+            begun = true;
+            FailPoint.reach("opened");
         }
         Sent sent = read(row);
         if (kept != null) {
@@ -105,6 +111,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
                     sendAlone();
                 }
             }
+            FailPoint.reach("flushed");
             sender.commit();
         }
         sender.close(true);
@@ -235,13 +242,13 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         }
     }
 
-    private static RuntimeException thrown(Failure failure) {
+    private RuntimeException thrown(Failure failure) {
         if (failure.verdict.isAboutRecords()) {
             return new RecordRefusedException(
                     Verdict.sentence(failure.sent.record, failure.error), failure.error);
         }
         if (failure.verdict == Verdict.FENCED) {
-            return new FencedException("another producer has taken over: " + failure.error.getMessage(), failure.error);
+            return sender.lost(failure.error);
         }
         return failure.error instanceof RuntimeException error ? error : new KafkaException(failure.error);
     }

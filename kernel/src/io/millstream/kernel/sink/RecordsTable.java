@@ -1,6 +1,5 @@
 package io.millstream.kernel.sink;
 
-import io.millstream.kernel.FailPoint;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -108,7 +107,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
         @Override
         public void commit(long batch, WriterCommitMessage[] messages) {
-            FailPoint.reach("written");
+            factory.written();
             metrics = Dropped.metrics(batch, messages);
         }
 

@@ -1,6 +1,5 @@
 package io.millstream.kernel.sink;
 
-import io.millstream.kernel.FailPoint;
 import io.millstream.kernel.Partitions;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -64,7 +63,6 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     /** What has to be sent again when a transaction is; null: nothing ever is. */
     private final List<Sent> kept;
 
-    private boolean begun;
     private Dropped dropped = new Dropped();
     /** What Kafka's thread has told. */
     private Queue<Failure> failures = new ConcurrentLinkedQueue<>();
@@ -84,10 +82,6 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         boolean failed = !failures.isEmpty();
         if (failed) {
             failUnlessDropped();
-        }
-        if (!begun) {
-            begun = true;
-            FailPoint.reach("opened");
         }
         Sent sent = read(row);
         if (kept != null) {
@@ -111,7 +105,6 @@ final class RecordsWriter implements DataWriter<InternalRow> {
                     sendAlone();
                 }
             }
-            FailPoint.reach("flushed");
             sender.commit();
         }
         sender.close(true);

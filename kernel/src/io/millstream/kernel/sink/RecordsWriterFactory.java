@@ -21,9 +21,14 @@ final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWrit
     /** Before a batch with so many tasks; on the driver. */
     void provide(int parts) {
         if (options.transactional()) {
-            FailPoint.reach("planned");
+            FailPoint.reach(options.runId() + ".planned");
             Run.provide(options, parts);
         }
+    }
+
+    /** After a batch; on the driver. */
+    void written() {
+        FailPoint.reach(options.runId() + ".written");
     }
 
     @Override

@@ -45,7 +45,7 @@ public final class Run {
     public static void claim(Map<String, String> texts, int parts) {
         Options options = Options.of(texts);
         int all = count(options, parts, true);
-        FailPoint.reach("claimed");
+        FailPoint.reach(options.runId() + ".claimed");
         if (all > 0) {
             try (Admin admin = Marker.admin(options)) {
                 admin.fenceProducers(ids(options, all)).all().get();

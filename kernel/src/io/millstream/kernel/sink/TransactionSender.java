@@ -144,6 +144,7 @@ public final class TransactionSender implements Sender {
     @Override
     public void send(ProducerRecord<byte[], byte[]> record, Callback callback) {
         if (!begun) {
+            FailPoint.reach(kept.id + ".opened");
             kept.producer.beginTransaction();
             begun = true;
         }
@@ -174,14 +175,15 @@ public final class TransactionSender implements Sender {
         if (!begun) {
             return;
         }
+        FailPoint.reach(kept.id + ".flushed");
         try {
             mark();
-            FailPoint.reach("marked");
+            FailPoint.reach(kept.id + ".marked");
             kept.producer.commitTransaction();
         } catch (KafkaException error) {
             throw Verdict.of(error) == Verdict.FENCED ? lost(error) : error;
         }
-        FailPoint.reach("committed");
+        FailPoint.reach(kept.id + ".committed");
     }
 
     /** Say in the transaction which batch it is. */
@@ -197,11 +199,14 @@ public final class TransactionSender implements Sender {
         }
         closed = true;
         if (!healthy) {
-            try {
-                restart();
-            } finally {
-                kept.close(); // what could not be aborted, the next producer of this transactional.id aborts
-            }
+            // Not on this thread, which may have been interrupted; and nobody has to wait for it.
+            Producers.later(() -> {
+                try {
+                    restart(); // what cannot be taken back now, the next producer of this transactional.id takes back
+                } finally {
+                    kept.close();
+                }
+            });
             return;
         }
         long next = begun ? batch + 1 : kept.next;

@@ -71,6 +71,11 @@ record Options(
         return drops && !complete.contains(topic);
     }
 
+    /** A topic of a cluster, for what is known of it. */
+    String place(String topic) {
+        return kafka.get("bootstrap.servers") + "/" + topic;
+    }
+
     boolean transactional() {
         return transactionalPrefix != null;
     }

@@ -229,7 +229,6 @@ class Compiler:
                 ),
                 route=plain_key,
                 fenced=True,
-                letter=node.name,
             ),
         )
 

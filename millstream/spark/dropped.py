@@ -275,8 +275,7 @@ def _summary(batches: Collection[BatchDrops]) -> tuple[int, str, str]:
     what = ", ".join(f"{kind} in {node}: {count}" for (kind, node), count in sorted(drops.items()))
     shown = sorted(partitions)
     more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
-    nowhere = (
-        "what Kafka refused" if any(batch.examples for batch in batches) else "the results of an aggregation"
-    )
+    refused = any(batch.examples for batch in batches)
+    nowhere = "what Kafka refused" if refused else "the results of an aggregation"
     where = ", ".join(shown[:_PARTITIONS_SHOWN]) + more if shown else nowhere
     return drops.total(), what, where

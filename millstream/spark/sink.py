@@ -202,6 +202,8 @@ def sink_options(
     # A topic that does not exist is an error after 10 s, not after Kafka's minute.
     options = {f"kafka.{name}": value for name, value in {"max.block.ms": "10000", **producer}.items()}
     options |= {f"partitions.{topic}": str(count) for topic, count in partitions.items()}
+    # Without one of its records a store would be wrong.
+    options |= {f"complete.{topic}": "true" for topic in partitions if topic.endswith("-changelog")}
     options["run"] = run
     if transactions is not None:
         options |= {

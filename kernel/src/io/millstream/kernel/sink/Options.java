@@ -2,7 +2,9 @@ package io.millstream.kernel.sink;
 
 import java.io.Serializable;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 
 /**
  * What the sink is told: options of a Spark writer, which are texts.
@@ -11,6 +13,7 @@ import java.util.TreeMap;
  *   <li>{@code kafka.*}: options of the producer, by Kafka's names.
  *   <li>{@code partitions.<topic>}: how many partitions a topic has, for records with a route; else the topic is asked.
  *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses; else the task fails.
+ *   <li>{@code complete.<topic>}: no record for this topic may be dropped, whatever {@code on.refused} says.
  *   <li>{@code dead.letter.topic}: where the records go that were dropped.
  *   <li>{@code transactional.prefix}: write exactly once; the sink partition makes a transactional.id of it.
  *   <li>{@code marker.topic}: of its partition 0, offsets tell which batches were written.
@@ -22,6 +25,7 @@ import java.util.TreeMap;
 record Options(
         Map<String, String> kafka,
         Map<String, Integer> partitions,
+        Set<String> complete,
         boolean drops,
         String deadLetterTopic,
         String transactionalPrefix,
@@ -33,15 +37,19 @@ record Options(
 
     private static final String KAFKA = "kafka.";
     private static final String PARTITIONS = "partitions.";
+    private static final String COMPLETE = "complete.";
 
     static Options of(Map<String, String> given) {
         Map<String, String> kafka = new TreeMap<>();
         Map<String, Integer> partitions = new TreeMap<>();
+        Set<String> complete = new TreeSet<>();
         given.forEach((name, value) -> {
             if (name.startsWith(KAFKA)) {
                 kafka.put(name.substring(KAFKA.length()), value);
             } else if (name.startsWith(PARTITIONS)) {
                 partitions.put(name.substring(PARTITIONS.length()), Integer.valueOf(value));
+            } else if (name.startsWith(COMPLETE)) {
+                complete.add(name.substring(COMPLETE.length()));
             }
         });
         String prefix = given.get("transactional.prefix");
@@ -51,6 +59,7 @@ record Options(
         return new Options(
                 kafka,
                 partitions,
+                complete,
                 "continue".equals(given.get("on.refused")),
                 given.get("dead.letter.topic"),
                 prefix,
@@ -58,6 +67,16 @@ record Options(
                 Long.parseLong(given.getOrDefault("epoch", "0")),
                 given.getOrDefault("run", ""),
                 given.getOrDefault("query", ""));
+    }
+
+    /** Whether a record for a topic may be dropped that Kafka refuses. */
+    boolean drops(String topic) {
+        return drops && !complete.contains(topic);
+    }
+
+    /** A topic of a cluster, for what is known of it. */
+    String place(String topic) {
+        return kafka.get("bootstrap.servers") + "/" + topic;
     }
 
     boolean transactional() {

@@ -9,6 +9,7 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.TimeoutException;
@@ -59,6 +60,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private final Rows rows;
     private final Options options;
     private final Sender sender;
+    private final long batchSize;
     private final Map<UTF8String, Topic> topics = new HashMap<>();
     /** What has to be sent again when a transaction is; null: nothing ever is. */
     private final List<Sent> kept;
@@ -71,6 +73,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         this.rows = rows;
         this.options = options;
         this.sender = sender;
+        this.batchSize = Long.parseLong(options.kafka().getOrDefault(ProducerConfig.BATCH_SIZE_CONFIG, "16384"));
         this.kept = options.drops() && sender.isTransaction() ? new ArrayList<>() : null;
     }
 
@@ -182,12 +185,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     }
 
     private boolean isKnownToLack(String topic) {
-        Long since = LACKING.get(place(topic));
+        Long since = LACKING.get(options.place(topic));
         return since != null && System.nanoTime() - since < KNOWN_FOR;
-    }
-
-    private String place(String topic) {
-        return options.kafka().get("bootstrap.servers") + "/" + topic;
     }
 
     // --- sending -------------------------------------------------------------------------------------
@@ -199,12 +198,19 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             return;
         }
         try {
+            boolean alone = mayBeTooLarge(sent.record);
+            if (alone) {
+                sender.flush();
+            }
             // A partition that the producer does not know of may be new: it looks, for max.block.ms.
             sender.send(sent.record, (metadata, error) -> {
                 if (error != null) {
                     told.add(judged(sent, error));
                 }
             });
+            if (alone) {
+                sender.flush();
+            }
         } catch (KafkaException error) {
             if (kept == null) {
                 throw error;
@@ -213,9 +219,18 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         }
     }
 
+    /**
+     * Whether a record may be more than its topic takes. Such a one has to be alone in its batch: when the broker finds a
+     * batch too large, Kafka's producer splits it, over and over again where a small record fits in behind a large one.
+     */
+    private boolean mayBeTooLarge(ProducerRecord<byte[], byte[]> record) {
+        long size = Verdict.size(record);
+        return size > batchSize && size > TopicLimits.of(options, record.topic());
+    }
+
     private Failure judged(Sent sent, Throwable error) {
         if (sent.lacking != null && error instanceof TimeoutException) {
-            LACKING.put(place(sent.record.topic()), System.nanoTime());
+            LACKING.put(options.place(sent.record.topic()), System.nanoTime());
             return new Failure(sent, sent.lacking, Verdict.REFUSED);
         }
         return new Failure(sent, error, Verdict.of(error));
@@ -223,16 +238,25 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     /** Throw what this task fails with, if not all that has failed are records to be dropped. */
     private void failUnlessDropped() {
-        Failure worst = failures.peek();
+        Failure worst = null;
         for (Failure failure : failures) {
-            if (failure.verdict.compareTo(worst.verdict) < 0) {
+            if (!mayGoOn(failure) && (worst == null || failure.verdict.compareTo(worst.verdict) < 0)) {
                 worst = failure;
             }
         }
-        boolean drops = options.drops() && (worst.sent.about == null || worst.sent.about.wholeLetter);
-        if (!worst.verdict.isAboutRecords() || !drops) {
+        if (worst != null) {
             throw thrown(worst);
         }
+    }
+
+    private boolean mayGoOn(Failure failure) {
+        Sent sent = failure.sent;
+        return switch (failure.verdict) {
+            case FENCED, FAILED -> false;
+            case BYSTANDER -> options.drops();
+            // A dead letter is tried again without its value.
+            case REFUSED -> options.drops(sent.record.topic()) && (sent.about == null || sent.about.wholeLetter);
+        };
     }
 
     private RuntimeException thrown(Failure failure) {
@@ -250,7 +274,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private void sendAlone() {
         Queue<Failure> told = failures;
         failures = new ConcurrentLinkedQueue<>();
-        for (Failure failure : told) {
+        for (Failure each : told) {
+            Failure failure = each;
             if (failure.verdict == Verdict.BYSTANDER) {
                 send(failure.sent);
                 sender.flush();
@@ -258,10 +283,12 @@ final class RecordsWriter implements DataWriter<InternalRow> {
                 if (again == null) {
                     continue;
                 }
-                if (!again.verdict.isAboutRecords()) {
-                    throw thrown(again);
+                // Alone there is nobody else to blame.
+                Verdict verdict = again.verdict == Verdict.BYSTANDER ? Verdict.REFUSED : again.verdict;
+                failure = new Failure(again.sent, again.error, verdict);
+                if (!mayGoOn(failure)) {
+                    throw thrown(failure);
                 }
-                failure = again;
             }
             drop(refused(failure));
         }

@@ -83,15 +83,18 @@ enum Verdict {
     }
 
     private static String sizes(ProducerRecord<byte[], byte[]> record) {
-        long total = RECORD_OVERHEAD;
-        int headers = 0;
+        int headers = record.headers().toArray().length;
+        return "(key: " + bytes(record.key()) + ", value: " + bytes(record.value()) + ", "
+                + headers + (headers == 1 ? " header" : " headers") + "; about " + size(record) + " bytes in all)";
+    }
+
+    /** About how many bytes a record takes, before it is compressed. */
+    static long size(ProducerRecord<byte[], byte[]> record) {
+        long total = RECORD_OVERHEAD + size(record.key()) + size(record.value());
         for (Header header : record.headers()) {
-            headers++;
             total += header.key().length() + size(header.value());
         }
-        total += size(record.key()) + size(record.value());
-        return "(key of " + bytes(record.key()) + ", value of " + bytes(record.value()) + ", "
-                + headers + (headers == 1 ? " header" : " headers") + "; about " + total + " bytes in all)";
+        return total;
     }
 
     private static int size(byte[] data) {

@@ -608,8 +608,10 @@ def _check_exactly_once(config: StreamsConfig) -> None:
             "leave it out"
         )
     if config.spark.get("spark.speculation", "false").lower() == "true":
-        raise ConfigException(f"'spark.speculation' is true, which {said}: two attempts at a task would fence "
-                              "each other; leave it out")
+        raise ConfigException(
+            f"'spark.speculation' is true, which {said}: two attempts at a task would fence "
+            "each other; leave it out"
+        )
     interval_ms, timeout_ms = config["commit.interval.ms"], config.transaction_timeout_ms
     if timeout_ms < interval_ms:
         raise ConfigException(

@@ -165,7 +165,9 @@ class SparkEngine:
         """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
             return  # executors come and go; theirs are not ours to warm
-        rehearse(self.spark, kafka_options(self._consumer_options), self._sink_options(), topic, self._closing)
+        rehearse(
+            self.spark, kafka_options(self._consumer_options), self._sink_options(), topic, self._closing
+        )
 
     def start(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]

@@ -10,6 +10,11 @@ or killed), and a client that is started again with a clock that is an hour off.
 started again. When the time is over and all is quiet, the stores of all clients together, and the last
 values of the output topic, have to equal what was written; and no client may have ended in ERROR.
 
+`--exactly-once` runs four programs instead, with processing.guarantee=exactly_once_v2: a map, a count, a
+windowed count, and a chain of two pipelines (proof.py). Then readers of committed records have to find each
+record once and no update twice, and outputs, changelogs and stores have to equal an independent count. Two
+more faults come: kill -9 of Python workers, and the pipelines' owner is closed, so that others take over.
+
 `--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
 output (with `--again`, and creates it anew). The handler of every client that needs it must hear its name.
 
@@ -26,14 +31,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from cluster_world import ClientProcess, Cluster
+from cluster_world import Asked, ClientProcess, Cluster
 from confluent_kafka import Producer
+from proof import Proof
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -42,6 +48,8 @@ from millstream.polling import pause
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
 FAULTS = ("poison", "kill", "freeze", "broker", "jvm", "term", "clock")
+MORE_FAULTS = ("worker", "handover")
+"""Further ones, for exactly once."""
 LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
@@ -63,10 +71,10 @@ class Fault:
         return f"{self.kind} at {self.at_s:.1f} s"
 
 
-def plan(seed: int, seconds: float, count: int) -> list[Fault]:
+def plan(seed: int, seconds: float, count: int, faults: Sequence[str] = FAULTS) -> list[Fault]:
     """The faults of a run: each kind as often as the others, in random order, and at random moments."""
     chance = random.Random(seed)
-    kinds = [FAULTS[number % len(FAULTS)] for number in range(count)]
+    kinds = [faults[number % len(faults)] for number in range(count)]
     chance.shuffle(kinds)
     moments = sorted(chance.uniform(0.0, seconds) for _ in kinds)
     return [Fault(at, kind, chance.random()) for at, kind in zip(moments, kinds, strict=True)]
@@ -96,13 +104,21 @@ class Report:
 class Feed:
     """Writes random words until it is stopped, and counts what the broker has confirmed."""
 
-    def __init__(self, servers: str, topic: str, seed: int, per_second: int) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        seed: int,
+        per_second: int,
+        key_of: Callable[[str], str] | None = None,
+    ) -> None:
         self.written: Counter[str] = Counter()
         self.lost = 0
         self._topic = topic
         self._chance = random.Random(seed)
         self._pause_s = 1.0 / per_second
         self._stop = threading.Event()
+        self._key_of = key_of
         # Idempotent: what is sent again after a restart of the broker is there once.
         self._options = {
             "bootstrap.servers": servers,
@@ -118,7 +134,8 @@ class Feed:
 
     def write(self, word: str) -> None:
         with self._lock:
-            self._producer.produce(self._topic, word.encode(), on_delivery=self._delivered)
+            key = None if self._key_of is None else self._key_of(word).encode()
+            self._producer.produce(self._topic, word.encode(), key, on_delivery=self._delivered)
             self._producer.poll(0)
 
     @contextmanager
@@ -170,10 +187,12 @@ class Chaos:
         windows: bool = False,
         last: str | None = None,
         again: bool = False,
+        exactly_once: bool = False,
     ) -> None:
         self._report = Report(seed)
         self._last = last
         self._again = again
+        self._exactly_once = exactly_once
         self._standbys = standbys
         self._windows = windows
         self._directory = directory
@@ -194,7 +213,8 @@ class Chaos:
         AssertionError: the clients never got to RUNNING, or a record could not be written.
         """
         try:
-            self._run(seconds, plan(self._report.seed, seconds, faults))
+            kinds = (*FAULTS, *MORE_FAULTS) if self._exactly_once else FAULTS
+            self._run(seconds, plan(self._report.seed, seconds, faults, kinds))
         finally:
             self._cluster.close()
             self._broker.close()
@@ -202,7 +222,15 @@ class Chaos:
 
     def _run(self, seconds: float, faults: Sequence[Fault]) -> None:
         cluster = self._cluster
-        source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+        proof = Proof(cluster, partitions=4) if self._exactly_once else None
+        spec: dict[str, object]
+        if proof is not None:
+            source, output = proof.source, proof.outputs["count"]
+            spec = proof.spec()
+        else:
+            source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+            spec = {"source": source, "output": output, "handler": "patient", "windows": self._windows}
+        guarantee = "at_least_once" if proof is None else "exactly_once_v2"
         for name in self._names:
             cluster.start(
                 name,
@@ -210,16 +238,15 @@ class Chaos:
                     "keep.spark.warm": name == "b",
                     "consumer.session.timeout.ms": 3000,
                     "num.standby.replicas": self._standbys,
+                    "processing.guarantee": guarantee,
                 },
-                source=source,
-                output=output,
                 poison=str(self._flag),
-                handler="patient",
                 wait=True,
-                windows=self._windows,
+                **spec,
             )
         cluster.wait_until_running()
-        feed = Feed(cluster.servers, source, self._report.seed, self._per_second)
+        key_of = None if proof is None else proof.id_of
+        feed = Feed(cluster.servers, source, self._report.seed, self._per_second, key_of)
         try:
             began = time.monotonic()
             left = list(faults)
@@ -239,7 +266,7 @@ class Chaos:
         feed.stop()
         self._report.records = sum(feed.written.values())
         cluster.expected = feed.written
-        self._settle(output)
+        self._settle(output, proof)
         if self._last is not None and not self._report.wrong:
             changelog = f"{cluster.application_id}-counts-changelog"
             gone = {"source": source, "output": output, "changelog": changelog}[self._last]
@@ -281,6 +308,19 @@ class Chaos:
                 return (
                     f"SIGTERM of {client.name}, closed in {took_s:.1f} s, started again {wait_s:.1f} s later"
                 )
+            case "worker":
+                workers = [worker for client in self._up() for worker in client.workers()]
+                for worker in workers:
+                    with suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                return f"kill -9 of {len(workers)} Python workers"
+            case "handover":
+                working = [each for each in self._up() if each.has_jvm() and self._runs_pipelines(each)]
+                client, wait_s = working[0] if working else self._one(fault), fault.value * 5
+                took_s = client.terminate()
+                self._later.append((time.monotonic() + wait_s, client, "start"))
+                self._down.add(client.name)
+                return f"{client.name}, which ran the pipelines, was closed in {took_s:.1f} s"
             case "clock":
                 client, off_s = self._one(fault), CLOCK_OFF_S if fault.value > 0.5 else -CLOCK_OFF_S
                 client.kill()
@@ -296,6 +336,12 @@ class Chaos:
                     self._broker.close()
                     self._broker = self._cluster.kafka = self._started_broker()
                 return f"the broker was {'killed' if killed else 'stopped'} and started again"
+
+    def _runs_pipelines(self, client: ClientProcess) -> bool:
+        try:
+            return bool(client.pipelines())
+        except (Asked, AssertionError):
+            return False
 
     def _one(self, fault: Fault) -> ClientProcess:
         """One that is neither killed nor frozen at the moment; the one with the pipeline half of the time."""
@@ -329,7 +375,7 @@ class Chaos:
 
     # --- the end -----------------------------------------------------------------------------------------
 
-    def _settle(self, output: str) -> None:
+    def _settle(self, output: str, proof: Proof | None) -> None:
         cluster, report = self._cluster, self._report
         began = time.monotonic()
         try:
@@ -337,6 +383,8 @@ class Chaos:
             counts = cluster.wait_until_counted(timeout_s=SETTLE_S)
             if self._windows:
                 self._judge_windows(counts)
+            if proof is not None:
+                self._prove(proof)
         except AssertionError as error:
             report.wrong.append(str(error))
         report.settled_s = time.monotonic() - began
@@ -351,6 +399,26 @@ class Chaos:
                 report.wrong.append(f"last values of the output (there, expected): {differing}")
         for client in cluster.clients:
             self._count_failures(client)
+
+    def _prove(self, proof: Proof) -> None:
+        """What is written exactly once may come a little later than the store of the count."""
+        wrong: list[str] = []
+
+        def right() -> bool:
+            wrong[:] = proof.wrong()
+            windows: dict[str, int] = {}
+            for client in self._cluster.clients:
+                with suppress(Asked):
+                    windows |= client.ask("windowed counts", "windows")
+            if windows != self._cluster.expected:
+                wrong.append(f"store windows: {windows}")
+            return not wrong
+
+        try:
+            wait_until(right, "everything is there once", SETTLE_S)
+        except AssertionError as error:
+            self._report.wrong += wrong
+            raise AssertionError("not everything is there exactly once") from error
 
     def _take_away(self, topic: str) -> None:
         """Delete a topic that the application needs; who needs it has to hear of it, by name."""
@@ -419,6 +487,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--finally", dest="last", choices=LAST, help="a topic that is deleted at the end")
     parser.add_argument("--again", action="store_true", help="with --finally: it is created again at once")
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
+    parser.add_argument("--exactly-once", action="store_true", help="four programs, each record once")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
@@ -432,6 +501,7 @@ def main(arguments: Sequence[str]) -> int:
                 windows=asked.windows,
                 last=asked.last,
                 again=asked.again,
+                exactly_once=asked.exactly_once,
             )
             report = chaos.run(asked.minutes * 60, asked.faults)
         finally:

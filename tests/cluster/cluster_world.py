@@ -182,6 +182,15 @@ class ClientProcess:
     def has_jvm(self) -> bool:
         return any("java" in each.name() for each in self.family())
 
+    def workers(self) -> list[psutil.Process]:
+        """Spark's Python workers, and what they are forked from."""
+        found: list[psutil.Process] = []
+        for each in self.family()[1:]:
+            with suppress(psutil.NoSuchProcess):
+                if "java" in each.name():
+                    found += [child for child in each.children(recursive=True) if "python" in child.name()]
+        return found
+
     def kill_jvm(self) -> None:
         """SIGKILL to Spark's Java process alone."""
         self._reusable = False

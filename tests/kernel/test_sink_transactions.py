@@ -164,7 +164,7 @@ def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: 
 def test_an_older_run_cannot_write_to_a_partition_that_nobody_has_used(
     kafka: EmbeddedKafka, steps: Steps, topic: str
 ) -> None:
-    """Neither to one that it has counted, nor to one that it is about to count; and it claims nothing back."""
+    """Neither to one that it has counted, nor to one that it is about to count; it claims nothing back."""
     came = steps(
         *("claim 1", "provide 1 2", "open a 1 0", "send a one", "flush a", "commit a"),
         "claim 2",
@@ -181,7 +181,7 @@ def test_an_older_run_cannot_write_to_a_partition_that_nobody_has_used(
 def test_a_zombie_that_has_begun_a_transaction_before_it_is_fenced_cannot_end_it(
     kafka: EmbeddedKafka, steps: Steps, topic: str
 ) -> None:
-    """The older one's records are on the broker already, with their marker, when it is fenced."""
+    """Its records are on the broker already, with their marker, when it is fenced."""
     came = steps(
         *("claim 1", "provide 1 1", "open old 1 0", "send old lost", "flush old", "mark old"),
         "claim 2",

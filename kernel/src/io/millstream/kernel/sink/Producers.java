@@ -30,7 +30,6 @@ public final class Producers {
 
     /** Close what a run of a query has left here: it has ended. */
     public static void endRun(String run) {
-        Run.forget(run);
         TransactionSender.closeIdle(kept -> kept.options().run().equals(run));
     }
 

@@ -32,6 +32,7 @@ public final class Run {
 
     private record Counted(int parts, long since) {}
 
+    /** The runs of this driver. Never forgotten: one that has ended, and writes all the same, must not claim again. */
     private static final Map<String, Counted> COUNTED = new ConcurrentHashMap<>();
 
     private Run() {}
@@ -43,7 +44,10 @@ public final class Run {
      * @param parts how many sink partitions the run has at least
      */
     public static void claim(Map<String, String> texts, int parts) {
-        Options options = Options.of(texts);
+        claim(Options.of(texts), parts);
+    }
+
+    private static void claim(Options options, int parts) {
         int all = count(options, parts, true);
         FailPoint.reach(options.runId() + ".claimed");
         if (all > 0) {
@@ -76,14 +80,11 @@ public final class Run {
     /** Before a batch with so many sink partitions: see that a newer run knows of all of them. */
     static void provide(Options options, int parts) {
         Counted counted = COUNTED.get(options.run());
-        if (counted == null || counted.parts < parts || System.nanoTime() - counted.since > AGAIN_AFTER) {
+        if (counted == null) {
+            claim(options, parts); // whoever started the query has left it to us
+        } else if (counted.parts < parts || System.nanoTime() - counted.since > AGAIN_AFTER) {
             count(options, parts, false);
         }
-    }
-
-    /** Nothing is written by it any more. */
-    static void forget(String run) {
-        COUNTED.remove(run);
     }
 
     /** Throws, unless nothing speaks against this run in its marker. */

@@ -2,6 +2,7 @@ package io.millstream.kernel.sink;
 
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
@@ -16,10 +17,10 @@ import org.apache.kafka.common.TopicPartition;
  * What was committed last under a transactional.id: an offset of the marker topic that is committed in a transaction,
  * under a group that is called as the transactional.id.
  *
- * @param next of a sink partition, the first batch that is not written yet; of a run, how many sink partitions there are;
- *     the offset itself
+ * @param next of a sink partition, the first batch that is not written yet; of a run, how many sink partitions there
+ *     are; the offset itself
  * @param epoch of the claim that wrote it; in the offset's metadata
- * @param of whose it is: the query (as its checkpoint has it) that counts these batches, or the run; in the metadata too
+ * @param of whose it is: the query (as its checkpoint has it) that counts these batches, or the run; in the metadata
  */
 record Marker(long next, long epoch, String of) {
     static final Marker NONE = new Marker(0, 0, "");
@@ -44,7 +45,7 @@ record Marker(long next, long epoch, String of) {
 
     /** Read it, once what is being committed is settled. */
     static Marker read(Options options, String group) {
-        return read(options, java.util.List.of(group)).get(group);
+        return read(options, List.of(group)).get(group);
     }
 
     /** Read several; each is there, or {@link #NONE}. */

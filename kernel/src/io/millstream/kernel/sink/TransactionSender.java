@@ -16,8 +16,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 
 /**
- * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and marks
- * in each transaction which batch it is.
+ * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and
+ * marks in each transaction which batch it is.
  *
  * <p>A producer belongs to one run of a query. A new run has all before it fenced ({@link Run}); one that is late finds
  * the newer one in the run's marker, and writes nothing.

@@ -204,6 +204,12 @@ class ClientProcess:
         for each in self.family() if jvm else self.family()[:1]:
             each.send_signal(signal.SIGSTOP)
 
+    def wake_jvm(self) -> None:
+        """SIGCONT to Spark's Java process alone."""
+        for each in self.family():
+            if "java" in each.name():
+                each.send_signal(signal.SIGCONT)
+
     def wake(self) -> None:
         for each in self.family():
             with suppress(psutil.NoSuchProcess):

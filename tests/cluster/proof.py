@@ -16,11 +16,9 @@ PROGRAMS = ("map", "count", "windows", "chain")
 Entry = tuple[str, bytes, int]
 
 
-def committed(servers: str, topic: str, timeout_s: float = 30.0) -> list[Entry]:
-    """Key, value and partition of every record that a reader of committed records finds, in order of offsets.
-
-    Raises:
-        AssertionError: there is something that is not committed yet, nor taken back.
+def committed(servers: str, topic: str, timeout_s: float = 30.0) -> tuple[list[Entry], bool]:
+    """Key, value and partition of every record that a reader of committed records finds, in order of offsets;
+    and whether there is something behind them that is not committed yet, nor taken back.
     """
     options = {
         "bootstrap.servers": servers,
@@ -34,6 +32,7 @@ def committed(servers: str, topic: str, timeout_s: float = 30.0) -> list[Entry]:
     try:
         there = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
         found: list[Entry] = []
+        is_open = False
         left = set(there)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in there])
         deadline = time.monotonic() + timeout_s
@@ -44,13 +43,13 @@ def committed(servers: str, topic: str, timeout_s: float = 30.0) -> list[Entry]:
                     end = anything.get_watermark_offsets(
                         TopicPartition(topic, message.partition() or 0), timeout=timeout_s
                     )[1]
-                    if (message.offset() or 0) >= end:
-                        left.discard(message.partition() or 0)
+                    is_open |= (message.offset() or 0) < end
+                    left.discard(message.partition() or 0)
                     continue
                 found.append(
                     ((message.key() or b"").decode(), message.value() or b"", message.partition() or 0)
                 )
-        return found
+        return found, is_open
     finally:
         consumer.close()
         anything.close()
@@ -91,18 +90,19 @@ class Proof:
 
     def wrong(self) -> list[str]:
         """What is not as it has to be, by now."""
-        servers = self.cluster.servers
         found: list[str] = []
         for program, topic in self.outputs.items():
             check: Callable[[list[Entry]], list[str]] = getattr(self, f"_{program}")
-            found += [f"{program}: {each}" for each in check(committed(servers, topic))]
+            found += self._judged(topic, check)
         for program, store in (("count", "counts"), ("chain", "chained")):
             if program in self.outputs:
-                changelog = f"{self.cluster.application_id}-{store}-changelog"
-                found += [
-                    f"{changelog}: {each}" for each in self._last(committed(servers, changelog), self.words)
-                ]
+                found += self._judged(f"{self.cluster.application_id}-{store}-changelog", self._last)
         return found
+
+    def _judged(self, topic: str, check: Callable[[list[Entry]], list[str]]) -> list[str]:
+        entries, is_open = committed(self.cluster.servers, topic)
+        wrong = [f"{topic}: {each}" for each in check(entries)]
+        return [*wrong, f"{topic}: a transaction is open"] if is_open else wrong
 
     def _map(self, entries: list[Entry]) -> list[str]:
         times = Counter(key for key, _, _ in entries)
@@ -115,7 +115,7 @@ class Proof:
         ]
 
     def _count(self, entries: list[Entry]) -> list[str]:
-        return [*_repeated(entries), *self._last(entries, self.words)]
+        return [*_repeated(entries), *self._last(entries)]
 
     def _chain(self, entries: list[Entry]) -> list[str]:
         return self._count(entries)
@@ -126,8 +126,8 @@ class Proof:
             sums[key.partition("@")[0]] += count
         return [*_repeated(entries), *_differing(sums, self.words)]
 
-    def _last(self, entries: list[Entry], expected: Counter[str]) -> list[str]:
-        return _differing(_last_values(entries), expected)
+    def _last(self, entries: list[Entry]) -> list[str]:
+        return _differing(_last_values(entries), self.words)
 
 
 def _last_values(entries: list[Entry]) -> dict[str, int]:

@@ -32,7 +32,7 @@ def topic(kafka: EmbeddedKafka) -> str:
 def steps(kafka: EmbeddedKafka, kernel_java: KernelJava, topic: str) -> Steps:
     """Runs steps in a process of their own; returns what came of each."""
 
-    def run(*lines: str) -> list[str]:
+    def run(*lines: str, timeout_ms: int = 60_000) -> list[str]:
         said = kernel_java(
             "io.millstream.kernel.sink.TransactionsMain",
             "".join(f"{line}\n" for line in lines),
@@ -40,6 +40,7 @@ def steps(kafka: EmbeddedKafka, kernel_java: KernelJava, topic: str) -> Steps:
             topic,
             f"{topic}-marker",
             f"app-p0-{topic}",
+            str(timeout_ms),
         )
         return [line.partition(" -> ")[2] for line in said.splitlines() if " -> " in line]
 
@@ -210,3 +211,16 @@ def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
     assert came[2] == "ok"
     assert "FencedException" in came[3]
     assert "FencedException" in came[4]
+
+
+def test_a_transaction_that_is_open_for_too_long_is_repeated(
+    kafka: EmbeddedKafka, steps: Steps, topic: str
+) -> None:
+    """The broker takes it back, and it is not taken for another client's doing; the next attempt writes it."""
+    came = steps(
+        *("claim 1", "provide 1 1", "open a 1 0", "outlast a", "give-up a"),
+        *("open b 1 0", "send b one", "flush b", "commit b", "close b"),
+        timeout_ms=500,
+    )
+    assert came[2:] == ["to be written", "TransactionLostException", "ok", "to be written", *["ok"] * 4]
+    assert committed(kafka, topic) == ["one"]

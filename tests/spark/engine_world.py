@@ -35,6 +35,7 @@ class EngineWorld:
         spark: SparkSession | None,
         *,
         handlers: RecordHandlers = FAIL,
+        transaction_timeout_ms: int | None = None,
         **settings: Any,
     ) -> None:
         self.kafka = kafka
@@ -50,6 +51,7 @@ class EngineWorld:
                 spark=settings,
                 producer={"max.block.ms": "1000"},
                 handlers=handlers,
+                transaction_timeout_ms=transaction_timeout_ms,
             ),
             spark,
         )

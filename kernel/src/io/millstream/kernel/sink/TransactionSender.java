@@ -181,6 +181,7 @@ public final class TransactionSender implements Sender {
             FailPoint.reach(kept.id + ".marked");
             kept.producer.commitTransaction();
         } catch (KafkaException error) {
+            FailPoint.reach(kept.id + ".refused");
             throw Verdict.of(error) == Verdict.FENCED ? lost(error) : error;
         }
         FailPoint.reach(kept.id + ".committed");

@@ -10,7 +10,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
  * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap
- * servers, topic, marker topic, prefix of transactional ids. A line: what to do, the name of a sender, and for
+ * servers, topic, marker topic, prefix of transactional ids, and perhaps transaction.timeout.ms. A line: what to do, the name of a sender, and for
  * {@code open} the epoch, the batch, and the sink partition, 0 if it is not there, for {@code send} the value; or what
  * to do as a run, and its epoch.
  */
@@ -64,6 +64,13 @@ public final class TransactionsMain {
                 sender.flush();
                 return told == null ? "ok" : Verdict.of(told).name();
             }
+            case "outlast" -> {
+                for (told = null; told == null; sender.flush()) {
+                    sender.send(
+                            new ProducerRecord<>(arguments[1], new byte[0]), (metadata, error) -> told = error);
+                }
+                return sender.lost(told).getClass().getSimpleName();
+            }
             case "mark" -> sender.mark();
             case "restart" -> sender.restart();
             case "commit" -> sender.commit();
@@ -83,6 +90,7 @@ public final class TransactionsMain {
         return Map.of(
                 "kafka.bootstrap.servers", arguments[0],
                 "kafka.max.block.ms", "10000",
+                "kafka.transaction.timeout.ms", arguments.length < 5 ? "60000" : arguments[4],
                 "marker.topic", arguments[2],
                 "transactional.prefix", arguments[3],
                 "epoch", Long.toString(epoch),

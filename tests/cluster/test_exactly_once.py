@@ -1,4 +1,4 @@
-"""Exactly once: Spark's Java process is killed between any two steps of a micro-batch, and goes on."""
+"""Exactly once: Spark's Java process is killed between any two steps of a micro-batch; a zombie wakes up."""
 
 from __future__ import annotations
 
@@ -40,17 +40,23 @@ class Running:
         self.proof = Proof(self.cluster)
         self.points = directory / "points"
         self.points.mkdir()
-        self.client: ClientProcess = self.cluster.start(
-            "a",
+        self.client = self.start("a")
+        self.cluster.wait_until_running()
+
+    def start(self, name: str, **config: object) -> ClientProcess:
+        """A client that stops where it is told to."""
+        return self.cluster.start(
+            name,
             {
                 "processing.guarantee": "exactly_once_v2",
                 "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 "
                 f"-Dmillstream.kernel.failpoints={self.points}",
                 "max.batch.records": 400,
+                **config,
             },
+            fresh=True,
             **self.proof.spec(),
         )
-        self.cluster.wait_until_running()
 
     def stopped_at(self, place: str) -> Path:
         """Have the next one who comes by a place stop there."""
@@ -58,13 +64,13 @@ class Running:
         (self.points / name).touch()
         return self.points / f"{name}.reached"
 
-    def settle(self, timeout_s: float = 60.0) -> None:
+    def settle(self, timeout_s: float = 120.0) -> None:
         """Until all is written; then it is there exactly once."""
         wrong: list[str] = []
 
         def right() -> bool:
             wrong[:] = self.proof.wrong()
-            assert not any("more than once" in each or "before" in each for each in wrong), wrong
+            assert not any("more than once" in each or "were there before" in each for each in wrong), wrong
             return not wrong
 
         try:
@@ -80,7 +86,7 @@ def running(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
     running.cluster.close()
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_batch_is_written_once_wherever_it_was_cut_off(running: Running, step: str) -> None:
     """SIGKILL of the Java process that is at this step; readers of committed records see each record once."""
@@ -95,3 +101,37 @@ def test_a_batch_is_written_once_wherever_it_was_cut_off(running: Running, step:
     running.client.kill_jvm()
     reached.unlink()
     running.settle()
+
+
+@pytest.mark.timeout(300)
+def test_a_zombie_that_goes_on_writing_is_refused_by_the_broker(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """SIGSTOP between its records and their commit; another client takes over and finishes the batch; then
+    its Java process wakes up alone, so that nothing but the broker can hold it off."""
+    both = Running(kafka, tmp_path)
+    try:
+        zombie, heir = both.client, both.start("b", **{"keep.spark.warm": True})
+        both.proof.write(WORDS * 10)
+        both.settle()
+        reached, refused, done = (
+            both.stopped_at(f"p0-1.{place}") for place in ("flushed", "refused", "committed")
+        )
+        both.proof.write(WORDS * 10)
+        wait_until(reached.exists, zombie.told("records are on the broker, and not committed"), 60)
+        zombie.freeze(jvm=True)
+        done.with_suffix("").unlink()  # it is the zombie's that would be wrong
+        both.client = heir
+        both.settle()
+        both.stopped_at("p0-1.committed")
+        reached.unlink()
+        zombie.wake_jvm()
+        wait_until(refused.exists, "the broker refuses", 60)
+        assert not done.exists()
+        done.with_suffix("").unlink()
+        refused.unlink()
+        both.settle()
+        zombie.wake()
+        both.proof.write(WORDS * 10)
+        both.settle()
+        assert not any("fenced" in call["text"] for call in zombie.handled()), zombie.handled()
+    finally:
+        both.cluster.close()

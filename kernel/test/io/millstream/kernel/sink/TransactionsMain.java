@@ -10,9 +10,9 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
  * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap
- * servers, topic, marker topic, prefix of transactional ids, and perhaps transaction.timeout.ms. A line: what to do, the name of a sender, and for
- * {@code open} the epoch, the batch, and the sink partition, 0 if it is not there, for {@code send} the value; or what
- * to do as a run, and its epoch.
+ * servers, topic, marker topic, prefix of transactional ids, and perhaps transaction.timeout.ms. A line: what to do,
+ * the name of a sender, and for {@code open} the epoch, the batch, and the sink partition, 0 if it is not there, for
+ * {@code send} the value; or what to do as a run, and its epoch.
  */
 public final class TransactionsMain {
     private final Map<String, TransactionSender> senders = new HashMap<>();

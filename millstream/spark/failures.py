@@ -94,7 +94,7 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     ("Python worker exited unexpectedly", _WORKER),
     ("Failed to read log file", _CHECKPOINT),
     (
-        "InvalidTxnTimeoutException",
+        "as configured by transaction.max.timeout.ms",
         (
             PipelineException,
             "transaction.timeout.ms is larger than the brokers allow: set producer.transaction.timeout.ms to "
@@ -125,6 +125,22 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     (
         "AuthorizationException",
         (PipelineException, "Kafka refuses: this client's user has not the rights that it needs"),
+    ),
+    (
+        "while awaiting InitProducerId",
+        (
+            PipelineException,
+            "Kafka has not answered to the beginning of a transaction within producer.max.block.ms; see "
+            "whether its brokers are well, those of the topic __transaction_state among them",
+        ),
+    ),
+    (
+        "while awaiting EndTxn",
+        (
+            PipelineException,
+            "Kafka has not answered to the end of a transaction within producer.max.block.ms; see whether "
+            "its brokers are well. If it was committed, it is not repeated",
+        ),
     ),
     (
         "Timed out waiting for a node assignment",

@@ -216,7 +216,7 @@ def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
 def test_a_transaction_that_is_open_for_too_long_is_repeated(
     kafka: EmbeddedKafka, steps: Steps, topic: str
 ) -> None:
-    """The broker takes it back, and it is not taken for another client's doing; the next attempt writes it."""
+    """The broker takes it back, which is not taken for another client's doing; the next attempt writes it."""
     came = steps(
         *("claim 1", "provide 1 1", "open a 1 0", "outlast a", "give-up a"),
         *("open b 1 0", "send b one", "flush b", "commit b", "close b"),

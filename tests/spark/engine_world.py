@@ -49,7 +49,7 @@ class EngineWorld:
                 application_id=self.application_id,
                 bootstrap_servers=kafka.bootstrap_servers,
                 spark=settings,
-                producer={"max.block.ms": "1000"},
+                producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
                 handlers=handlers,
                 transaction_timeout_ms=transaction_timeout_ms,
             ),

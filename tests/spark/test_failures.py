@@ -420,14 +420,19 @@ def test_a_producer_that_may_write_no_more_is_a_task_migrated(name: str, message
     ("name", "fix"),
     [
         ("InvalidTxnTimeoutException", "set producer.transaction.timeout.ms to at most"),
+        ("TimeoutException", "see whether its brokers are well"),
         ("TransactionalIdAuthorizationException", "--transactional-id <application.id>-"),
         ("GroupAuthorizationException", "--group <application.id>-"),
     ],
 )
 def test_what_kafka_refuses_of_transactions_is_told_with_the_fix(name: str, fix: str) -> None:
     """The brokers' limit of the timeout, and what the user may not do."""
-    causes = ((f"org.apache.kafka.common.errors.{name}", "no"),)
-    report = Report(f"org.apache.kafka.common.errors.{name}: no", causes=causes)
+    said = {
+        "InvalidTxnTimeoutException": "larger than allowed (as configured by transaction.max.timeout.ms)",
+        "TimeoutException": "Timeout expired after 60000ms while awaiting InitProducerId",
+    }.get(name, "no")
+    causes = ((f"org.apache.kafka.common.errors.{name}", said),)
+    report = Report(f"org.apache.kafka.common.errors.{name}: {said}", causes=causes)
     error = translate("p0", ("in",), RuntimeError("no"), report=report)
     assert type(error) is PipelineException
     assert fix in str(error)

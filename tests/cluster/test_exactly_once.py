@@ -64,7 +64,7 @@ class Running:
         (self.points / name).touch()
         return self.points / f"{name}.reached"
 
-    def settle(self, timeout_s: float = 120.0) -> None:
+    def settle(self, timeout_s: float = 180.0) -> None:
         """Until all is written; then it is there exactly once."""
         wrong: list[str] = []
 
@@ -86,7 +86,7 @@ def running(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
     running.cluster.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_batch_is_written_once_wherever_it_was_cut_off(running: Running, step: str) -> None:
     """SIGKILL of the Java process that is at this step; readers of committed records see each record once."""
@@ -103,7 +103,7 @@ def test_a_batch_is_written_once_wherever_it_was_cut_off(running: Running, step:
     running.settle()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_zombie_that_goes_on_writing_is_refused_by_the_broker(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """SIGSTOP between its records and their commit; another client takes over and finishes the batch; then
     its Java process wakes up alone, so that nothing but the broker can hold it off."""

@@ -37,7 +37,7 @@ from kafka import KafkaProducer
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
-from millstream.polling import pause
+from millstream.polling import looks, pause
 
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
@@ -46,6 +46,8 @@ LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
 SETTLE_S = 120.0
+SPARK_S = 20.0
+"""How long a fault that is about Spark waits until there is one."""
 LOUD_S = 30.0
 """How long the clients have to fail after a topic is gone. It takes them milliseconds; machines are busy."""
 CLOCK_OFF_S = 3600.0
@@ -253,7 +255,12 @@ class Chaos:
                 self._down.add(client.name)
                 return f"SIGSTOP of {client.name}{' and its Spark' if jvm else ''} for {wait_s:.1f} s"
             case "jvm":
-                working = [c for c in self._up() if c.has_jvm()]
+                working: list[ClientProcess] = []
+                for _ in looks(SPARK_S, every_s=0.05):  # after other faults Spark may only be about to start
+                    self._do_what_is_due(began)
+                    working = [client for client in self._up() if client.has_jvm()]
+                    if working:
+                        break
                 for client in working:
                     client.kill_jvm()
                 return f"kill -9 of the Spark of {', '.join(each.name for each in working) or 'nobody'}"

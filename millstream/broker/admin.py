@@ -7,7 +7,7 @@ here an existing topic is an error, topics can be deleted, and no configuration 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
@@ -34,8 +34,14 @@ client_log = logging.getLogger(__name__)
 class Admin:
     """A client of one broker. Any thread may use it."""
 
-    def __init__(self, bootstrap_servers: str, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        more: Mapping[str, str] | None = None,
+        attempts_s: Sequence[float] = _ATTEMPTS_S,
+    ) -> None:
         """`more` are settings of librdkafka."""
+        self._attempts_s = attempts_s
         self._settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "client.id": "millstream-broker-admin",
@@ -70,7 +76,7 @@ class Admin:
     def _metadata(self) -> dict[str, Any]:
         """All topics; a client that nobody answers is replaced by a new one."""
         refused: KafkaException | None = None
-        for seconds in _ATTEMPTS_S:
+        for seconds in self._attempts_s:
             client = self._client
             try:
                 return dict(client.list_topics(timeout=seconds).topics)

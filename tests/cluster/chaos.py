@@ -19,6 +19,7 @@ The same seed gives the same faults at the same moments, as far as moments can b
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import socket
 import sys
@@ -411,6 +412,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it says each time that the broker is away
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-", ignore_cleanup_errors=True) as folder:
         try:

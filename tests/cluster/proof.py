@@ -88,6 +88,13 @@ class Proof:
             self.cluster._producer.poll(0)
         assert self.cluster._producer.flush(60) == 0
 
+    def expect_what_is_there(self) -> None:
+        """Whatever became of the writer's records: what the source has is what the clients have to have."""
+        entries, _ = committed(self.cluster.servers, self.source)
+        self.words = Counter(value.decode() for _, value, _ in entries)
+        self.ids = {key for key, _, _ in entries}
+        assert len(self.ids) == len(entries), "the writer has written a record twice"
+
     def wrong(self) -> list[str]:
         """What is not as it has to be, by now."""
         found: list[str] = []

@@ -15,8 +15,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 
 /**
- * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and marks
- * in each transaction which batch it is.
+ * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and
+ * marks in each transaction which batch it is.
  *
  * <p>A producer belongs to one run of a query. A new run makes its own, and so ends the transactions of all before it;
  * one with an older epoch finds the newer one in the marker, and writes nothing.
@@ -48,8 +48,8 @@ public final class TransactionSender implements Sender {
     }
 
     /**
-     * Take over so many sink partitions for a run, before its first batch: no older run writes to any of them afterwards.
-     * The options are those of the writer.
+     * Take over so many sink partitions for a run, before its first batch: no older run writes to any of them
+     * afterwards. The options are those of the writer.
      */
     public static void claim(Map<String, String> options, int sinkPartitions) {
         Options mine = Options.of(options);

@@ -9,9 +9,9 @@ import java.util.Map;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap servers,
- * topic, marker topic, prefix of transactional ids. A line: what to do, the name of a sender, and for {@code open} the
- * epoch and the batch, for {@code send} the value.
+ * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap
+ * servers, topic, marker topic, prefix of transactional ids. A line: what to do, the name of a sender, and for
+ * {@code open} the epoch and the batch, for {@code send} the value.
  */
 public final class TransactionsMain {
     private final Map<String, TransactionSender> senders = new HashMap<>();

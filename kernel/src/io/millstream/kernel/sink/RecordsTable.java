@@ -18,8 +18,8 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Kafka, as Spark writes to it. One lives as long as its query, on the driver, and tells in the query's progress reports
- * what the last batch has dropped.
+ * Kafka, as Spark writes to it. One lives as long as its query, on the driver, and tells in the query's progress
+ * reports what the last batch has dropped.
  */
 final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
     private final StructType schema;

@@ -22,8 +22,8 @@ import org.apache.kafka.common.KafkaException;
  * it first, in a transaction, so that one of two is last; and then has the broker fence all these partitions. A task
  * that begins to use a partition looks at this marker after its own {@code initTransactions}: if it finds its run
  * there, the fencing by a newer run is still to come, and takes back what the task has not committed by then; if not,
- * it writes nothing. So an older run never writes again, also to a partition that nobody had used before, for it must count that
- * one in this marker first.
+ * it writes nothing. So an older run never writes again, also to a partition that nobody had used before, for it must
+ * count that one in this marker first.
  */
 public final class Run {
     private static final int TRIES = 10;

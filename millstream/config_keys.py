@@ -157,13 +157,13 @@ _WORKING = (
         Type.STRING,
         "at_least_once",
         _MEDIUM,
-        "What holds for output topics after a failure. Stores are exact either way: an update names its "
-        "key's value, not a difference.",
-        valid=("at_least_once",),
+        "What holds for output topics after a failure: with at_least_once records may be there twice; with "
+        "exactly_once_v2 each is there once, for who reads with isolation.level=read_committed. Stores are "
+        "exact either way: an update names its key's value, not a difference.",
+        valid=("at_least_once", "exactly_once_v2"),
         refused=(
-            ("exactly_once_v2", "Spark's Kafka sink writes at least once"),
-            ("exactly_once", "Spark's Kafka sink writes at least once"),
-            ("exactly_once_beta", "Spark's Kafka sink writes at least once"),
+            ("exactly_once", "Kafka Streams 4.0 removed this name; the guarantee is exactly_once_v2"),
+            ("exactly_once_beta", "Kafka Streams 4.0 removed this name; the guarantee is exactly_once_v2"),
         ),
     ),
     Key("num.stream.threads", Type.INT, 1, _MEDIUM, "How many stream threads the client has.", least=1),

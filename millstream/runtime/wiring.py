@@ -115,6 +115,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             max_records_per_batch=config.get("max.batch.records"),
             batch_interval=config.commit_interval,
             handlers=RecordHandlers.of(config),
+            transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
         ),
         spark,
         closing=closing,

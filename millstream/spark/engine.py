@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -24,8 +25,10 @@ from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
-from millstream.spark.sink import FORMAT, sink_options
+from millstream.spark.sink import FORMAT, Transactions, sink_options
 from millstream.spark.source import kafka_options, read_kafka
+from millstream.spark.transactions import check_session, end_run, take_over
+from millstream.topology.names import markers_topic
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -45,6 +48,8 @@ class SparkSettings:
         max_records_per_batch: bound of a micro-batch; None: whatever is there.
         batch_interval: the shortest time from one micro-batch to the next.
         handlers: which records that fail are dropped.
+        transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
+            None: at least once.
     """
 
     application_id: str
@@ -59,6 +64,7 @@ class SparkSettings:
     max_records_per_batch: int | None = None
     batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL
+    transaction_timeout_ms: int | None = None
 
 
 class SparkEngine:
@@ -86,6 +92,8 @@ class SparkEngine:
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self._closing = closing or threading.Event()
         self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
+        if settings.transaction_timeout_ms is not None:
+            check_session(self.spark)
         self._executors = ExecutorWatch(self.spark)
 
     @property
@@ -122,27 +130,47 @@ class SparkEngine:
             self.spark,
             node,
             application_id=settings.application_id,
-            options=kafka_options({**settings.consumer, "bootstrap.servers": settings.bootstrap_servers}),
+            options=kafka_options(self._consumer_options),
             default_reset=settings.offset_reset,
             max_records_per_batch=settings.max_records_per_batch,
         )
 
-    def _sink_options(self, compiled: CompiledPipeline | None = None) -> dict[str, str]:
+    @property
+    def _consumer_options(self) -> dict[str, str]:
+        settings = self._settings
+        committed = {} if settings.transaction_timeout_ms is None else {"isolation.level": "read_committed"}
+        return {**settings.consumer, **committed, "bootstrap.servers": settings.bootstrap_servers}
+
+    def _sink_options(
+        self, compiled: CompiledPipeline | None = None, transactions: Transactions | None = None
+    ) -> dict[str, str]:
         settings = self._settings
         return sink_options(
             {**settings.producer, "bootstrap.servers": settings.bootstrap_servers},
             {} if compiled is None else compiled.plan.partitions,
             handlers=settings.handlers,
+            run=uuid.uuid4().hex,
+            transactions=transactions,
+        )
+
+    def _transactions(self, claim: CheckpointClaim) -> Transactions | None:
+        settings = self._settings
+        if settings.transaction_timeout_ms is None:
+            return None
+        return Transactions(
+            prefix=f"{settings.application_id}-{claim.pipeline}",
+            marker_topic=markers_topic(settings.application_id),
+            epoch=claim.epoch,
+            timeout_ms=settings.transaction_timeout_ms,
         )
 
     def warm_up(self, topic: str | None) -> None:
         """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
             return  # executors come and go; theirs are not ours to warm
-        options = kafka_options(
-            {**self._settings.consumer, "bootstrap.servers": self._settings.bootstrap_servers}
+        rehearse(
+            self.spark, kafka_options(self._consumer_options), self._sink_options(), topic, self._closing
         )
-        rehearse(self.spark, options, self._sink_options(), topic, self._closing)
 
     def start(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
@@ -154,9 +182,13 @@ class SparkEngine:
             return IdlePipeline(name, on_end)
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
+        transactions = self._transactions(claim)
+        sink = self._sink_options(compiled, transactions)
+        if transactions is not None:
+            take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
         writer = (
             rows.writeStream.format(FORMAT)
-            .options(**self._sink_options(compiled))
+            .options(**sink)
             .option("checkpointLocation", claim.path)
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .outputMode("update")
@@ -177,6 +209,8 @@ class SparkEngine:
             told = getattr(end.error, "error_class", None) is not None
             if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()
+            elif transactions is not None:
+                end_run(self.spark, sink)
             on_end(end)
 
         running = QueryPipeline(

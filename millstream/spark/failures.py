@@ -38,7 +38,7 @@ from millstream.ports import CheckpointClaim
 from millstream.spark.damage import Damage
 from millstream.spark.remote import rebuilt
 
-__all__ = ["Report", "first_line", "is_jvm_lost", "may_be_damage", "report_of", "translate"]
+__all__ = ["Report", "causes_of", "first_line", "is_jvm_lost", "may_be_damage", "report_of", "translate"]
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +94,53 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     ("Python worker exited unexpectedly", _WORKER),
     ("Failed to read log file", _CHECKPOINT),
     (
+        "as configured by transaction.max.timeout.ms",
+        (
+            PipelineException,
+            "transaction.timeout.ms is larger than the brokers allow: set producer.transaction.timeout.ms to "
+            "at most their transaction.max.timeout.ms, or that to more. It has to be longer than a "
+            "micro-batch takes",
+        ),
+    ),
+    (
+        "TransactionalIdAuthorizationException",
+        (
+            PipelineException,
+            "this client's Kafka user may not use the application's transactional ids: allow it Describe and "
+            "Write on transactional ids with the prefix '<application.id>-' (kafka-acls --add "
+            "--allow-principal User:<user> --operation Describe --operation Write --transactional-id "
+            "<application.id>- --resource-pattern-type prefixed)",
+        ),
+    ),
+    (
+        "GroupAuthorizationException",
+        (
+            PipelineException,
+            "this client's Kafka user may not use groups whose ids begin as the application's: with "
+            "exactly_once_v2 allow it Read on groups with the prefix '<application.id>-' (kafka-acls --add "
+            "--allow-principal User:<user> --operation Read --group <application.id>- "
+            "--resource-pattern-type prefixed)",
+        ),
+    ),
+    (
         "AuthorizationException",
         (PipelineException, "Kafka refuses: this client's user has not the rights that it needs"),
+    ),
+    (
+        "while awaiting InitProducerId",
+        (
+            PipelineException,
+            "Kafka has not answered to the beginning of a transaction within producer.max.block.ms; see "
+            "whether its brokers are well, those of the topic __transaction_state among them",
+        ),
+    ),
+    (
+        "while awaiting EndTxn",
+        (
+            PipelineException,
+            "Kafka has not answered to the end of a transaction within producer.max.block.ms; see whether "
+            "its brokers are well. If it was committed, it is not repeated",
+        ),
     ),
     (
         "Timed out waiting for a node assignment",
@@ -121,6 +166,16 @@ _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _REFUSED = re.compile(r"io\.millstream\.kernel\.sink\.RecordRefusedException: (?P<said>[^\n]+)")
 _FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
+_TAKEN_BACK = frozenset(
+    (
+        "io.millstream.kernel.sink.TransactionLostException",
+        "org.apache.kafka.common.errors.ProducerFencedException",
+        "org.apache.kafka.common.errors.InvalidProducerEpochException",
+        "org.apache.kafka.common.errors.InvalidPidMappingException",
+        "org.apache.kafka.common.errors.UnknownProducerIdException",
+    )
+)
+"""Source: RecordCollectorImpl, StreamsProducer.isRecoverable: with these a task has migrated."""
 _FENCED = (
     "Parent path is not a directory",
     "ParentNotDirectoryException",
@@ -181,7 +236,7 @@ def report_of(
         if found.isDefined():
             java = found.get()
             start, end = str(java.startOffset() or ""), str(java.endOffset() or "")
-            report = replace(report, causes=tuple(_causes(java.getCause())), start=start, end=end)
+            report = replace(report, causes=tuple(causes_of(java.getCause())), start=start, end=end)
         if not any(_objects(report.start)):
             report = replace(report, start=initial())
         if may_be_damage(report):
@@ -233,10 +288,17 @@ def translate(
             f"pipeline {pipeline}: another client has taken it over, and Kafka takes no more records of this "
             f"one; nothing that it had not finished counts ({fenced})"
         )
+    elif lost := _transaction_lost(report):
+        translated = TaskMigratedException(
+            f"pipeline {pipeline}: {lost}. What the transaction had is not there for readers of committed "
+            "records; its micro-batch is repeated. Should this come again and again: let transactions last "
+            "longer (producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms), or "
+            "micro-batches be smaller (max.batch.records)"
+        )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
-    elif lost := _lost(pipeline, report, classes):
-        translated = lost
+    elif gone := _lost(pipeline, report, classes):
+        translated = gone
     else:
         kind, message = PipelineException, f"{head}\n{report.text}"
         remote = rebuilt(_python_text(report)) if error_class == _PYTHON else None
@@ -296,6 +358,11 @@ def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None
 def _fenced_by_kafka(report: Report) -> str | None:
     """What the sink says whose producer was fenced by a newer one; None: it was not."""
     return next((message for name, message in report.causes if name == _FENCED_BY_KAFKA), None)
+
+
+def _transaction_lost(report: Report) -> str | None:
+    """What the sink says whose transaction the broker took back, though nobody has taken over."""
+    return next((message for name, message in report.causes if name in _TAKEN_BACK), None)
 
 
 def _refused(report: Report) -> str | None:
@@ -438,7 +505,8 @@ def _text(error: BaseException) -> str:
         return repr(type(error))
 
 
-def _causes(java: Any) -> Iterator[tuple[str, str]]:
+def causes_of(java: Any) -> Iterator[tuple[str, str]]:
+    """Class and message of a Java exception, and of those behind it."""
     for _ in range(_MAX_CAUSES):
         if java is None:
             return

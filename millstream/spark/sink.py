@@ -36,7 +36,16 @@ from millstream.spark.flow import (
 )
 from millstream.spark.handlers import FAIL, RecordHandlers
 
-__all__ = ["FENCED", "FORMAT", "Output", "output_rows", "sink_options", "with_epoch", "written_fields"]
+__all__ = [
+    "FENCED",
+    "FORMAT",
+    "Output",
+    "Transactions",
+    "output_rows",
+    "sink_options",
+    "with_epoch",
+    "written_fields",
+]
 
 FORMAT = "io.millstream.kernel.sink.KafkaRecords"
 """The format of a writer that writes these rows to Kafka."""
@@ -87,6 +96,23 @@ class Output:
     letter: str | None = None
     look: Callable[[Column], Column] | None = None
     made: Column | None = None
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """How one run of a pipeline writes exactly once.
+
+    Attributes:
+        prefix: of its transactional ids.
+        marker_topic: of its partition 0, offsets tell which batches were written.
+        epoch: of the claim that it runs under.
+        timeout_ms: after which the broker takes back a transaction.
+    """
+
+    prefix: str
+    marker_topic: str
+    epoch: int
+    timeout_ms: int
 
 
 def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool = False) -> DataFrame:
@@ -177,6 +203,7 @@ def sink_options(
     *,
     run: str = "",
     handlers: RecordHandlers = FAIL,
+    transactions: Transactions | None = None,
 ) -> dict[str, str]:
     """The options of a writer of this format.
 
@@ -184,6 +211,7 @@ def sink_options(
         producer: the producer's, in Kafka's names, bootstrap.servers among them.
         partitions: how many partitions each topic of the application's own has.
         run: names this run of the query; no other has this name.
+        transactions: write exactly once; None: at least once.
     """
     # A topic that does not exist is an error after 10 s, not after Kafka's minute.
     options = {f"kafka.{name}": value for name, value in {"max.block.ms": "10000", **producer}.items()}
@@ -191,6 +219,18 @@ def sink_options(
     # Without one of its records a store would be wrong.
     options |= {f"complete.{topic}": "true" for topic in partitions if topic.endswith("-changelog")}
     options["run"] = run
+    if transactions is not None:
+        options |= {
+            "transactional.prefix": transactions.prefix,
+            "marker.topic": transactions.marker_topic,
+            "epoch": str(transactions.epoch),
+            # Waiting for a commit ends after this, and a broker that is only started again takes longer than
+            # a topic that does not exist.
+            "kafka.max.block.ms": producer.get("max.block.ms", "60000"),
+            "kafka.enable.idempotence": "true",
+            "kafka.acks": "all",
+            "kafka.transaction.timeout.ms": str(transactions.timeout_ms),
+        }
     if handlers.production:
         options["on.refused"] = "continue"
         if handlers.dead_letter_topic is not None:

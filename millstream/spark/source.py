@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,13 @@ from pyspark.sql import functions as F
 
 from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 
 __all__ = ["in_range", "kafka_options", "read_kafka"]
+
+FORMAT = "io.millstream.kernel.source.KafkaSource"
+"""Spark's Kafka source, with its partitions in the same order whenever a batch is run."""
 
 _OPTIONS: Mapping[str, str] = {
     # Spark's reader long-polls at the end of a partition: with Kafka's default of 500 ms every small
@@ -43,7 +46,7 @@ def read_kafka(
     max_records_per_batch: int | None,
 ) -> DataFrame:
     """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""
-    reader = spark.readStream.format("kafka").options(**_OPTIONS).options(**options)
+    reader = spark.readStream.format(FORMAT).options(**_OPTIONS).options(**options)
     reset = default_reset
     if isinstance(node, Repartition):
         reader = reader.option("subscribe", f"{application_id}-{node.topic}")
@@ -83,8 +86,7 @@ def _without_internal(pattern: str, application_id: str) -> str:
 
     Spark compares the whole name, in Java's syntax; this much of it Python's has too.
     """
-    own = re.escape(application_id)
-    return rf"(?!{own}-.+-(?:changelog|repartition)$)(?:{pattern})"
+    return rf"(?!{internal_pattern(application_id)}$)(?:{pattern})"
 
 
 def positions(text: str | None) -> dict[tuple[str, int], int]:

@@ -10,6 +10,11 @@ or killed), and a client that is started again with a clock that is an hour off.
 started again. When the time is over and all is quiet, the stores of all clients together, and the last
 values of the output topic, have to equal what was written; and no client may have ended in ERROR.
 
+`--exactly-once` runs four programs instead, with processing.guarantee=exactly_once_v2: a map, a count, a
+windowed count, and a chain of two pipelines (proof.py). Then readers of committed records have to find each
+record once and no update twice, and outputs, changelogs and stores have to equal an independent count. Two
+more faults come: kill -9 of Python workers, and the pipelines' owner is closed, so that others take over.
+
 `--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
 output (with `--again`, and creates it anew). The handler of every client that needs it must hear its name.
 
@@ -19,6 +24,7 @@ The same seed gives the same faults at the same moments, as far as moments can b
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import socket
 import sys
@@ -26,26 +32,31 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from cluster_world import ClientProcess, Cluster
-from confluent_kafka import Producer
+from cluster_world import Asked, ClientProcess, Cluster
+from kafka import KafkaProducer
+from proof import Proof
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
-from millstream.polling import pause
+from millstream.polling import looks, pause
 
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
 FAULTS = ("poison", "kill", "freeze", "broker", "jvm", "term", "clock")
+MORE_FAULTS = ("worker", "handover")
+"""Further ones, for exactly once."""
 LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
 SETTLE_S = 120.0
+SPARK_S = 20.0
+"""How long a fault that is about Spark waits until there is one."""
 LOUD_S = 30.0
 """How long the clients have to fail after a topic is gone. It takes them milliseconds; machines are busy."""
 CLOCK_OFF_S = 3600.0
@@ -63,10 +74,10 @@ class Fault:
         return f"{self.kind} at {self.at_s:.1f} s"
 
 
-def plan(seed: int, seconds: float, count: int) -> list[Fault]:
+def plan(seed: int, seconds: float, count: int, faults: Sequence[str] = FAULTS) -> list[Fault]:
     """The faults of a run: each kind as often as the others, in random order, and at random moments."""
     chance = random.Random(seed)
-    kinds = [FAULTS[number % len(FAULTS)] for number in range(count)]
+    kinds = [faults[number % len(faults)] for number in range(count)]
     chance.shuffle(kinds)
     moments = sorted(chance.uniform(0.0, seconds) for _ in kinds)
     return [Fault(at, kind, chance.random()) for at, kind in zip(moments, kinds, strict=True)]
@@ -94,55 +105,43 @@ class Report:
 
 
 class Feed:
-    """Writes random words until it is stopped, and counts what the broker has confirmed."""
+    """Writes random words until it is stopped, also while the broker is away.
 
-    def __init__(self, servers: str, topic: str, seed: int, per_second: int) -> None:
-        self.written: Counter[str] = Counter()
-        self.lost = 0
+    With kafka-python: a producer of librdkafka may not find an only broker again (kafka/patience.py).
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        seed: int,
+        per_second: int,
+        key_of: Callable[[str], str] | None = None,
+    ) -> None:
+        self.confirmed: Counter[str] = Counter()
+        self.refused: list[str] = []
         self._topic = topic
         self._chance = random.Random(seed)
         self._pause_s = 1.0 / per_second
         self._stop = threading.Event()
-        # Idempotent: what is sent again after a restart of the broker is there once.
-        self._options = {
-            "bootstrap.servers": servers,
-            "linger.ms": 5,
-            "enable.idempotence": True,
-            "acks": "all",
-            "log_level": 2,
-        }
-        self._producer = Producer(self._options)
-        self._lock = threading.Lock()
+        self._key_of = key_of
+        self._producer = KafkaProducer(
+            bootstrap_servers=servers,
+            linger_ms=5,
+            acks="all",
+            enable_idempotence=True,
+            delivery_timeout_ms=round(SETTLE_S * 1000),
+            reconnect_backoff_max_ms=500,
+            allow_auto_create_topics=False,
+        )
         self._thread = threading.Thread(target=self._run, name="chaos-feed", daemon=True)
         self._thread.start()
 
     def write(self, word: str) -> None:
-        with self._lock:
-            self._producer.produce(self._topic, word.encode(), on_delivery=self._delivered)
-            self._producer.poll(0)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing is written meanwhile, and nothing is on its way; a new producer goes on.
-
-        One of librdkafka's may not find an only broker again that was shut down (kafka/patience.py).
-        """
-        with self._lock:
-            self._confirm()
-            try:
-                yield
-            finally:
-                self._producer = Producer(self._options)
-
-    def _confirm(self) -> None:
-        left = self._producer.flush(90)
-        assert left == 0, f"{left} records were never confirmed"
-
-    def _delivered(self, error: object, message: object) -> None:
-        if error is not None:
-            self.lost += 1
-        else:
-            self.written[message.value().decode()] += 1  # type: ignore[attr-defined]
+        key = None if self._key_of is None else self._key_of(word).encode()
+        sent = self._producer.send(self._topic, word.encode(), key)
+        sent.add_callback(lambda _: self.confirmed.update([word]))
+        sent.add_errback(lambda error: self.refused.append(repr(error)))
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause_s):
@@ -152,8 +151,11 @@ class Feed:
         """Stop; all that was written is confirmed then."""
         self._stop.set()
         self._thread.join(10)
-        self._confirm()
-        assert not self.lost, f"{self.lost} records were refused"
+        try:
+            self._producer.flush(90)
+        finally:
+            self._producer.close(5)
+        assert not self.refused, f"{len(self.refused)} records were refused: {self.refused[0]}"
 
 
 class Chaos:
@@ -170,10 +172,12 @@ class Chaos:
         windows: bool = False,
         last: str | None = None,
         again: bool = False,
+        exactly_once: bool = False,
     ) -> None:
         self._report = Report(seed)
         self._last = last
         self._again = again
+        self._exactly_once = exactly_once
         self._standbys = standbys
         self._windows = windows
         self._directory = directory
@@ -194,7 +198,8 @@ class Chaos:
         AssertionError: the clients never got to RUNNING, or a record could not be written.
         """
         try:
-            self._run(seconds, plan(self._report.seed, seconds, faults))
+            kinds = (*FAULTS, *MORE_FAULTS) if self._exactly_once else FAULTS
+            self._run(seconds, plan(self._report.seed, seconds, faults, kinds))
         finally:
             self._cluster.close()
             self._broker.close()
@@ -202,7 +207,15 @@ class Chaos:
 
     def _run(self, seconds: float, faults: Sequence[Fault]) -> None:
         cluster = self._cluster
-        source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+        proof = Proof(cluster, partitions=4) if self._exactly_once else None
+        spec: dict[str, object]
+        if proof is not None:
+            source, output = proof.source, proof.outputs["count"]
+            spec = proof.spec()
+        else:
+            source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+            spec = {"source": source, "output": output, "handler": "patient", "windows": self._windows}
+        guarantee = "at_least_once" if proof is None else "exactly_once_v2"
         for name in self._names:
             cluster.start(
                 name,
@@ -210,16 +223,15 @@ class Chaos:
                     "keep.spark.warm": name == "b",
                     "consumer.session.timeout.ms": 3000,
                     "num.standby.replicas": self._standbys,
+                    "processing.guarantee": guarantee,
                 },
-                source=source,
-                output=output,
                 poison=str(self._flag),
-                handler="patient",
                 wait=True,
-                windows=self._windows,
+                **spec,
             )
         cluster.wait_until_running()
-        feed = Feed(cluster.servers, source, self._report.seed, self._per_second)
+        key_of = None if proof is None else proof.id_of
+        feed = Feed(cluster.servers, source, self._report.seed, self._per_second, key_of)
         try:
             began = time.monotonic()
             left = list(faults)
@@ -237,9 +249,14 @@ class Chaos:
                 client.wake()
         self._do_what_is_due(began, all_of_it=True)
         feed.stop()
-        self._report.records = sum(feed.written.values())
-        cluster.expected = feed.written
-        self._settle(output)
+        # What the topic has, and not what was confirmed: the clients are tested here, and not the producer.
+        cluster.expected = cluster.values(source)
+        self._report.records = cluster.expected.total()
+        missing = feed.confirmed - cluster.expected
+        assert not missing, f"the broker confirmed records that it does not have: {missing}"
+        if proof is not None:
+            proof.expect_what_is_there()
+        self._settle(output, proof)
         if self._last is not None and not self._report.wrong:
             changelog = f"{cluster.application_id}-counts-changelog"
             gone = {"source": source, "output": output, "changelog": changelog}[self._last]
@@ -269,7 +286,12 @@ class Chaos:
                 self._down.add(client.name)
                 return f"SIGSTOP of {client.name}{' and its Spark' if jvm else ''} for {wait_s:.1f} s"
             case "jvm":
-                working = [c for c in self._up() if c.has_jvm()]
+                working: list[ClientProcess] = []
+                for _ in looks(SPARK_S, every_s=0.05):  # after other faults Spark may only be about to start
+                    self._do_what_is_due(began)
+                    working = [client for client in self._up() if client.has_jvm()]
+                    if working:
+                        break
                 for client in working:
                     client.kill_jvm()
                 return f"kill -9 of the Spark of {', '.join(each.name for each in working) or 'nobody'}"
@@ -281,6 +303,19 @@ class Chaos:
                 return (
                     f"SIGTERM of {client.name}, closed in {took_s:.1f} s, started again {wait_s:.1f} s later"
                 )
+            case "worker":
+                workers = [worker for client in self._up() for worker in client.workers()]
+                for worker in workers:
+                    with suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                return f"kill -9 of {len(workers)} Python workers"
+            case "handover":
+                working = [each for each in self._up() if each.has_jvm() and self._runs_pipelines(each)]
+                client, wait_s = working[0] if working else self._one(fault), fault.value * 5
+                took_s = client.terminate()
+                self._later.append((time.monotonic() + wait_s, client, "start"))
+                self._down.add(client.name)
+                return f"{client.name}, which ran the pipelines, was closed in {took_s:.1f} s"
             case "clock":
                 client, off_s = self._one(fault), CLOCK_OFF_S if fault.value > 0.5 else -CLOCK_OFF_S
                 client.kill()
@@ -290,12 +325,17 @@ class Chaos:
                 return f"kill -9 of {client.name}, started again with its clock {off_s:+.0f} s off"
             case _:
                 killed = fault.value > 0.5
-                with feed.paused():
-                    if killed:
-                        psutil.Process(self._broker.pid).kill()
-                    self._broker.close()
-                    self._broker = self._cluster.kafka = self._started_broker()
+                if killed:
+                    psutil.Process(self._broker.pid).kill()
+                self._broker.close()
+                self._broker = self._cluster.kafka = self._started_broker()
                 return f"the broker was {'killed' if killed else 'stopped'} and started again"
+
+    def _runs_pipelines(self, client: ClientProcess) -> bool:
+        try:
+            return bool(client.pipelines())
+        except (Asked, AssertionError):
+            return False
 
     def _one(self, fault: Fault) -> ClientProcess:
         """One that is neither killed nor frozen at the moment; the one with the pipeline half of the time."""
@@ -329,7 +369,7 @@ class Chaos:
 
     # --- the end -----------------------------------------------------------------------------------------
 
-    def _settle(self, output: str) -> None:
+    def _settle(self, output: str, proof: Proof | None) -> None:
         cluster, report = self._cluster, self._report
         began = time.monotonic()
         try:
@@ -337,6 +377,8 @@ class Chaos:
             counts = cluster.wait_until_counted(timeout_s=SETTLE_S)
             if self._windows:
                 self._judge_windows(counts)
+            if proof is not None:
+                self._prove(proof)
         except AssertionError as error:
             report.wrong.append(str(error))
         report.settled_s = time.monotonic() - began
@@ -351,6 +393,26 @@ class Chaos:
                 report.wrong.append(f"last values of the output (there, expected): {differing}")
         for client in cluster.clients:
             self._count_failures(client)
+
+    def _prove(self, proof: Proof) -> None:
+        """What is written exactly once may come a little later than the store of the count."""
+        wrong: list[str] = []
+
+        def right() -> bool:
+            wrong[:] = proof.wrong()
+            windows: dict[str, int] = {}
+            for client in self._cluster.clients:
+                with suppress(Asked):
+                    windows |= client.ask("windowed counts", "windows")
+            if windows != self._cluster.expected:
+                wrong.append(f"store windows: {windows}")
+            return not wrong
+
+        try:
+            wait_until(right, "everything is there once", SETTLE_S)
+        except AssertionError as error:
+            self._report.wrong += wrong
+            raise AssertionError("not everything is there exactly once") from error
 
     def _take_away(self, topic: str) -> None:
         """Delete a topic that the application needs; who needs it has to hear of it, by name."""
@@ -419,8 +481,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--finally", dest="last", choices=LAST, help="a topic that is deleted at the end")
     parser.add_argument("--again", action="store_true", help="with --finally: it is created again at once")
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
+    parser.add_argument("--exactly-once", action="store_true", help="four programs, each record once")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it says each time that the broker is away
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-", ignore_cleanup_errors=True) as folder:
         try:
@@ -432,6 +496,7 @@ def main(arguments: Sequence[str]) -> int:
                 windows=asked.windows,
                 last=asked.last,
                 again=asked.again,
+                exactly_once=asked.exactly_once,
             )
             report = chaos.run(asked.minutes * 60, asked.faults)
         finally:

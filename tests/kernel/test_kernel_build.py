@@ -47,6 +47,8 @@ IN_SIGNATURES = {
     # Of Data Source V2: `DataWriter<InternalRow>` and what a row answers with.
     "org.apache.spark.sql.catalyst.InternalRow": "sink/",
     "org.apache.spark.sql.catalyst.util.ArrayData": "sink/",
+    # A writer says by it that it takes updates; the connector's own for Kafka does the same.
+    "org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend": "sink/",
 }
 """Classes of Spark's inner packages of which its public interfaces speak; and where each may be used."""
 

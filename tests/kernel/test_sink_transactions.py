@@ -32,7 +32,7 @@ def topic(kafka: EmbeddedKafka) -> str:
 def steps(kafka: EmbeddedKafka, kernel_java: KernelJava, topic: str) -> Steps:
     """Runs steps in a process of their own; returns what came of each."""
 
-    def run(*lines: str) -> list[str]:
+    def run(*lines: str, timeout_ms: int = 60_000) -> list[str]:
         said = kernel_java(
             "io.millstream.kernel.sink.TransactionsMain",
             "".join(f"{line}\n" for line in lines),
@@ -40,6 +40,7 @@ def steps(kafka: EmbeddedKafka, kernel_java: KernelJava, topic: str) -> Steps:
             topic,
             f"{topic}-marker",
             f"app-p0-{topic}",
+            str(timeout_ms),
         )
         return [line.partition(" -> ")[2] for line in said.splitlines() if " -> " in line]
 
@@ -138,6 +139,7 @@ def test_a_producer_is_used_again_and_knows_what_it_has_written(
 def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: Steps, topic: str) -> None:
     """One that is in the middle of a batch, and one that comes only then, which does not even disturb it."""
     came = steps(
+        *("claim 1", "provide 1 1"),
         *("open old 1 0", "send old lost", "flush old"),
         "claim 2",
         "commit old",
@@ -145,9 +147,9 @@ def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: 
         "open late 1 0",
         *("open new 2 0", "send new one", "flush new", "commit new", "close new"),
         "open late 1 1",
-    )
+    )[2:]
     assert came[4].startswith("FencedException: transactional.id 'app-p0-")
-    assert "of epoch 1 was fenced by a newer run" in came[4]
+    assert "of epoch 1 was fenced by the run of epoch 2" in came[4]
     assert "of epoch 1 was fenced by the run of epoch 2" in came[6]
     assert came[7:12] == ["to be written", "ok", "ok", "ok", "ok"]
     assert "was fenced by the run of epoch 2" in came[12]
@@ -158,3 +160,67 @@ def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: 
     came = steps("open new 2 1", "send new two", "flush new", "commit new")
     assert came == ["to be written", "ok", "ok", "ok"]
     assert committed(kafka, topic) == ["one", "two"]
+
+
+def test_an_older_run_cannot_write_to_a_partition_that_nobody_has_used(
+    kafka: EmbeddedKafka, steps: Steps, topic: str
+) -> None:
+    """Neither to one that it has counted, nor to one that it is about to count; it claims nothing back."""
+    came = steps(
+        *("claim 1", "provide 1 2", "open a 1 0", "send a one", "flush a", "commit a"),
+        "claim 2",
+        *("open b 1 0 1", "provide 1 3", "claim 1"),
+        *("provide 2 3", "open c 2 0 2", "send c two", "flush c", "commit c"),
+    )
+    assert came[:7] == ["ok", "ok", "to be written", "ok", "ok", "ok", "ok"]
+    for refused in came[7:10]:
+        assert "of epoch 1 was fenced by the run of epoch 2" in refused
+    assert came[10:] == ["ok", "to be written", "ok", "ok", "ok"]
+    assert committed(kafka, topic) == ["one", "two"]
+
+
+def test_a_zombie_that_has_begun_a_transaction_before_it_is_fenced_cannot_end_it(
+    kafka: EmbeddedKafka, steps: Steps, topic: str
+) -> None:
+    """Its records are on the broker already, with their marker, when it is fenced."""
+    came = steps(
+        *("claim 1", "provide 1 1", "open old 1 0", "send old lost", "flush old", "mark old"),
+        "claim 2",
+        "commit old",
+        "send old lost-again",
+    )
+    assert came[:6] == ["ok", "ok", "to be written", "ok", "ok", "ok"]
+    assert came[6] == "ok"
+    assert "FencedException" in came[7]
+    assert committed(kafka, topic) == []
+    assert steps("provide 2 1", "open new 2 0") == ["ok", "to be written"]
+
+
+def test_batches_are_counted_by_the_query_whose_checkpoint_they_are_of(steps: Steps) -> None:
+    """Markers of a checkpoint that was thrown away say nothing of a new one's batches."""
+    came = steps(
+        *("claim 1", "provide 1 2", "open a 1 41 1", "send a one", "flush a", "commit a"),
+        *("written 1 query-1", "written 1 query-2"),
+    )
+    assert came[-2:] == ["42", "0"]
+
+
+def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
+    """Where a file system lets two clients have the same claim, the broker does not."""
+    came = steps("claim 1", "provide 1 1", "claim 1 0 other", "open a 1 0", "provide 1 2")
+    assert came[2] == "ok"
+    assert "FencedException" in came[3]
+    assert "FencedException" in came[4]
+
+
+def test_a_transaction_that_is_open_for_too_long_is_repeated(
+    kafka: EmbeddedKafka, steps: Steps, topic: str
+) -> None:
+    """The broker takes it back, which is not taken for another client's doing; the next attempt writes it."""
+    came = steps(
+        *("claim 1", "provide 1 1", "open a 1 0", "outlast a", "give-up a"),
+        *("open b 1 0", "send b one", "flush b", "commit b", "close b"),
+        timeout_ms=500,
+    )
+    assert came[2:] == ["to be written", "TransactionLostException", "ok", "to be written", *["ok"] * 4]
+    assert committed(kafka, topic) == ["one"]

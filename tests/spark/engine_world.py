@@ -35,6 +35,7 @@ class EngineWorld:
         spark: SparkSession | None,
         *,
         handlers: RecordHandlers = FAIL,
+        transaction_timeout_ms: int | None = None,
         **settings: Any,
     ) -> None:
         self.kafka = kafka
@@ -48,8 +49,9 @@ class EngineWorld:
                 application_id=self.application_id,
                 bootstrap_servers=kafka.bootstrap_servers,
                 spark=settings,
-                producer={"max.block.ms": "1000"},
+                producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
                 handlers=handlers,
+                transaction_timeout_ms=transaction_timeout_ms,
             ),
             spark,
         )

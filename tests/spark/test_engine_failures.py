@@ -254,13 +254,13 @@ def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
 
 
 def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
-    """With the size and the limit, which Kafka says."""
+    """With the size, the limit, and which limit it is."""
     source, _, compiled = mapping(world, lambda value: F.repeat(value, 2_000_000))
     world.start(compiled)
     world.produce(source, "x")
     error = failed(world)
     assert "did not take a record (key: 1 bytes, value: 2000000 bytes" in str(error)
-    assert "1048576" in str(error)
+    assert "the topic's max.message.bytes is 1048588; let the topic take more" in str(error)
 
 
 def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apart(

@@ -515,7 +515,7 @@ def test_what_kafka_refused_is_read_from_the_sinks_own_metrics(caplog: pytest.Lo
         "dropped:a.b:RecordTooLargeException": "3",
         "example:a.b:RecordTooLargeException": "x",
     }
-    told = {**report(4, 0, 100, 150), "sink": {"metrics": metrics}}
+    told = {**report(4, 0, 100, 150, observedMetrics={}), "sink": {"metrics": metrics}}
     got = read_drops(told)
     assert got.drops == {("production", "topic 'a.b' (RecordTooLargeException)"): 3}
     assert got.examples == ("x",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 import uuid
@@ -14,8 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as NativePartition
 from engine_world import EngineWorld
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from waiting import wait_until
 
@@ -39,6 +41,8 @@ LETTER = f", letter struct<{SOURCE}>"
 HEADERS = [("h", b"1")]
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 Row = tuple[Any, ...]
+LARGE = random.Random(1).randbytes(50_000)
+"""More than a topic of these tests takes, also where the producer compresses it."""
 
 
 class Sink:
@@ -170,19 +174,24 @@ def test_a_key_lies_where_every_kafka_client_expects_it(sink: Sink) -> None:
     assert {key: default_partition(key, 7) for key in keys} == expected
 
 
-@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
-def test_a_large_batch_arrives_whole(sink: Sink, compression: str) -> None:
-    """100,000 records from several tasks, through one producer, with its options."""
-    topic = sink.topic("out", 3, max_message_bytes="2000000")
-    rows = sink.spark.range(0, 100_000, 1, 4).select(
+def numbered(sink: Sink, topic: str, count: int, key: Column) -> DataFrame:
+    """Rows of four tasks, by a column "id"."""
+    return sink.spark.range(0, count, 1, 4).select(
         F.lit(topic).alias("topic"),
-        F.col("id").cast("string").cast("binary").alias("key"),
+        key.cast("string").cast("binary").alias("key"),
         F.lit("v" * 50).cast("binary").alias("value"),
         F.lit(None).cast("int").alias("partition"),
         F.lit(None).cast("binary").alias("route"),
         (F.lit(TIME) + F.col("id")).alias("timestamp"),
         F.lit(None).cast("array<struct<key: string, value: binary>>").alias("headers"),
     )
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_a_large_batch_arrives_whole(sink: Sink, compression: str) -> None:
+    """100,000 records from several tasks, through one producer, with its options."""
+    topic = sink.topic("out", 3, max_message_bytes="2000000")
+    rows = numbered(sink, topic, 100_000, F.col("id"))
     sink.write(rows, **{"kafka.compression.type": compression, "kafka.linger.ms": "5"})
     found = sink.read(topic, 3)
     assert len(found) == 100_000
@@ -200,7 +209,7 @@ def refusing(sink: Sink) -> tuple[str, str, str, list[Row]]:
     rows: list[Row] = []
     for number in range(20):
         key, source = b"%d" % number, (b"%d" % number, b"raw", "in", 0, number, "KSTREAM-SINK-1")
-        value = b"x" * 50000 if number == 7 else b"good"
+        value = LARGE if number == 7 else b"good"
         rows.append((small, key, value, None, None, TIME, None, source))
         rows.append(
             (compacted, None if number == 8 else key, b"good", None, None, TIME, [("h", b"1")], source)
@@ -209,11 +218,13 @@ def refusing(sink: Sink) -> tuple[str, str, str, list[Row]]:
     return small, compacted, three, rows
 
 
-def test_records_that_kafka_refuses_are_dropped_and_no_others(sink: Sink) -> None:
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_records_that_kafka_refuses_are_dropped_and_no_others(sink: Sink, compression: str) -> None:
     """Also not those that were in one request with them. Each has a dead letter of what it came of."""
     small, compacted, three, rows = refusing(sink)
     queue = sink.topic("dlq")
-    sink.write(sink.rows(rows, ROW + LETTER), **{"on.refused": "continue", "dead.letter.topic": queue})
+    options = {"on.refused": "continue", "dead.letter.topic": queue, "kafka.compression.type": compression}
+    sink.write(sink.rows(rows, ROW + LETTER), **options)
     everybody = {b"%d" % number for number in range(20)}
     assert {m.key() for m in sink.read(small)} == everybody - {b"7"}
     assert {m.key() for m in sink.read(compacted)} == everybody - {b"8"}
@@ -229,6 +240,15 @@ def test_records_that_kafka_refuses_are_dropped_and_no_others(sink: Sink) -> Non
     )
     assert said["__streams.errors.stacktrace"].endswith("\n\tat KSTREAM-SINK-1")
     assert [said[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")] == ["in", "0", "8"]
+
+
+def test_tasks_lose_nothing_by_what_others_send(sink: Sink) -> None:
+    """They share a producer and its requests; some records of each have no key."""
+    topic = sink.topic("compacted", 3, cleanup_policy="compact")
+    rows = numbered(sink, topic, 20_000, F.when(F.col("id") % 997 != 5, F.col("id")))
+    sink.write(rows, **{"on.refused": "continue"})
+    found = sorted(int(m.key() or b"-1") for m in sink.read(topic, 3))
+    assert found == [number for number in range(20_000) if number % 997 != 5]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +268,7 @@ def test_records_that_kafka_refuses_are_dropped_and_no_others(sink: Sink) -> Non
 def test_a_refused_record_fails_the_task_with_a_sentence(sink: Sink, which: str, sentence: str) -> None:
     """Topic, sizes, reason, and what to do."""
     *_, rows = refusing(sink)
-    with pytest.raises(PySparkException) as raised:
+    with pytest.raises(Py4JJavaError) as raised:
         sink.write(sink.rows([row[:-1] for row in rows if row[0].startswith(which)]))
     assert re.search(sentence, str(raised.value)), str(raised.value)[:2000]
 
@@ -256,7 +276,7 @@ def test_a_refused_record_fails_the_task_with_a_sentence(sink: Sink, which: str,
 def test_a_topic_that_is_not_there_is_no_refusal(sink: Sink) -> None:
     """Whatever the handler says: nothing would ever be written."""
     row = (f"nowhere-{sink.name}", b"k", b"v", None, None, TIME, None)
-    with pytest.raises(PySparkException, match=f"Topic nowhere-{sink.name} not present in metadata"):
+    with pytest.raises(Py4JJavaError, match=f"Topic nowhere-{sink.name} not present in metadata"):
         sink.write(sink.rows([row]), **{"on.refused": "continue"})
 
 

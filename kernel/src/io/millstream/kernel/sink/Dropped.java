@@ -24,8 +24,8 @@ final class Dropped implements WriterCommitMessage {
 
     /**
      * What a batch has dropped, as the metrics of a progress report: {@code dropped:<topic>:<reason>}, and of each of
-     * these a sentence about one record, {@code example:<topic>:<reason>}. With the batch's number, for a report may say
-     * the same twice.
+     * these a sentence about one record, {@code example:<topic>:<reason>}. With the batch's number, for a report may
+     * say the same twice.
      */
     static Map<String, String> metrics(long batch, WriterCommitMessage[] messages) {
         Map<String, Long> all = new TreeMap<>();

@@ -19,6 +19,7 @@ import java.util.TreeSet;
  *   <li>{@code marker.topic}: of its partition 0, offsets tell which batches were written.
  *   <li>{@code epoch}: of the claim that the query runs under; a lower one may write no more.
  *   <li>{@code run}: names one run of one query; its transactional producers are used by no other.
+ *   <li>{@code query}: names the query, as long as its checkpoint lives; it counts the batches.
  * </ul>
  */
 record Options(
@@ -30,7 +31,8 @@ record Options(
         String transactionalPrefix,
         String markerTopic,
         long epoch,
-        String run)
+        String run,
+        String query)
         implements Serializable {
 
     private static final String KAFKA = "kafka.";
@@ -63,7 +65,8 @@ record Options(
                 prefix,
                 given.get("marker.topic"),
                 Long.parseLong(given.getOrDefault("epoch", "0")),
-                given.getOrDefault("run", ""));
+                given.getOrDefault("run", ""),
+                given.getOrDefault("query", ""));
     }
 
     /** Whether a record for a topic may be dropped that Kafka refuses. */
@@ -78,6 +81,11 @@ record Options(
 
     boolean transactional() {
         return transactionalPrefix != null;
+    }
+
+    /** The transactional.id by which a run takes over from all before it; no records are written with it. */
+    String runId() {
+        return transactionalPrefix + "-run";
     }
 
     String transactionalId(int sinkPartition) {

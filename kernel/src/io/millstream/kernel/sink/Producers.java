@@ -33,6 +33,16 @@ public final class Producers {
         TransactionSender.closeIdle(kept -> kept.options().run().equals(run));
     }
 
+    /** Do something about a producer that its task is done with. */
+    static void later(Runnable what) {
+        Thread thread = new Thread(what, "millstream-given-up-producer");
+        thread.setDaemon(true);
+        thread.setUncaughtExceptionHandler((given, error) -> {
+            // the broker has been told by others, or will be
+        });
+        thread.start();
+    }
+
     private static synchronized void sweep() {
         if (sweeper == null) {
             sweeper = Executors.newSingleThreadScheduledExecutor(task -> {

@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -17,8 +18,8 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Kafka, as Spark writes to it. One lives as long as its query, on the driver, and tells in the query's progress reports
- * what the last batch has dropped.
+ * Kafka, as Spark writes to it. One lives as long as its query, on the driver, and tells in the query's progress
+ * reports what the last batch has dropped.
  */
 final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
     private final StructType schema;
@@ -51,7 +52,9 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-        Options options = Options.of(info.options().asCaseSensitiveMap());
+        Map<String, String> texts = new HashMap<>(info.options().asCaseSensitiveMap());
+        texts.put("query", info.queryId());
+        Options options = Options.of(texts);
         return new Builder(new RecordsWriterFactory(options, Rows.in(info.schema())));
     }
 
@@ -93,6 +96,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
         @Override
         public RecordsWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
+            factory.provide(info.numPartitions());
             return factory;
         }
 
@@ -103,6 +107,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
         @Override
         public void commit(long batch, WriterCommitMessage[] messages) {
+            factory.written();
             metrics = Dropped.metrics(batch, messages);
         }
 

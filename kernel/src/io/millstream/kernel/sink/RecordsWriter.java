@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
@@ -21,6 +22,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** Writes the rows of one task. */
 final class RecordsWriter implements DataWriter<InternalRow> {
     private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
+    /** How often records are sent again that nothing is wrong with, before the task fails. */
+    private static final int ROUNDS = 100;
     /** Topics that were found not to have a partition that was chosen, and when. Finding out takes max.block.ms. */
     private static final Map<String, Long> LACKING = new ConcurrentHashMap<>();
 
@@ -61,6 +64,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private final Options options;
     private final Sender sender;
     private final long batchSize;
+    private final boolean compresses;
     private final Map<UTF8String, Topic> topics = new HashMap<>();
     /** What has to be sent again when a transaction is; null: nothing ever is. */
     private final List<Sent> kept;
@@ -68,12 +72,16 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private Dropped dropped = new Dropped();
     /** What Kafka's thread has told. */
     private Queue<Failure> failures = new ConcurrentLinkedQueue<>();
+    /** Not all of it is about records that may be dropped. */
+    private volatile boolean failed;
 
     RecordsWriter(Rows rows, Options options, Sender sender) {
         this.rows = rows;
         this.options = options;
         this.sender = sender;
         this.batchSize = Long.parseLong(options.kafka().getOrDefault(ProducerConfig.BATCH_SIZE_CONFIG, "16384"));
+        String compression = options.kafka().getOrDefault(ProducerConfig.COMPRESSION_TYPE_CONFIG, "none");
+        this.compresses = !"none".equals(compression);
         this.kept = options.drops() && sender.isTransaction() ? new ArrayList<>() : null;
     }
 
@@ -82,14 +90,13 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (sender.isWritten()) {
             return;
         }
-        boolean failed = !failures.isEmpty();
         if (failed) {
-            failUnlessDropped();
+            throw thrown(worst());
         }
         Sent sent = read(row);
         if (kept != null) {
             kept.add(sent);
-            if (failed) {
+            if (!failures.isEmpty()) {
                 return; // the transaction is lost, and all of it will be sent again
             }
         }
@@ -100,12 +107,14 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     public WriterCommitMessage commit() {
         if (!sender.isWritten()) {
             sender.flush();
-            while (!failures.isEmpty()) {
-                failUnlessDropped();
+            for (int round = 1; !failures.isEmpty(); round++) {
+                if (failed || kept == null && round > ROUNDS) {
+                    throw thrown(worst());
+                }
                 if (kept != null) {
-                    sendAgain();
+                    sendAllAgain();
                 } else {
-                    sendAlone();
+                    sendBystandersAgain();
                 }
             }
             sender.commit();
@@ -193,39 +202,45 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     private void send(Sent sent) {
         Queue<Failure> told = failures;
-        if (sent.hopeless) {
-            told.add(new Failure(sent, sent.lacking, Verdict.REFUSED));
+        Throwable refusal = sent.hopeless ? sent.lacking : tooLarge(sent.record);
+        if (refusal != null) {
+            tell(told, new Failure(sent, refusal, Verdict.REFUSED));
             return;
         }
         try {
-            boolean alone = mayBeTooLarge(sent.record);
-            if (alone) {
-                sender.flush();
-            }
             // A partition that the producer does not know of may be new: it looks, for max.block.ms.
             sender.send(sent.record, (metadata, error) -> {
                 if (error != null) {
-                    told.add(judged(sent, error));
+                    tell(told, judged(sent, error));
                 }
             });
-            if (alone) {
-                sender.flush();
-            }
         } catch (KafkaException error) {
             if (kept == null) {
                 throw error;
             }
-            told.add(judged(sent, error));
+            tell(told, judged(sent, error));
+        }
+    }
+
+    private void tell(Queue<Failure> told, Failure failure) {
+        told.add(failure);
+        if (!mayGoOn(failure)) {
+            failed = true;
         }
     }
 
     /**
-     * Whether a record may be more than its topic takes. Such a one has to be alone in its batch: when the broker finds a
-     * batch too large, Kafka's producer splits it, over and over again where a small record fits in behind a large one.
+     * What is wrong with a record that is more than its topic takes; null: nothing. It is not sent: when the broker
+     * finds a batch too large, Kafka's producer splits it, over and over again where a small record fits in behind a
+     * large one (KAFKA-8350). Where it compresses, its estimates part the two, and only it knows how large they get.
      */
-    private boolean mayBeTooLarge(ProducerRecord<byte[], byte[]> record) {
-        long size = Verdict.size(record);
-        return size > batchSize && size > TopicLimits.of(options, record.topic());
+    private Throwable tooLarge(ProducerRecord<byte[], byte[]> record) {
+        long size = compresses ? 0 : Verdict.size(record);
+        if (size <= batchSize) {
+            return null;
+        }
+        long limit = TopicLimits.of(options, record.topic());
+        return size <= limit ? null : new RecordTooLargeException("the topic's max.message.bytes is " + limit);
     }
 
     private Failure judged(Sent sent, Throwable error) {
@@ -236,17 +251,15 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         return new Failure(sent, error, Verdict.of(error));
     }
 
-    /** Throw what this task fails with, if not all that has failed are records to be dropped. */
-    private void failUnlessDropped() {
-        Failure worst = null;
+    /** What this task fails with. */
+    private Failure worst() {
+        Failure worst = failures.peek();
         for (Failure failure : failures) {
-            if (!mayGoOn(failure) && (worst == null || failure.verdict.compareTo(worst.verdict) < 0)) {
+            if (!mayGoOn(failure) && (mayGoOn(worst) || failure.verdict.compareTo(worst.verdict) < 0)) {
                 worst = failure;
             }
         }
-        if (worst != null) {
-            throw thrown(worst);
-        }
+        return worst;
     }
 
     private boolean mayGoOn(Failure failure) {
@@ -259,44 +272,36 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         };
     }
 
-    private static RuntimeException thrown(Failure failure) {
+    private RuntimeException thrown(Failure failure) {
         if (failure.verdict.isAboutRecords()) {
             return new RecordRefusedException(
                     Verdict.sentence(failure.sent.record, failure.error), failure.error);
         }
         if (failure.verdict == Verdict.FENCED) {
-            return new FencedException("another producer has taken over: " + failure.error.getMessage(), failure.error);
+            return sender.lost(failure.error);
         }
         return failure.error instanceof RuntimeException error ? error : new KafkaException(failure.error);
     }
 
-    /** Drop what was refused, and send each bystander by itself: alone, nobody else spoils it. */
-    private void sendAlone() {
+    /**
+     * Drop what was refused, and send the others of its batches again. They may meet what another task sends, and be
+     * told again that they were part of a batch.
+     */
+    private void sendBystandersAgain() {
         Queue<Failure> told = failures;
         failures = new ConcurrentLinkedQueue<>();
-        for (Failure each : told) {
-            Failure failure = each;
+        for (Failure failure : told) {
             if (failure.verdict == Verdict.BYSTANDER) {
                 send(failure.sent);
-                sender.flush();
-                Failure again = failures.poll();
-                if (again == null) {
-                    continue;
-                }
-                // Alone there is nobody else to blame.
-                Verdict verdict = again.verdict == Verdict.BYSTANDER ? Verdict.REFUSED : again.verdict;
-                failure = new Failure(again.sent, again.error, verdict);
-                if (!mayGoOn(failure)) {
-                    throw thrown(failure);
-                }
+            } else {
+                drop(refused(failure));
             }
-            drop(refused(failure));
         }
         sender.flush();
     }
 
     /** Take back the transaction, and send it again without what was refused. */
-    private void sendAgain() {
+    private void sendAllAgain() {
         boolean refused = false;
         for (Failure failure : failures) {
             if (failure.verdict == Verdict.REFUSED) {

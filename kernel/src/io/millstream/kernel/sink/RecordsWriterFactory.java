@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.FailPoint;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
@@ -15,6 +16,19 @@ final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWrit
     RecordsWriterFactory(Options options, Rows rows) {
         this.options = options;
         this.rows = rows;
+    }
+
+    /** Before a batch with so many tasks; on the driver. */
+    void provide(int parts) {
+        if (options.transactional()) {
+            FailPoint.reach(options.runId() + ".planned");
+            Run.provide(options, parts);
+        }
+    }
+
+    /** After a batch; on the driver. */
+    void written() {
+        FailPoint.reach(options.runId() + ".written");
     }
 
     @Override

@@ -19,8 +19,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
- *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what a
- *       dead letter says of the record that this one comes from. The column may be missing.
+ *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
+ *       a dead letter says of the record that this one comes from. The column may be missing.
  * </ul>
  */
 record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter)

@@ -26,6 +26,9 @@ interface Sender {
     /** What was sent is to stay. */
     void commit();
 
+    /** What an error means by which the broker says that it takes no more of this producer. */
+    RuntimeException lost(Throwable cause);
+
     /** The producer is not needed any more; {@code healthy}: somebody else may use it. Idempotent. */
     void close(boolean healthy);
 }

@@ -86,6 +86,11 @@ final class SharedSender implements Sender {
     }
 
     @Override
+    public RuntimeException lost(Throwable cause) {
+        return new FencedException("another producer has taken over: " + cause.getMessage(), cause);
+    }
+
+    @Override
     public void close(boolean healthy) {
         if (closed) {
             return;

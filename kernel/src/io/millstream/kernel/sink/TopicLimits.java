@@ -15,10 +15,10 @@ import org.apache.kafka.common.config.TopicConfig;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** How large the batches may be that topics take. Asked only where a record is larger than most. */
+/** How large the batches are that topics take. Asked only where a record is larger than most. */
 final class TopicLimits {
     private static final Logger LOG = LoggerFactory.getLogger(TopicLimits.class);
-    private static final long DEFAULT = 1_048_588;
+    private static final long UNKNOWN = Long.MAX_VALUE;
     private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
     private static final long PATIENCE_SECONDS = 10;
     private static final Map<String, Limit> KNOWN = new ConcurrentHashMap<>();
@@ -27,7 +27,7 @@ final class TopicLimits {
 
     private TopicLimits() {}
 
-    /** What the topic's {@code max.message.bytes} is; Kafka's default where that may not be asked. */
+    /** What the topic's {@code max.message.bytes} is; whatever, where that may not be asked. */
     static long of(Options options, String topic) {
         Limit known = KNOWN.get(options.place(topic));
         if (known == null || System.nanoTime() - known.since > KNOWN_FOR) {
@@ -47,10 +47,10 @@ final class TopicLimits {
                     .get(PATIENCE_SECONDS, TimeUnit.SECONDS)
                     .get(resource)
                     .get(TopicConfig.MAX_MESSAGE_BYTES_CONFIG);
-            return entry == null ? DEFAULT : Long.parseLong(entry.value());
+            return entry == null || entry.value() == null ? UNKNOWN : Long.parseLong(entry.value());
         } catch (ExecutionException | TimeoutException error) {
             LOG.debug("max.message.bytes of topic '{}' is not known", topic, error);
-            return DEFAULT;
+            return UNKNOWN;
         } catch (InterruptedException error) {
             throw new org.apache.kafka.common.errors.InterruptException(error);
         }

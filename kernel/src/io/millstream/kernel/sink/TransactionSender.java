@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.FailPoint;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -15,11 +16,11 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 
 /**
- * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and marks
- * in each transaction which batch it is.
+ * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and
+ * marks in each transaction which batch it is.
  *
- * <p>A producer belongs to one run of a query. A new run makes its own, and so ends the transactions of all before it;
- * one with an older epoch finds the newer one in the marker, and writes nothing.
+ * <p>A producer belongs to one run of a query. A new run has all before it fenced ({@link Run}); one that is late finds
+ * the newer one in the run's marker, and writes nothing.
  */
 public final class TransactionSender implements Sender {
     private static final Map<String, Kept> IDLE = new HashMap<>();
@@ -45,17 +46,6 @@ public final class TransactionSender implements Sender {
 
     static TransactionSender open(Options options, int sinkPartition, long batch) {
         return new TransactionSender(take(options, options.transactionalId(sinkPartition)), batch);
-    }
-
-    /**
-     * Take over so many sink partitions for a run, before its first batch: no older run writes to any of them afterwards.
-     * The options are those of the writer.
-     */
-    public static void claim(Map<String, String> options, int sinkPartitions) {
-        Options mine = Options.of(options);
-        for (int i = 0; i < sinkPartitions; i++) {
-            new TransactionSender(take(mine, mine.transactionalId(i)), 0).close(true);
-        }
     }
 
     static void closeIdle(Predicate<Kept> which) {
@@ -86,40 +76,59 @@ public final class TransactionSender implements Sender {
 
     @SuppressWarnings("resource") // the producer is kept, or closed
     private static Kept made(Options options, String id) {
+        List<String> markers = List.of(id, options.runId());
         // Looked at before as well: who only now finds out that it is late must not fence the newer one.
-        check(Marker.read(options, id), options, id);
+        check(Marker.read(options, markers), options, id);
         Map<String, String> settings = new TreeMap<>(options.kafka());
         settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
         Producer<byte[], byte[]> producer = Producers.make(settings);
         try {
             producer.initTransactions();
-            Marker marker = Marker.read(options, id);
-            check(marker, options, id);
-            if (marker.epoch() < options.epoch()) {
-                Marker claimed = new Marker(marker.next(), options.epoch());
-                producer.beginTransaction();
-                producer.sendOffsetsToTransaction(claimed.offsets(options), new ConsumerGroupMetadata(id));
-                producer.commitTransaction();
-            }
-            return new Kept(options, id, producer, marker.next(), System.nanoTime());
+            Map<String, Marker> found = Marker.read(options, markers);
+            check(found, options, id);
+            return new Kept(options, id, producer, found.get(id).nextOf(options.query()), System.nanoTime());
         } catch (RuntimeException error) {
             producer.close(Duration.ZERO);
-            throw Verdict.of(error) == Verdict.FENCED ? fenced(id, options, -1, error) : error;
+            throw Verdict.of(error) == Verdict.FENCED ? lost(id, options, error) : error;
         }
     }
 
-    private static void check(Marker marker, Options options, String id) {
-        if (marker.epoch() > options.epoch()) {
-            throw fenced(id, options, marker.epoch(), null);
+    private static void check(Map<String, Marker> found, Options options, String id) {
+        Run.check(found.get(options.runId()), options, id);
+        if (found.get(id).epoch() > options.epoch()) {
+            throw fenced(id, options, found.get(id).epoch(), null);
         }
     }
 
-    private static FencedException fenced(String id, Options options, long newer, Throwable cause) {
+    static FencedException fenced(String id, Options options, long newer, Throwable cause) {
         String by = newer < 0 ? "a newer run" : "the run of epoch " + newer;
         return new FencedException(
                 "transactional.id '" + id + "' of epoch " + options.epoch() + " was fenced by " + by
                         + "; nothing of this run counts that it had not committed",
                 cause);
+    }
+
+    /** Why the broker takes no more of a producer. */
+    private static RuntimeException lost(String id, Options options, Throwable cause) {
+        try {
+            check(Marker.read(options, List.of(id, options.runId())), options, id);
+        } catch (FencedException fenced) {
+            fenced.addSuppressed(cause);
+            return fenced;
+        } catch (KafkaException error) {
+            cause.addSuppressed(error);
+        }
+        String timeout = options.kafka().getOrDefault(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, "60000");
+        return new TransactionLostException(
+                "the broker has taken back a transaction of '" + id + "' (" + cause.getClass().getSimpleName()
+                        + "): it was open for longer than transaction.timeout.ms=" + timeout
+                        + ", or another attempt at the same batch has begun",
+                cause);
+    }
+
+    @Override
+    public RuntimeException lost(Throwable cause) {
+        return lost(kept.id, kept.options, cause);
     }
 
     @Override
@@ -135,6 +144,7 @@ public final class TransactionSender implements Sender {
     @Override
     public void send(ProducerRecord<byte[], byte[]> record, Callback callback) {
         if (!begun) {
+            FailPoint.reach(kept.id + ".opened");
             kept.producer.beginTransaction();
             begun = true;
         }
@@ -165,17 +175,21 @@ public final class TransactionSender implements Sender {
         if (!begun) {
             return;
         }
+        FailPoint.reach(kept.id + ".flushed");
         try {
             mark();
+            FailPoint.reach(kept.id + ".marked");
             kept.producer.commitTransaction();
         } catch (KafkaException error) {
-            throw Verdict.of(error) == Verdict.FENCED ? fenced(kept.id, kept.options, -1, error) : error;
+            FailPoint.reach(kept.id + ".refused");
+            throw Verdict.of(error) == Verdict.FENCED ? lost(error) : error;
         }
+        FailPoint.reach(kept.id + ".committed");
     }
 
     /** Say in the transaction which batch it is. */
     void mark() {
-        Marker marker = new Marker(batch + 1, kept.options.epoch());
+        Marker marker = new Marker(batch + 1, kept.options.epoch(), kept.options.query());
         kept.producer.sendOffsetsToTransaction(marker.offsets(kept.options), new ConsumerGroupMetadata(kept.id));
     }
 
@@ -186,11 +200,14 @@ public final class TransactionSender implements Sender {
         }
         closed = true;
         if (!healthy) {
-            try {
-                restart();
-            } finally {
-                kept.close(); // what could not be aborted, the next producer of this transactional.id aborts
-            }
+            // Not on this thread, which may have been interrupted; and nobody has to wait for it.
+            Producers.later(() -> {
+                try {
+                    restart(); // what cannot be taken back now, the next producer of this transactional.id takes back
+                } finally {
+                    kept.close();
+                }
+            });
             return;
         }
         long next = begun ? batch + 1 : kept.next;

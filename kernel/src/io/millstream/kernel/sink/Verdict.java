@@ -11,6 +11,8 @@ import org.apache.kafka.common.errors.RecordBatchTooLargeException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TransactionAbortedException;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.utils.ByteUtils;
+import org.apache.kafka.common.utils.Utils;
 
 /** What an error at sending means for the record that met it. */
 enum Verdict {
@@ -24,18 +26,19 @@ enum Verdict {
     BYSTANDER;
 
     private static final String PART_OF_A_BATCH = "because it was part of a batch";
-    private static final int RECORD_OVERHEAD = 21;
+    /** Of a batch of one record: 61 bytes, and at most 21. */
+    private static final int OVERHEAD = 82;
 
     boolean isAboutRecords() {
         return this == REFUSED || this == BYSTANDER;
     }
 
     static Verdict of(Throwable error) {
-        if (error instanceof InvalidRecordException) {
-            String message = String.valueOf(error.getMessage());
-            return message.contains(PART_OF_A_BATCH) ? BYSTANDER : REFUSED;
+        if (says(error, PART_OF_A_BATCH)) {
+            return BYSTANDER; // of this or that class, by the client's version
         }
-        if (error instanceof RecordTooLargeException
+        if (error instanceof InvalidRecordException
+                || error instanceof RecordTooLargeException
                 || error instanceof RecordBatchTooLargeException
                 || error instanceof InvalidTimestampException
                 || error instanceof NoSuchPartitionException) {
@@ -69,7 +72,7 @@ enum Verdict {
             return "let the topic take more (max.message.bytes) and the producer send more "
                     + "(producer.max.request.size), or make records smaller; " + drop;
         }
-        if (error instanceof InvalidTimestampException) {
+        if (error instanceof InvalidTimestampException || says(error, "imestamp")) {
             return "let the topic take such times (message.timestamp.before.max.ms, "
                     + "message.timestamp.after.max.ms); " + drop;
         }
@@ -82,23 +85,29 @@ enum Verdict {
         return "see the broker's log";
     }
 
+    private static boolean says(Throwable error, String words) {
+        return error instanceof KafkaException && String.valueOf(error.getMessage()).contains(words);
+    }
+
     private static String sizes(ProducerRecord<byte[], byte[]> record) {
         int headers = record.headers().toArray().length;
         return "(key: " + bytes(record.key()) + ", value: " + bytes(record.value()) + ", "
                 + headers + (headers == 1 ? " header" : " headers") + "; about " + size(record) + " bytes in all)";
     }
 
-    /** About how many bytes a record takes, before it is compressed. */
+    /** How many bytes a record takes at most, alone in its batch and not compressed; Kafka's producer says so too. */
     static long size(ProducerRecord<byte[], byte[]> record) {
-        long total = RECORD_OVERHEAD + size(record.key()) + size(record.value());
-        for (Header header : record.headers()) {
-            total += header.key().length() + size(header.value());
+        Header[] headers = record.headers().toArray();
+        long total = OVERHEAD + size(record.key()) + size(record.value()) + ByteUtils.sizeOfVarint(headers.length);
+        for (Header header : headers) {
+            int key = Utils.utf8Length(header.key());
+            total += ByteUtils.sizeOfVarint(key) + key + size(header.value());
         }
         return total;
     }
 
-    private static int size(byte[] data) {
-        return data == null ? 0 : data.length;
+    private static long size(byte[] data) {
+        return data == null ? 1 : ByteUtils.sizeOfVarint(data.length) + (long) data.length;
     }
 
     private static String bytes(byte[] data) {

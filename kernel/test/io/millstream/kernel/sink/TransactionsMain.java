@@ -9,9 +9,10 @@ import java.util.Map;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap servers,
- * topic, marker topic, prefix of transactional ids. A line: what to do, the name of a sender, and for {@code open} the
- * epoch and the batch, for {@code send} the value.
+ * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap
+ * servers, topic, marker topic, prefix of transactional ids, and perhaps transaction.timeout.ms. A line: what to do,
+ * the name of a sender, and for {@code open} the epoch, the batch, and the sink partition, 0 if it is not there, for
+ * {@code send} the value; or what to do as a run, and its epoch.
  */
 public final class TransactionsMain {
     private final Map<String, TransactionSender> senders = new HashMap<>();
@@ -42,17 +43,33 @@ public final class TransactionsMain {
         TransactionSender sender = senders.get(words.length < 2 ? "" : words[1]);
         switch (words[0]) {
             case "open" -> {
-                sender = TransactionSender.open(options(Long.parseLong(words[2])), 0, Long.parseLong(words[3]));
+                int part = words.length < 5 ? 0 : Integer.parseInt(words[4]);
+                sender = TransactionSender.open(options(Long.parseLong(words[2])), part, Long.parseLong(words[3]));
                 senders.put(words[1], sender);
                 return sender.isWritten() ? "written" : "to be written";
             }
-            case "claim" -> TransactionSender.claim(texts(Long.parseLong(words[1])), 1);
+            case "claim" -> {
+                Map<String, String> texts = new HashMap<>(texts(Long.parseLong(words[1])));
+                texts.merge("run", words.length < 4 ? "" : words[3], String::concat);
+                Run.claim(texts, words.length < 3 ? 0 : Integer.parseInt(words[2]));
+            }
+            case "provide" -> Run.provide(options(Long.parseLong(words[1])), Integer.parseInt(words[2]));
+            case "written" -> {
+                return Long.toString(Run.written(texts(Long.parseLong(words[1])), words[2]));
+            }
             case "send" -> sender.send(
                     new ProducerRecord<>(arguments[1], null, words[2].getBytes(StandardCharsets.US_ASCII)),
                     (metadata, error) -> told = error);
             case "flush" -> {
                 sender.flush();
                 return told == null ? "ok" : Verdict.of(told).name();
+            }
+            case "outlast" -> {
+                for (told = null; told == null; sender.flush()) {
+                    sender.send(
+                            new ProducerRecord<>(arguments[1], new byte[0]), (metadata, error) -> told = error);
+                }
+                return sender.lost(told).getClass().getSimpleName();
             }
             case "mark" -> sender.mark();
             case "restart" -> sender.restart();
@@ -73,9 +90,11 @@ public final class TransactionsMain {
         return Map.of(
                 "kafka.bootstrap.servers", arguments[0],
                 "kafka.max.block.ms", "10000",
+                "kafka.transaction.timeout.ms", arguments.length < 5 ? "60000" : arguments[4],
                 "marker.topic", arguments[2],
                 "transactional.prefix", arguments[3],
                 "epoch", Long.toString(epoch),
+                "query", "query-1",
                 "run", "run-" + epoch);
     }
 }

@@ -24,8 +24,9 @@ public final class VerdictMain {
                 new InvalidTimestampException("m"),
                 new InvalidRecordException("m"),
                 new NoSuchPartitionException(9, "out", 3),
-                new InvalidRecordException(
-                        "Failed to append record because it was part of a batch which had one more more invalid records"),
+                new KafkaException(
+                        "Failed to append record because it was part of a batch which had one more more "
+                                + "invalid records"),
                 new TransactionAbortedException("m"),
                 new KafkaException("in an error state", new RecordTooLargeException("m")),
                 new ProducerFencedException("m"),
@@ -42,5 +43,7 @@ public final class VerdictMain {
         record.headers().add("h", new byte[10]);
         System.out.println(Verdict.sentence(record, new RecordTooLargeException("too large for the broker")));
         System.out.println(Verdict.sentence(record, new NoSuchPartitionException(9, "out", 3)));
+        System.out.println(Verdict.sentence(record, new InvalidRecordException("Timestamp 9 is out of range")));
+        System.out.println(Verdict.sentence(record, new InvalidRecordException("Compacted topic, no key")));
     }
 }

@@ -1,0 +1,162 @@
+"""What the programs of app.py's `build_proof` have to have written, and whether they have: once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+
+from cluster_world import Cluster
+from confluent_kafka import Consumer, TopicPartition
+
+__all__ = ["PROGRAMS", "Proof", "committed"]
+
+PROGRAMS = ("map", "count", "windows", "chain")
+Entry = tuple[str, bytes, int]
+
+
+def committed(servers: str, topic: str, timeout_s: float = 30.0) -> tuple[list[Entry], bool]:
+    """Key, value and partition of every record that a reader of committed records finds, in order of offsets;
+    and whether there is something behind them that is not committed yet, nor taken back.
+    """
+    options = {
+        "bootstrap.servers": servers,
+        "group.id": "proof",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(options)
+    anything = Consumer({**options, "isolation.level": "read_uncommitted"})
+    try:
+        there = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
+        found: list[Entry] = []
+        is_open = False
+        left = set(there)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in there])
+        deadline = time.monotonic() + timeout_s
+        while left:
+            assert time.monotonic() < deadline, f"{topic} was not read to its end in {timeout_s} s"
+            for message in consumer.consume(1000, 0.05):
+                if message.error() is not None:
+                    end = anything.get_watermark_offsets(
+                        TopicPartition(topic, message.partition() or 0), timeout=timeout_s
+                    )[1]
+                    is_open |= (message.offset() or 0) < end
+                    left.discard(message.partition() or 0)
+                    continue
+                found.append(
+                    ((message.key() or b"").decode(), message.value() or b"", message.partition() or 0)
+                )
+        return found, is_open
+    finally:
+        consumer.close()
+        anything.close()
+
+
+class Proof:
+    """One source, one output for each program, and what was written to the source.
+
+    Args:
+        programs: some of PROGRAMS.
+    """
+
+    def __init__(self, cluster: Cluster, programs: Iterable[str] = PROGRAMS, partitions: int = 3) -> None:
+        self.cluster = cluster
+        self.source = cluster.topic("in", partitions)
+        self.outputs = {program: cluster.topic(f"out-{program}", 2) for program in programs}
+        self.words: Counter[str] = Counter()
+        self.ids: set[str] = set()
+        self._numbers = itertools.count()
+
+    def spec(self) -> dict[str, object]:
+        """What a client of it is started with."""
+        return {"source": self.source, "proof": self.outputs, "handler": "patient", "store": "counts"}
+
+    def id_of(self, word: str) -> str:
+        """The key of the next record with this value; it counts as written."""
+        key = f"{next(self._numbers)}-{word}"
+        self.words[word] += 1
+        self.ids.add(key)
+        return key
+
+    def write(self, words: Iterable[str]) -> None:
+        """Records that are to be there once."""
+        for word in words:
+            self.cluster._producer.produce(self.source, key=self.id_of(word).encode(), value=word.encode())
+            self.cluster._producer.poll(0)
+        assert self.cluster._producer.flush(60) == 0
+
+    def expect_what_is_there(self) -> None:
+        """Whatever became of the writer's records: what the source has is what the clients have to have."""
+        entries, _ = committed(self.cluster.servers, self.source)
+        self.words = Counter(value.decode() for _, value, _ in entries)
+        self.ids = {key for key, _, _ in entries}
+        assert len(self.ids) == len(entries), "the writer has written a record twice"
+
+    def wrong(self) -> list[str]:
+        """What is not as it has to be, by now."""
+        found: list[str] = []
+        for program, topic in self.outputs.items():
+            check: Callable[[list[Entry]], list[str]] = getattr(self, f"_{program}")
+            found += self._judged(topic, check)
+        for program, store in (("count", "counts"), ("chain", "chained")):
+            if program in self.outputs:
+                found += self._judged(f"{self.cluster.application_id}-{store}-changelog", self._last)
+        return found
+
+    def _judged(self, topic: str, check: Callable[[list[Entry]], list[str]]) -> list[str]:
+        entries, is_open = committed(self.cluster.servers, topic)
+        wrong = [f"{topic}: {each}" for each in check(entries)]
+        return [*wrong, f"{topic}: a transaction is open"] if is_open else wrong
+
+    def _map(self, entries: list[Entry]) -> list[str]:
+        times = Counter(key for key, _, _ in entries)
+        often = sorted(key for key, count in times.items() if count > 1)
+        lost, strange = self.ids - times.keys(), times.keys() - self.ids
+        return [
+            f"{what}: {len(which)} such as {sorted(which)[:5]}"
+            for what, which in (("more than once", often), ("lost", lost), ("of nobody", strange))
+            if which
+        ]
+
+    def _count(self, entries: list[Entry]) -> list[str]:
+        return [*_repeated(entries), *self._last(entries)]
+
+    def _chain(self, entries: list[Entry]) -> list[str]:
+        return self._count(entries)
+
+    def _windows(self, entries: list[Entry]) -> list[str]:
+        sums: Counter[str] = Counter()
+        for key, count in _last_values(entries).items():
+            sums[key.partition("@")[0]] += count
+        return [*_repeated(entries), *_differing(sums, self.words)]
+
+    def _last(self, entries: list[Entry]) -> list[str]:
+        return _differing(_last_values(entries), self.words)
+
+
+def _last_values(entries: list[Entry]) -> dict[str, int]:
+    return {key: int.from_bytes(value, "big", signed=True) for key, value, _ in entries}
+
+
+def _differing(there: dict[str, int] | Counter[str], expected: Counter[str]) -> list[str]:
+    wrong = {
+        key: (there.get(key, 0), expected.get(key, 0))
+        for key in sorted({*there, *expected})
+        if there.get(key, 0) != expected.get(key, 0)
+    }
+    return [f"last values (there, expected): {wrong}"] if wrong else []
+
+
+def _repeated(entries: list[Entry]) -> list[str]:
+    """Updates of a count that do not grow: it only ever counts up."""
+    seen: dict[str, int] = defaultdict(int)
+    wrong = []
+    for key, value, _ in entries:
+        count = int.from_bytes(value, "big", signed=True)
+        if count <= seen[key]:
+            wrong.append(f"{key}: {count} after {seen[key]}")
+        seen[key] = count
+    return [f"updates that were there before: {wrong[:5]}"] if wrong else []

@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.model import TIMESTAMP_HEADER, StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.aggregate import Pending, fold, group
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -39,6 +39,7 @@ from millstream.spark.flow import (
     Lane,
     Names,
 )
+from millstream.spark.folding import FoldSerdes
 from millstream.spark.handlers import (
     FAIL,
     PROCESSING_FAILED,

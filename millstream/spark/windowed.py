@@ -31,7 +31,6 @@ from millstream.errors import TopologyException
 from millstream.spark import serdes
 from millstream.spark.aggregate import (
     EVENT_TIME,
-    FoldSerdes,
     Made,
     Pending,
     column_of,
@@ -41,6 +40,7 @@ from millstream.spark.aggregate import (
     with_stream_time,
 )
 from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.folding import FoldSerdes
 from millstream.spark.mergeable import JSON_OPTIONS, Mergeable, PartsAlgebra, take_apart
 from millstream.spark.trace import translated
 from millstream.spark.window_state import Change, update

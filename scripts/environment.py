@@ -1,4 +1,4 @@
-"""Makes the virtual environment that every `make` target runs in, and the lock files it is made from.
+"""Makes the virtual environment that every `make` target runs in, the kernel, and the lock files.
 
     environment.py setup .venv [--spark 4.2.0]     make it, or bring it up to date; silent when it is
     environment.py lock [--upgrade]                write requirements/*.lock anew from pyproject.toml
@@ -26,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
+KERNEL = ROOT / "kernel" / "build.py"
 UV_PRIVATE = ROOT / ".venv-uv"
 UV_OLDEST = (0, 8)  # from here on `uv venv --clear` is known
 
@@ -69,18 +70,29 @@ class SetupError(Exception):
 
 
 def setup(venv: Path, spark: str) -> None:
-    """Make the environment be what its lock says. Does nothing, in well under a second, when it is."""
+    """Make the environment be what its lock says, and the kernel what its sources say.
+
+    Does nothing, in well under a second, when they are.
+    """
     lock_file = REQUIREMENTS / (f"spark-{spark}.lock" if spark else "dev.lock")
     if not lock_file.exists():
         known = ", ".join(OTHER_SPARKS)
         raise SetupError(f"there is no {lock_file.relative_to(ROOT)}; SPARK can be {known}, or left out")
 
     stamp = venv / "millstream-setup.json"
-    wanted = {"python": _python_identity(venv), "content": _content_identity(lock_file)}
+    wanted: dict[str, object] = {"python": _python_identity(venv), "content": _content_identity(lock_file)}
     found = _read_stamp(stamp)
-    if found == wanted:
-        return
+    if found != wanted:
+        _make(venv, lock_file, stamp, wanted, found)
+    if subprocess.run(
+        [str(venv / "bin" / "python"), str(KERNEL)], env=_environment(), check=False
+    ).returncode:
+        raise SetupError("the kernel could not be built, see above")
 
+
+def _make(
+    venv: Path, lock_file: Path, stamp: Path, wanted: dict[str, object], found: dict[str, object]
+) -> None:
     started = time.monotonic()
     uv = find_uv()
     python = str(venv / "bin" / "python")

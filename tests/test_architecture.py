@@ -38,7 +38,7 @@ BASE = {
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars", "scratch"}
+ON_THIS_MACHINE = {"cache", "java", "jars", "kernel", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scratch": set(),
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java", "polling"},
+    "kernel": {"errors"},
     # what a program means
     "topology": BASE,
     "metrics": BASE,

@@ -10,10 +10,13 @@ from importlib.resources import files
 
 from millstream.errors import ArtifactException
 
-__all__ = ["BROKER_SET", "Jar", "connector_set", "connector_versions", "jar_sets"]
+__all__ = ["BROKER_SET", "COMPILER_SET", "Jar", "connector_set", "connector_versions", "jar_sets"]
 
 BROKER_SET = "kafka-broker-4.3.1"
 """What the embedded broker runs on."""
+
+COMPILER_SET = "java-compiler"
+"""What the kernel is compiled with, by those who build Millstream."""
 
 
 @dataclass(frozen=True, slots=True)

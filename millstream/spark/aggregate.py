@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.spark import serdes
 from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
 from millstream.spark.folding import TAG, Folding, FoldSerdes
-from millstream.spark.kernel import fold_in_python
+from millstream.spark.programs import fold_in_python
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Function, Node, ToTable

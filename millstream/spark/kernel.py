@@ -1,43 +1,94 @@
-"""The kernel's operators, as functions from DataFrames to DataFrames.
+"""The kernel in a running Spark: brought there, and compared with this package.
 
-The kernel is a Java library in Spark's JVM: `kernel/src`.
+A Spark that Millstream starts is given the jar among `spark.jars`, for driver and executors. One that runs
+already, a user's session, is given it here: the driver's class loader takes it, and executors fetch it before
+their next task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Iterable
 from typing import Any
 
-from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
-__all__ = ["fold_in_python"]
+from millstream.errors import SetupException
+from millstream.kernel import Kernel, shipped_kernel
 
-_WORKER = "millstream.spark.worker"
-_PATIENCE_MS = 300_000
+__all__ = ["add_to_driver", "deliver_kernel"]
+
+log = logging.getLogger(__name__)
+
+_CLASS = "io.millstream.kernel.Kernel"
+_CLIENTS = "org.apache.kafka.clients.producer.KafkaProducer"
 
 
-def fold_in_python(rows: DataFrame, program: Callable[[list[Any]], list[list[bytes | None]]]) -> DataFrame:
-    """One row for each group that has records: `group`, `aggregate` (NULL: it has none now), `timestamp`.
+def deliver_kernel(spark: SparkSession) -> None:
+    """Have the session's driver and executors find the kernel of this package, and no other.
 
-    Args:
-        rows: `bucket` int, `group` and `value` binary, `timestamp` bigint; sorted within partitions by bucket,
-            group and the order of a group's records.
-        program: what folding.py says.
+    Raises:
+        SetupException: the jar is missing, the driver takes none, or it has another kernel already.
     """
-    jvm: Any = rows.sparkSession.sparkContext._jvm
-    folded = jvm.io.millstream.kernel.python.Folds.fold(rows._jdf, _program(rows, program))
-    return DataFrame(folded, rows.sparkSession)
+    kernel = shipped_kernel()
+    jvm: Any = spark._jvm
+    if _find(jvm, _CLASS) is None:
+        add_to_driver(jvm, [str(kernel.jar)])
+    _check(jvm, kernel, spark.version)
+    context: Any = spark.sparkContext._jsc.sc()
+    added = context.listJars().mkString("\n").split("\n")
+    if not any(jar.rpartition("/")[2] == kernel.jar.name for jar in added):
+        context.addJar(str(kernel.jar))
 
 
-def _program(rows: DataFrame, program: Callable[..., Any]) -> Any:
-    """A Python function as the kernel takes it; workers run as Spark's own do, in the same environment."""
-    context: Any = rows.sparkSession.sparkContext
-    return context._jvm.io.millstream.kernel.python.Program(
-        [context.pythonExec, "-m", _WORKER],
-        {**context.environment, "PYTHONUNBUFFERED": "YES"},
-        list(context._python_includes),
-        context.pythonVer,
-        bytearray(CloudPickleSerializer().dumps(program)),
-        _PATIENCE_MS,
-    )
+def add_to_driver(jvm: Any, jars: Iterable[str]) -> None:
+    """Have a JVM that runs already, such as spark-submit's, find classes in these jars.
+
+    Executors are told of them by `spark.jars`. A class loader that takes none leaves it to the checks that
+    follow to say so.
+    """
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        for jar in jars:
+            loader.addURL(jvm.java.io.File(jar).toURI().toURL())
+    except Py4JError:
+        log.debug("the class loader of Spark's Java process takes no jars", exc_info=True)
+
+
+def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
+    """Raises a SetupException unless the JVM has this kernel, which sees Kafka's client library."""
+    found = _find(jvm, _CLASS)
+    if found is None:
+        raise SetupException(
+            f"this Spark session (version {spark_version}) takes no jar for its driver while it runs; "
+            "start it with the Millstream kernel among its jars:\n"
+            "  from millstream.jars import connector_set, ensure_jars\n"
+            "  from millstream.kernel import shipped_kernel\n"
+            f"  jars = [shipped_kernel().jar, *ensure_jars(connector_set('{spark_version}'))]\n"
+            "  SparkSession.builder.config('spark.jars', ','.join(map(str, jars))).getOrCreate()"
+        )
+    on_spark = jvm.io.millstream.kernel.Kernel
+    if on_spark.digest() != kernel.digest:
+        place = found.getProtectionDomain().getCodeSource().getLocation().toString()
+        raise SetupException(
+            f"Spark has the Millstream kernel {on_spark.version()} ({on_spark.digest()[:12]}) from {place} "
+            f"on its class path, but this is Millstream {kernel}. Remove that jar (Millstream brings its "
+            "own), or install the Millstream that it belongs to; then start Spark again"
+        )
+    if _find(jvm, _CLIENTS, found.getClassLoader()) is None:
+        raise SetupException(
+            "the Millstream kernel does not see Kafka's client library: the kernel is on Spark's own class "
+            "path, the library among `spark.jars`. Remove the kernel's jar from Spark's class path "
+            "(Millstream brings its own), or put the jars of the Kafka connector beside it; then start "
+            "Spark again"
+        )
+
+
+def _find(jvm: Any, name: str, loader: Any = None) -> Any:
+    """A class, as the JVM has it; None: it does not see it."""
+    loader = loader or jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        return jvm.java.lang.Class.forName(name, False, loader)
+    except Py4JError:
+        return None

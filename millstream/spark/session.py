@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyspark
-from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -28,8 +27,10 @@ from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import find_java, home_for_spark
+from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
+from millstream.spark.kernel import add_to_driver, deliver_kernel
 from millstream.spark.settings import (
     has_connector,
     java_options,
@@ -98,6 +99,7 @@ class SharedSession:
         try:
             _go_on_unless(closing)
             check_connector(base)
+            deliver_kernel(base)
             self.spark = with_settings(base, sql_settings(settings, told))
             self._gateway = SparkContext._gateway
         except BaseException:
@@ -271,11 +273,12 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
     told = SharedSession._told = _told_on_the_way()
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
+    own = [str(shipped_kernel().jar)]
     if not has_connector(chosen):
-        own = [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
-        chosen["spark.jars"] = ",".join([*filter(None, [chosen.get("spark.jars")]), *own])
-        if SparkContext._gateway is not None:
-            _add_to_driver(own)
+        own += [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
+    chosen["spark.jars"] = ",".join([*filter(None, [chosen.get("spark.jars")]), *own])
+    if SparkContext._gateway is not None:
+        add_to_driver(SparkContext._jvm, own)
     own_heap = not {*told, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
@@ -301,21 +304,6 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
-
-
-def _add_to_driver(jars: list[str]) -> None:
-    """Have a JVM that runs already, such as spark-submit's, find classes in these jars.
-
-    `spark.jars` is then for the executors alone. A class loader that takes none leaves it to
-    `check_connector` to say so.
-    """
-    jvm: Any = SparkContext._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        for jar in jars:
-            loader.addURL(jvm.java.io.File(jar).toURI().toURL())
-    except Py4JError:
-        log.debug("the class loader of Spark's Java process takes no jars", exc_info=True)
 
 
 def _workers_are_ours(settings: Mapping[str, str]) -> bool:

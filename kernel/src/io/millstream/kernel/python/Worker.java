@@ -104,6 +104,7 @@ final class Worker {
         try {
             hasEnded = process.waitFor(1, TimeUnit.SECONDS);
         } catch (InterruptedException interrupted) {
+            error.addSuppressed(interrupted);
             Thread.currentThread().interrupt();
         }
         process.destroyForcibly();
@@ -126,30 +127,33 @@ final class Worker {
 
     /** Ends those that take too long, whose task was cancelled, or that nobody has used for long. */
     private static void watch() {
-        while (true) {
-            synchronized (ALL) {
-                long now = System.currentTimeMillis();
-                for (Iterator<Worker> all = ALL.iterator(); all.hasNext();) {
-                    Worker worker = all.next();
-                    TaskContext task = worker.task;
-                    if (!worker.process.isAlive()) {
-                        all.remove();
-                        IDLE.getOrDefault(worker.kind, new ArrayDeque<>()).remove(worker);
-                    } else if (task != null && task.isInterrupted()) {
-                        worker.end("its task was cancelled");
-                    } else if (now > worker.until) {
-                        worker.end("it had not answered in time, and was ended");
-                    }
-                }
-                if (ALL.isEmpty()) {
-                    return;
-                }
-            }
+        boolean all = true;
+        while (all) {
             try {
                 Thread.sleep(LOOK_MS);
+                all = look();
             } catch (InterruptedException interrupted) {
-                return;
+                throw new IllegalStateException("nobody interrupts this thread", interrupted);
             }
+        }
+    }
+
+    private static boolean look() {
+        synchronized (ALL) {
+            long now = System.currentTimeMillis();
+            for (Iterator<Worker> all = ALL.iterator(); all.hasNext();) {
+                Worker worker = all.next();
+                TaskContext task = worker.task;
+                if (!worker.process.isAlive()) {
+                    all.remove();
+                    IDLE.getOrDefault(worker.kind, new ArrayDeque<>()).remove(worker);
+                } else if (task != null && task.isInterrupted()) {
+                    worker.end("its task was cancelled");
+                } else if (now > worker.until) {
+                    worker.end("it had not answered in time, and was ended");
+                }
+            }
+            return !ALL.isEmpty();
         }
     }
 

@@ -1,0 +1,60 @@
+"""What tests of the kernel's pure cores run: Java programs of `kernel/test`, without Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import filelock
+import pytest
+from java_programs import KernelJava
+
+from millstream.java import find_java
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def builder() -> ModuleType:
+    """`kernel/build.py`."""
+    spec = importlib.util.spec_from_file_location("kernel_build", ROOT / "kernel" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def kernel_java(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> KernelJava:
+    """Runs a main class of `kernel/test`, with the kernel, kafka-clients and Spark's jars on its class path.
+
+    The programs are compiled once per run of the tests, whichever process comes first.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if shared.name.startswith("popen-"):  # pytest-xdist: a folder per process, in one of the run's
+        shared = shared.parent
+    classes = shared / "kernel-test-classes"
+    with filelock.FileLock(shared / "kernel-test-classes.lock"):
+        if not classes.exists():
+            assert builder.identity_of(builder.JAR) == builder.identity(), "the kernel is stale: make setup"
+            compiling = shared / "kernel-test-classes.compiling"
+            path = [builder.JAR, *builder.compile_path()]
+            builder.compile_java(builder.TESTS, compiling, path)
+            compiling.rename(classes)
+    # A directory's jars in one word: a core does not use them, and what is not used is not opened.
+    spark = builder.spark_jars()[0].parent / "*"
+    class_path = ":".join(map(str, [classes, builder.JAR, builder.kafka_clients(), spark]))
+    java = [str(find_java().java), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
+
+    def run(main: str, stdin: str = "", *arguments: str, timeout: float = 60) -> str:
+        command = [*java, main, *arguments]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        assert done.returncode == 0, f"{main} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run

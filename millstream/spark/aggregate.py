@@ -298,36 +298,35 @@ def with_context(df: DataFrame, stamp: str) -> DataFrame:
 # --- Python folds ----------------------------------------------------------------------------------------
 
 _BUCKETS = 32
-"""A bucket's records go to Python at once: with more of them there are more calls, with fewer they spread worse
-over tasks. It is in the state's keys, so it stays as it is."""
+"""A bucket's records go to Python together: with more buckets there are more calls, with fewer they spread
+worse over tasks. It is in the state's keys, so it stays as it is."""
 
 
-def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names, results: DataFrame | None = None) -> Made:
+def fold(
+    pending: list[tuple[Pending, FoldSerdes]],
+    names: Names,
+    patience_ms: int,
+    results: DataFrame | None = None,
+) -> Made:
     """The Python folds of one flow, as one operator: the user asked for Python, record by record.
 
-    With `results`, these are taken instead of what comes of records (rebuild.py).
-
     The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
-    Spark allows one operator of this kind in a query, so several folds share it, told apart by their number.
+
+    Args:
+        patience_ms: how long a function may take for one record.
+        results: taken instead of what comes of records (rebuild.py).
     """
-    flow = pending[0][0].flow
-    record = names.new("r")
-    records = F.array(
-        *(F.when(item.belongs, _record(i, item, using)) for i, (item, using) in enumerate(pending))
-    )
-    rows = (
-        flow.df.select(F.explode(records).alias(record))
-        .where(F.col(record).isNotNull())
-        .select(f"{record}.*")
-    )
     df = results
     if df is None:
         folding = Folding(tuple((fold_of(item.node), using) for item, using in pending))
-        bucket = F.pmod(F.hash("group"), F.lit(_BUCKETS))
+        rows = _records(pending, names).withColumn("place", F.xxhash64("group"))
+        rows = rows.withColumn("bucket", F.pmod("place", F.lit(_BUCKETS)).cast("int"))
         # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
-        order = ("bucket", "group", "topic", "partition", "offset")
-        rows = rows.withColumn("bucket", bucket).repartition("bucket").sortWithinPartitions(*order)
-        df = fold_in_python(rows.select("bucket", "group", "value", "timestamp"), folding)
+        order = ("bucket", "place", "topic", "partition", "offset")
+        rows = rows.repartition("bucket").sortWithinPartitions(*order)
+        df = fold_in_python(
+            rows.select("bucket", "place", "group", "value", "timestamp"), folding, patience_ms
+        )
     number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
     df = df.select(
         F.conv(F.hex(F.substring("group", 1, TAG)), 16, 10).cast("int").alias(number),
@@ -355,16 +354,29 @@ def fold_of(node: Node) -> Fold:
     return node.aggregation
 
 
-def _record(number: int, item: Pending, using: FoldSerdes) -> Column:
-    """What goes to Python of one record."""
+def _records(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> DataFrame:
+    """What goes to Python: each record once for each fold that it belongs to."""
+    df = pending[0][0].flow.df
+    columns = [_record(i, item, using) for i, (item, using) in enumerate(pending)]
+    if len(pending) == 1:
+        return df.where(pending[0][0].belongs).select(*columns[0])
+    record = names.new("r")
+    records = (
+        F.when(item.belongs, F.struct(*mine)) for (item, _), mine in zip(pending, columns, strict=True)
+    )
+    df = df.select(F.explode(F.array(*records)).alias(record))
+    return df.where(F.col(record).isNotNull()).select(f"{record}.*")
+
+
+def _record(number: int, item: Pending, using: FoldSerdes) -> list[Column]:
     flow, lane, name = item.flow, item.lane, item.node.name
     key = serdes.to_bytes(using.key, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key")
     value = serdes.to_bytes(using.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value")
-    return F.struct(
+    return [
         F.concat(F.lit(bytearray(number.to_bytes(TAG, "big"))), key).alias("group"),
         value.alias("value"),
         F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
         F.col(TOPIC).alias("topic"),
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
-    )
+    ]

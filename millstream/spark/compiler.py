@@ -74,6 +74,7 @@ class CompileContext:
         default_key_serde, default_value_serde: from the configuration, or None.
         handlers: which records that fail are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
+        patience_ms: how long a fold in Python may take for one record.
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
         folded: with it, the results of the Python folds, instead of what comes of records.
     """
@@ -85,6 +86,7 @@ class CompileContext:
     default_value_serde: Serde | None = None
     handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
+    patience_ms: int = 300_000
     only: Collection[str] | None = None
     folded: DataFrame | None = None
 
@@ -756,7 +758,7 @@ class Compiler:
             made = [group(native, self.names)] if native else []
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]
-                made.append(fold(each_fold, self.names, self.context.folded))
+                made.append(fold(each_fold, self.names, self.context.patience_ms, self.context.folded))
             if windowed:
                 each = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
                 made.append(merge_windows(each, self.names))

@@ -110,6 +110,8 @@ class SparkEngine:
             default_value_serde=self._settings.default_value_serde,
             handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
+            # What Kafka Streams gives a record, too, before the member counts as lost.
+            patience_ms=int(self._settings.consumer.get("max.poll.interval.ms", 300_000)),
         )
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:

@@ -5,9 +5,8 @@ A group is one key of one fold: its first bytes are the number of the fold, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from millstream.dsl.serdes import Serde
@@ -38,26 +37,28 @@ class Folding:
 
     folds: tuple[tuple[Fold, FoldSerdes], ...]
 
-    def __call__(self, frames: list[Any]) -> list[list[bytes | None]]:
+    def __call__(self, frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
         groups, aggregates, counts, values = frames
-        rest = iter(values)
-        return [
-            [
-                self._folded(group, aggregate, islice(rest, count))
-                for group, aggregate, count in zip(groups, aggregates, counts, strict=True)
-            ]
-        ]
+        now, end = [], 0
+        for group, aggregate, count in zip(groups, aggregates, counts, strict=True):
+            start, end = end, end + count
+            now.append(self._folded(group, aggregate, values[start:end], alive))
+        return [now]
 
-    def _folded(self, group: bytes, before: bytes | None, values: Iterator[bytes | None]) -> bytes | None:
+    def _folded(
+        self, group: bytes, before: bytes | None, values: list[bytes | None], alive: Callable[[], None]
+    ) -> bytes | None:
         fold, using = self.folds[int.from_bytes(group[:TAG], "big")]
         aggregate = using.aggregate.deserialize(before)
         read, adder, initializer = using.value.deserialize, fold.adder, fold.initializer
         if initializer is None:
             for data in values:
+                alive()
                 value = read(data)
                 aggregate = value if aggregate is None else adder(aggregate, value)
         else:
             key = using.key.deserialize(group[TAG:])
             for data in values:
+                alive()
                 aggregate = adder(key, read(data), initializer() if aggregate is None else aggregate)
         return using.aggregate.serialize(aggregate)

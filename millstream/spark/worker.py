@@ -4,7 +4,8 @@ The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; what goes
 described in `Message.java` beside it. A program gets columns of a request and returns columns: lists of byte
 strings or None. It keeps nothing from one request to the next: what is to be kept is Spark's.
 
-It imports nothing of Spark's itself, so that it starts quickly.
+It imports nothing of Spark's itself, so that it starts quickly. It ends when the pipe does, whatever a
+function is doing then.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from time import monotonic
 from typing import Any, BinaryIO
 
 __all__ = ["Column", "Program", "decoded", "encoded", "main"]
 
 Column = Sequence[int] | Sequence[bytes | None]
-Program = Callable[[list[Any]], list[list[bytes | None]]]
+Program = Callable[[list[Any], Callable[[], None]], list[list[bytes | None]]]
+"""Frames in, frames out; it calls the function that it is given once for each record: it is getting on."""
 
-_PROGRAM, _REQUEST, _ANSWER, _ERROR = b"PRAE"
+_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR = b"PRBAE"
 _NUMBERS = {ord("i"): ("i", 4), ord("q"): ("q", 8)}
 _BYTES = ord("y")
 _MOST_PROGRAMS = 32
+_TELL_S = 1.0
 
 
 def decoded(data: bytes) -> list[Any]:
@@ -74,12 +78,22 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     programs: dict[bytes, Program] = {}
     program: Program | None = None
+    told = monotonic()
+
+    def alive() -> None:
+        nonlocal told
+        if (now := monotonic()) > told + _TELL_S:
+            told = now
+            answers.write(encoded(_ALIVE, []))
+            answers.flush()
+
     while True:
         head = requests.read(5)
         if len(head) < 5:
             os._exit(0)
         size, kind = struct.unpack(">ib", head)
         data = requests.read(size - 1)
+        told = monotonic()
         try:
             frames = decoded(data)
             if kind == _PROGRAM:
@@ -87,7 +101,7 @@ def main() -> None:
                 answer = encoded(_ANSWER, [])
             else:
                 assert program is not None
-                answer = encoded(_ANSWER, program(frames))
+                answer = encoded(_ANSWER, program(frames, alive))
         except BaseException as error:  # SystemExit as well: what a function raises, whoever waits is told
             answer = encoded(_ERROR, [[_told(error)]])
         answers.write(answer)

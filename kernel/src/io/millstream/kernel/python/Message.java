@@ -27,6 +27,8 @@ final class Message {
     static final byte REQUEST = 'R';
     /** From Python: the frames that it returned. */
     static final byte ANSWER = 'A';
+    /** From Python, at most once a second, before any of the others: it is still at it, and gets on. */
+    static final byte ALIVE = 'B';
     /** From Python: what it raised, as the text of a traceback. */
     static final byte ERROR = 'E';
 

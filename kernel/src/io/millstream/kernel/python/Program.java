@@ -14,7 +14,7 @@ import java.util.Map;
  * @param files names of the files among Spark's own (SparkFiles) that are on its path: the user's --py-files
  * @param version of the Python that pickled the function
  * @param pickled the function
- * @param patienceMs how long one call may take
+ * @param patienceMs how long Python may be at one record
  */
 public record Program(
         List<String> command,

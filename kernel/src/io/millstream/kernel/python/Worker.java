@@ -38,6 +38,7 @@ final class Worker {
     private final DataOutputStream out;
     private final DataInputStream in;
     private volatile TaskContext task;
+    private volatile long patienceMs;
     private volatile long until;
     private volatile String ended;
 
@@ -73,21 +74,25 @@ final class Worker {
             }
             worker.until = Long.MAX_VALUE;
             worker.task = task;
+            worker.patienceMs = program.patienceMs();
         }
         Worker taken = worker;
         task.addTaskCompletionListener((TaskCompletionListener) context -> taken.leave());
         byte[][] shipped = {program.version().getBytes(StandardCharsets.UTF_8), program.pickled()};
-        worker.call(new Message(Message.PROGRAM).add(shipped), program.patienceMs());
+        worker.call(new Message(Message.PROGRAM).add(shipped));
         return worker;
     }
 
     /** What the program returns for these frames. */
-    Message call(Message request, long patienceMs) throws IOException {
-        until = System.currentTimeMillis() + patienceMs;
+    Message call(Message request) throws IOException {
         Message answer;
         try {
+            until = System.currentTimeMillis() + patienceMs;
             request.write(out);
-            answer = Message.read(in);
+            do {
+                answer = Message.read(in);
+                until = System.currentTimeMillis() + patienceMs;
+            } while (answer.kind() == Message.ALIVE);
         } catch (IOException error) {
             throw gone(error);
         }
@@ -150,7 +155,7 @@ final class Worker {
                 } else if (task != null && task.isInterrupted()) {
                     worker.end("its task was cancelled");
                 } else if (now > worker.until) {
-                    worker.end("it had not answered in time, and was ended");
+                    worker.end("a function has not returned within " + worker.patienceMs + " ms (max.poll.interval.ms), so it was ended");
                 }
             }
             return !ALL.isEmpty();

@@ -43,7 +43,7 @@ __all__ = ["Report", "first_line", "is_jvm_lost", "may_be_damage", "report_of", 
 log = logging.getLogger(__name__)
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-_GENERIC = {"STREAM_FAILED"}
+_GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
 _MAX_CAUSES = 12
 

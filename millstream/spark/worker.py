@@ -127,7 +127,7 @@ def _end_with(requests: BinaryIO) -> None:
         poll.poll()
         os._exit(1)
 
-    threading.Thread(target=wait, name="end-with-parent", daemon=True).start()
+    threading.Thread(target=wait, name="ends-with-parent", daemon=True).start()
 
 
 def _loaded(programs: dict[bytes, Program], version: bytes, pickled: bytes) -> Program:

@@ -437,7 +437,7 @@ def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: 
     world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "1500"})
 
     def sleep(key: str, value: str, total: int) -> int:
-        time.sleep(float(value))
+        subprocess.run(["sleep", value], check=True)
         return total + 1
 
     source, compiled = folding(world, sleep)

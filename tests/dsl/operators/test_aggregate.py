@@ -109,8 +109,8 @@ def test_a_fold_is_called_record_by_record_in_the_order_of_offsets() -> None:
 
 
 def test_folds_of_many_records_and_large_ones_go_to_python_in_parts() -> None:
-    """Whatever is cut: in the middle of a key's records, between two keys, at a deletion, at values of 2 MB. By
-    a Spark with several state partitions as by one."""
+    """Whatever is cut: in the middle of a key's records, between two keys, at a deletion, at values of 2 MB;
+    with several state partitions."""
     long, large = ["+"] * 5_000, ["x" * 2_000_000]
     records = {
         "a": [*long, *long, "+"],

@@ -121,7 +121,7 @@ public final class Folds {
             private final List<int[]> counts = new ArrayList<>();
             private final List<byte[]> values = new ArrayList<>();
             private int bytes;
-            private long last;
+            private long lastPlace;
 
             boolean isLast(byte[] group) {
                 return !groups.isEmpty() && Arrays.equals(group, groups.get(groups.size() - 1));
@@ -129,14 +129,14 @@ public final class Folds {
 
             /** Whether the group that came last has that place. Where their order is lost, so is that of records. */
             boolean hasLast(long place) {
-                if (!groups.isEmpty() && place < last) {
+                if (!groups.isEmpty() && place < lastPlace) {
                     throw new IllegalStateException("records do not come in the order of their places");
                 }
-                return !groups.isEmpty() && place == last;
+                return !groups.isEmpty() && place == lastPlace;
             }
 
             void open(long place, byte[] group, byte[] kept) {
-                last = place;
+                lastPlace = place;
                 groups.add(group);
                 counts.add(new int[1]);
                 known.add(kept != null);

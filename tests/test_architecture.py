@@ -422,8 +422,8 @@ def test_each_file_that_has_a_lock_uses_it() -> None:
 
 
 def test_nothing_is_unpickled_or_evaluated() -> None:
-    """Bytes and text from outside are never run. What a Python worker runs is from the process that started it:
-    the user's functions, from the driver by Spark's own way."""
+    """Bytes and text from outside are never run. What a Python worker runs is from the process that started
+    it: the user's functions, which come from the driver as Spark's own do."""
     dangerous = {"eval", "exec", "pickle.loads", "pickle.load", "cloudpickle.loads", "marshal.loads"}
     found = [
         f"{inside(path)} {name}"

@@ -125,7 +125,7 @@ def _end_with(requests: BinaryIO) -> None:
 
     def wait() -> None:
         poll.poll()
-        os._exit(1)
+        os._exit(0)
 
     threading.Thread(target=wait, name="ends-with-parent", daemon=True).start()
 

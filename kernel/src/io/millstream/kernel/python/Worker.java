@@ -42,12 +42,12 @@ final class Worker {
     private volatile long until;
     private volatile String ended;
 
-    private Worker(List<Object> kind, Program program) throws IOException {
+    private Worker(List<Object> kind, Program program, String path) throws IOException {
         this.kind = kind;
         ProcessBuilder builder = new ProcessBuilder(program.command());
         builder.redirectError(ProcessBuilder.Redirect.INHERIT);
         builder.environment().putAll(program.environment());
-        builder.environment().put("PYTHONPATH", path(program, builder.environment()));
+        builder.environment().put("PYTHONPATH", path);
         process = builder.start();
         out = new DataOutputStream(process.getOutputStream());
         in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16));
@@ -56,7 +56,8 @@ final class Worker {
     /** A worker for the running task, with this program loaded. */
     static Worker take(Program program) throws IOException {
         TaskContext task = TaskContext.get();
-        List<Object> kind = List.of(program.command(), program.environment(), program.files());
+        String path = path(program);
+        List<Object> kind = List.of(program.command(), program.environment(), path);
         Worker worker;
         synchronized (ALL) {
             Deque<Worker> idle = IDLE.get(kind);
@@ -64,7 +65,7 @@ final class Worker {
                 worker = idle == null ? null : idle.pollLast();
             } while (worker != null && (worker.ended != null || !worker.process.isAlive()));
             if (worker == null) {
-                worker = new Worker(kind, program);
+                worker = new Worker(kind, program, path);
                 ALL.add(worker);
                 if (ALL.size() == 1) {
                     Thread watch = new Thread(Worker::watch, "millstream-python-watch");
@@ -100,7 +101,7 @@ final class Worker {
         if (answer.kind() == Message.ANSWER) {
             return answer;
         }
-        process.destroyForcibly();
+        end("what it ran has raised"); // what that left behind, nobody knows
         throw new PythonException(new String(answer.bytes(0, 1)[0], StandardCharsets.UTF_8));
     }
 
@@ -121,7 +122,7 @@ final class Worker {
     private void leave() {
         synchronized (ALL) {
             task = null;
-            if (until == Long.MAX_VALUE && process.isAlive()) {
+            if (until == Long.MAX_VALUE && ended == null && process.isAlive()) {
                 until = System.currentTimeMillis() + IDLE_MS;
                 IDLE.computeIfAbsent(kind, key -> new ArrayDeque<>()).addLast(this);
             } else {
@@ -170,9 +171,9 @@ final class Worker {
     }
 
     /** As for Spark's own workers: Spark's Python libraries, files of the application, and what is there already. */
-    private static String path(Program program, Map<String, String> environment) {
+    private static String path(Program program) {
         List<String> path = new ArrayList<>();
-        String home = environment.get("SPARK_HOME");
+        String home = System.getenv("SPARK_HOME");
         File[] archives = home == null ? null : new File(home, "python/lib").listFiles();
         for (File archive : archives == null ? new File[0] : archives) {
             if (archive.getName().endsWith(".zip")) {
@@ -185,7 +186,7 @@ final class Worker {
                 path.add(SparkFiles.get(name));
             }
         }
-        String given = environment.get("PYTHONPATH");
+        String given = program.environment().getOrDefault("PYTHONPATH", System.getenv("PYTHONPATH"));
         if (given != null && !given.isEmpty()) {
             path.add(given);
         }

@@ -1,9 +1,9 @@
-"""How many records a second a fold in Python takes: Millstream's against Quix Streams', in turns.
+"""How many records a second Python functions take: Millstream's against Quix Streams', in turns.
 
-Both call the same function for each record, and write totals and a changelog: Quix Streams for each record,
-Millstream for each key of a micro-batch. The time of Quix Streams is from its
-first output to its last one, so without its start; that of Millstream is from the trigger of its first
-micro-batch, whose Python workers are already running, as in a stream that has run for a while.
+A fold, and a function of one record (a UDF). Both call the same for each record. Of a fold they write totals
+and a changelog: Quix Streams for each record, Millstream for each key of a micro-batch. The time of Quix
+Streams is from its first output to its last one, so without its start; that of Millstream is from the trigger
+of its first micro-batch, whose Python workers are already running, as in a stream that has run for a while.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
 from bench.lab import Lab, batch_times, has_committed
@@ -28,7 +31,7 @@ __all__ = ["measure"]
 KEYS = 10_000
 _QUIX = "quixstreams==3.28.1"
 _PATIENCE_S = 300.0
-_PROGRAM = Path(__file__).with_name("quix_fold.py")
+_PROGRAM = Path(__file__).with_name("quix_streams.py")
 ORDERS = Serdes.json("user STRING, amount BIGINT")
 
 
@@ -44,12 +47,16 @@ class Run:
     written: int
 
 
-def topology(source: str, output: str) -> Topology:
-    """A total for each key, folded in Python."""
+def topology(what: str, source: str, output: str) -> Topology:
+    """A total for each key, folded in Python; or twice the amount of each record."""
     builder = StreamsBuilder()
+    orders = builder.stream(source, Consumed.with_(Serdes.string(), ORDERS))
+    if what == "map":
+        doubled = F.udf(lambda amount: amount * 2, LongType())
+        orders.map_values(lambda order: doubled(order["amount"])).to(output)
+        return builder.build()
     (
-        builder.stream(source, Consumed.with_(Serdes.string(), ORDERS))
-        .group_by_key()
+        orders.group_by_key()
         .aggregate(
             lambda: 0,
             lambda key, order, total: total + order["amount"],
@@ -64,8 +71,8 @@ def topology(source: str, output: str) -> Topology:
 class Jobs:
     """The contestants, by name. Each call is one whole run."""
 
-    def __init__(self, lab: Lab, source: str, expected: int) -> None:
-        self._lab, self._source, self._expected = lab, source, expected
+    def __init__(self, lab: Lab, what: str, source: str, expected: int) -> None:
+        self._lab, self._what, self._source, self._expected = lab, what, source, expected
         self._python: Path | None = None
 
     def millstream(self) -> Run:
@@ -77,7 +84,7 @@ class Jobs:
             "state.dir": str(state),
         }
         watcher = OutputWatcher(lab.bootstrap_servers, output, PARTITIONS, self._expected, from_big_endian)
-        with KafkaStreams(topology(self._source, output), settings) as streams:
+        with KafkaStreams(topology(self._what, self._source, output), settings) as streams:
             watcher.wait(_PATIENCE_S, is_up(streams))
             checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
             wait_for(lambda: has_committed(checkpoint), 60, "commit", is_up(streams))
@@ -90,7 +97,7 @@ class Jobs:
         watcher = OutputWatcher(lab.bootstrap_servers, output, PARTITIONS, self._expected, int)
         log = lab.path("quix-log")
         with log.open("wb") as to:
-            arguments = [lab.bootstrap_servers, self._source, output, application, state]
+            arguments = [self._what, lab.bootstrap_servers, self._source, output, application, state]
             process = subprocess.Popen(
                 [python, _PROGRAM, *map(str, arguments)], stdout=to, stderr=subprocess.STDOUT
             )
@@ -128,37 +135,48 @@ def quix_python() -> Path:
     return python
 
 
-def orders(count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapping[str, Any]]]:
-    """Their total, and orders of 10,000 users as `produce` takes them."""
+def orders(what: str, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapping[str, Any]]]:
+    """What the results add up to, and orders as `produce` takes them: of 10,000 users, or each with a key."""
     chosen = random.Random(seed)
     amounts = chosen.choices(range(1, 100), k=count)
-    users = chosen.choices(range(KEYS), k=count)
-    return sum(amounts), (
+    users = chosen.choices(range(KEYS), k=count) if what == "fold" else range(count)
+    return sum(amounts) * (1 if what == "fold" else 2), (
         {"key": f"user-{user:05d}", "value": f'{{"user":"user-{user:05d}","amount":{amount}}}'}
         for user, amount in zip(users, amounts, strict=True)
     )
 
 
-_LABELS = {
-    "millstream": "Millstream, aggregate() with Python functions",
-    "quix": "Quix Streams, apply(stateful)",
-}
+_TITLES = {"fold": f"A fold in Python of {KEYS:,} keys", "map": "A UDF"}
+_LABELS = {"millstream": "Millstream", "quix": "Quix Streams"}
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Run each once to warm up, then in turns."""
+    """Each once to warm up, then in turns."""
     count = 60_000 if quick else 600_000
-    repetitions = 3
     lab.session(tuned=True)  # it stays, so that no run starts Spark
+    tables, goals, data = [], [], {}
+    for what in _TITLES:
+        table, faster, runs = _compared(lab, what, count, 3, tell)
+        tables.append(table)
+        data[what] = {name: [asdict(run) for run in of] for name, of in runs.items()}
+        if faster is not None:
+            of = f"throughput against Quix Streams: {_TITLES[what]}"
+            goals.append(Goal(of, faster, 3.0, "x", at_least=True))
+    return Report("folds", tuple(tables), tuple(goals), {"records": count, "runs": data})
+
+
+def _compared(
+    lab: Lab, what: str, count: int, repetitions: int, tell: Progress
+) -> tuple[Table, float | None, dict[str, list[Run]]]:
     source = lab.topic("orders", PARTITIONS)
-    expected, records = orders(count)
+    expected, records = orders(what, count)
     produce(lab.bootstrap_servers, source, records)
-    jobs = Jobs(lab, source, expected)
+    jobs = Jobs(lab, what, source, expected)
     names, notes = list(_LABELS), []
     runs: dict[str, list[Run]] = {}
     cold: dict[str, Run] = {}
     for name in list(names):
-        tell(f"warming up: {_LABELS[name]}")
+        tell(f"{_TITLES[what]}: warming up {_LABELS[name]}")
         try:
             cold[name] = getattr(jobs, name)()
             runs[name] = []
@@ -167,7 +185,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             notes.append(f"{_LABELS[name]} is not measured: {error}")
     for number, order in enumerate(rounds(names, repetitions), 1):
         for name in order:
-            tell(f"round {number} of {repetitions}: {_LABELS[name]}")
+            tell(f"{_TITLES[what]}: round {number} of {repetitions}: {_LABELS[name]}")
             runs[name].append(getattr(jobs, name)())
     rows = []
     for name, of in runs.items():
@@ -182,18 +200,13 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             )
         )
     table = Table(
-        f"Folds in Python: {count:,} records of {KEYS:,} keys, {repetitions} rounds in turns",
+        f"{_TITLES[what]}: {count:,} records, {repetitions} rounds in turns",
         ("job", "seconds", "records/s", "seconds the first time", "records written"),
         tuple(rows),
         tuple(notes),
     )
-    goals = ()
+    faster = None
     if "quix" in runs:
-        faster = ratios([run.seconds for run in runs["quix"]], [run.seconds for run in runs["millstream"]])
-        goals = (Goal("throughput against Quix Streams", faster.median, 3.0, "x", at_least=True),)
-    return Report(
-        "folds",
-        (table,),
-        goals,
-        {"records": count, "runs": {name: [asdict(run) for run in of] for name, of in runs.items()}},
-    )
+        seconds = {name: [run.seconds for run in of] for name, of in runs.items()}
+        faster = ratios(seconds["quix"], seconds["millstream"]).median
+    return table, faster, runs

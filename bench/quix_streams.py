@@ -1,6 +1,8 @@
-"""A fold with Quix Streams: run by folds.py with the Python that has it, in a process of its own.
+"""A fold, or a plain function, with Quix Streams: run by folds.py, in a process of its own, with the Python
+that has it.
 
-Arguments: the broker, the topic to read, the one to write, the application's id, a directory for state.
+Arguments: `fold` or `map`, the broker, the topic to read, the one to write, the application's id, a directory
+for state.
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ def total(order: dict[str, Any], state: Any) -> int:
     return so_far
 
 
+def doubled(order: dict[str, Any]) -> int:
+    """Twice the amount."""
+    twice: int = order["amount"] * 2
+    return twice
+
+
 def main() -> None:
     """Until the process is ended."""
     from quixstreams import Application
 
-    servers, source, output, application, directory = sys.argv[1:]
+    what, servers, source, output, application, directory = sys.argv[1:]
     app: Any = Application(
         broker_address=servers,
         consumer_group=application,
@@ -30,7 +38,9 @@ def main() -> None:
     )
     orders = app.topic(source, key_deserializer="str", value_deserializer="json")
     totals = app.topic(output, key_serializer="str", value_serializer="json")
-    app.dataframe(orders).apply(total, stateful=True).to_topic(totals)
+    stream = app.dataframe(orders)
+    stream = stream.apply(total, stateful=True) if what == "fold" else stream.apply(doubled)
+    stream.to_topic(totals)
     app.run()
 
 

@@ -358,9 +358,8 @@ def _records(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> DataFra
     """What goes to Python: each record once for each fold that it belongs to."""
     df = pending[0][0].flow.df
     columns = [_record(i, item, using) for i, (item, using) in enumerate(pending)]
-    if len(pending) == 1:
-        return df.where(pending[0][0].belongs).select(*columns[0])
     record = names.new("r")
+    # Of a single one too: a filter on its columns Spark would move in front of them, and read each value twice.
     records = (
         F.when(item.belongs, F.struct(*mine)) for (item, _), mine in zip(pending, columns, strict=True)
     )

@@ -20,6 +20,7 @@ from millstream.spark.dropped import DropWatch
 from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
@@ -145,6 +146,7 @@ class SparkEngine:
         options = kafka_options(
             {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
         )
+        put_right(self.checkpoint_files(claim.path), claim.path)
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
         writer = (
@@ -195,6 +197,7 @@ class SparkEngine:
             {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
         )
         try:
+            put_right(self.checkpoint_files(claim.path), claim.path)
             rebuild(
                 self.spark,
                 compiled,

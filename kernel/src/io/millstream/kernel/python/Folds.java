@@ -52,7 +52,7 @@ public final class Folds {
 
     private static final class Processor extends StatefulProcessor<Integer, Row, Row> {
         private static final long serialVersionUID = 1;
-        private static final int MOST_RECORDS = 5_000;
+        private static final int MOST_RECORDS = 1_000;
         private static final int MOST_BYTES = 1 << 20;
 
         private final Program program;

@@ -359,7 +359,7 @@ def _records(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> DataFra
     df = pending[0][0].flow.df
     columns = [_record(i, item, using) for i, (item, using) in enumerate(pending)]
     record = names.new("r")
-    # Of a single one too: a filter on its columns Spark would move in front of them, and read each value twice.
+    # Of a single one too: Spark would move a filter in front of its columns, and read each value twice.
     records = (
         F.when(item.belongs, F.struct(*mine)) for (item, _), mine in zip(pending, columns, strict=True)
     )

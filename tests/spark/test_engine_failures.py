@@ -393,8 +393,10 @@ def test_a_python_worker_that_died_is_said_to_have(world: EngineWorld, die: Call
     assert "a Python worker was killed or crashed" in str(error)
 
 
-def folding(world: EngineWorld, adder: Callable[[str, str, int], int]) -> tuple[str, CompiledPipeline]:
-    source = world.topic("in")
+def folding(
+    world: EngineWorld, adder: Callable[[str, str, int], int], topic: str = "folded"
+) -> tuple[str, CompiledPipeline]:
+    source = world.topic(topic)
     builder = StreamsBuilder()
     builder.stream(source, STRINGS).group_by_key().aggregate(
         lambda: 0, adder, Materialized.as_("sums").with_value_serde(Serdes.long())
@@ -451,7 +453,7 @@ def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: 
     assert "a function has not returned within 1500 ms (max.poll.interval.ms)" in str(error)
     world.engine._settings = replace(world.engine._settings, consumer={})
     before = set(psutil.Process().children(True))
-    source, compiled = folding(world, sleep)
+    source, compiled = folding(world, sleep, "folded-too")
     running = world.start(compiled, world.claim(directory="other"))
     world.produce(source, "1000")
 

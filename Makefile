@@ -22,7 +22,7 @@ export PYTHONFAULTHANDLER := 1
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
-setup: ## Make or update the environment in .venv (the other targets do it by themselves)
+setup: ## Make or update the environment in .venv and the kernel (the other targets do it by themselves)
 	@scripts/python.sh environment.py setup $(VENV) $(if $(SPARK),--spark $(SPARK))
 
 demo: setup ## Count words, live: a real Kafka, Spark, RocksDB, interactive queries (ARGS="--help")
@@ -54,6 +54,6 @@ docs: setup ## Write the generated parts of docs/ anew, and CHANGELOG.md from ch
 lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)
 	@scripts/python.sh environment.py lock $(ARGS)
 
-clean: ## Delete the environments and what tools left behind (downloads in the cache stay)
-	@rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+clean: ## Delete the environments, the kernel's jar and what tools left behind (downloads in the cache stay)
+	@rm -rf .venv .venv-* millstream/kernel/*.jar build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	@find millstream tests scripts bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

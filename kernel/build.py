@@ -1,6 +1,7 @@
 """Builds `millstream/kernel/millstream-kernel.jar` from the Java sources in `kernel/src`.
 
     kernel/build.py            build it, unless it is there and is these sources'
+    kernel/build.py --no-lint  as a user's machine does: its Java may warn of what ours does not
 
 The compiler is ecj, one jar that any Java 17 or later runs, so nobody needs a JDK. It compiles against the
 jars of the installed PySpark and the kafka-clients of Spark's connector. The jar is the same, byte for byte,
@@ -53,9 +54,11 @@ class BuildError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    argparse.ArgumentParser(description="build the kernel's jar").parse_args(arguments)
+    parser = argparse.ArgumentParser(description="build the kernel's jar")
+    parser.add_argument("--no-lint", action="store_true", help="let warnings pass")
+    options = parser.parse_args(arguments)
     try:
-        build()
+        build(lint=not options.no_lint)
     except BuildError as error:
         print(f"kernel: {error}", file=sys.stderr)
         return 1

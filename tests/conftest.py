@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import re
 import signal
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
-from tiers import DiskGuard, mark_variants
+from tiers import MARKERS, DiskGuard, mark_variants
 
 from millstream.broker import EmbeddedKafka
 
@@ -41,6 +45,8 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     DISK.begin(item)
+    if any(map(item.get_closest_marker, MARKERS)) and kernel_problem():
+        pytest.fail(kernel_problem(), pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +62,28 @@ def spark() -> SparkSession:
     from millstream.spark.memory import MemoryEngine  # starts a JVM, which pure tests do without
 
     return MemoryEngine().spark
+
+
+@cache
+def load_builder() -> ModuleType:
+    program = Path(__file__).resolve().parent.parent / "kernel" / "build.py"
+    spec = importlib.util.spec_from_file_location("kernel_build", program)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def kernel_problem() -> str:
+    """What is wrong with the kernel's jar: a test on Spark would say something about other sources."""
+    builder = load_builder()
+    fresh = builder.identity_of(builder.JAR) == builder.identity()
+    return "" if fresh else "the kernel's jar is not what its sources are now: make setup"
+
+
+@pytest.fixture(scope="session")
+def builder() -> ModuleType:
+    """`kernel/build.py`, which builds the kernel."""
+    return load_builder()

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email.parser import HeaderParser
@@ -20,26 +21,52 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 
+KERNEL = "millstream/kernel/millstream-kernel.jar"
+
+
+def build(project: Path, target: str, into: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(into)]
+    done = subprocess.run(command, cwd=project, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel, built with the build backend that is installed; nothing is downloaded."""
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    build(ROOT, "wheel", folder)
     (built,) = folder.glob("*.whl")
     return zipfile.ZipFile(built)
 
 
 def test_the_wheel_has_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """Sources, the table of jars, and `py.typed`; no tests, no scripts, no caches."""
+    """Sources, the kernel, the table of jars, and `py.typed`; no tests, no scripts, no caches."""
     expected = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "millstream").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert {"millstream/py.typed", "millstream/jars/table.toml"} <= shipped
+    assert {"millstream/py.typed", "millstream/jars/table.toml", KERNEL} <= shipped
     assert shipped == expected
+
+
+@pytest.mark.disk
+def test_a_wheel_from_the_source_distribution_has_the_same_kernel(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    """The jar is built there, from the sources: it is not in the source distribution."""
+    build(ROOT, "sdist", tmp_path)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as content:
+        content.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
+    assert not (unpacked / KERNEL).exists()
+    build(unpacked, "wheel", tmp_path)
+    (built,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(built) as from_sources:
+        assert from_sources.read(KERNEL) == wheel.read(KERNEL)
+        assert sorted(from_sources.namelist()) == sorted(wheel.namelist())
 
 
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import SetupException
@@ -68,11 +69,11 @@ def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
             f"  jars = [shipped_kernel().jar, *ensure_jars(connector_set('{spark_version}'))]\n"
             "  SparkSession.builder.config('spark.jars', ','.join(map(str, jars))).getOrCreate()"
         )
-    on_spark = jvm.io.millstream.kernel.Kernel
-    if on_spark.digest() != kernel.digest:
+    on_spark = Kernel(kernel.jar, _said(jvm, found, "version"), _said(jvm, found, "digest"))
+    if on_spark.digest != kernel.digest:
         place = found.getProtectionDomain().getCodeSource().getLocation().toString()
         raise SetupException(
-            f"Spark has the Millstream kernel {on_spark.version()} ({on_spark.digest()[:12]}) from {place} "
+            f"Spark has the Millstream kernel {on_spark} from {place} "
             f"on its class path, but this is Millstream {kernel}. Remove that jar (Millstream brings its "
             "own), or install the Millstream that it belongs to; then start Spark again"
         )
@@ -83,6 +84,14 @@ def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
             "(Millstream brings its own), or put the jars of the Kafka connector beside it; then start "
             "Spark again"
         )
+
+
+def _said(jvm: Any, kernel: Any, what: str) -> str:
+    """What a method without arguments of this very class says: py4j goes by a class's name alone."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    method = kernel.getMethod(what, gateway.new_array(jvm.java.lang.Class, 0))
+    return str(method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0)))
 
 
 def _find(jvm: Any, name: str, loader: Any = None) -> Any:

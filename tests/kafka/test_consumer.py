@@ -10,7 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
+from forgetful_broker import ForgetfulBroker
 from kafka import KafkaProducer
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
@@ -44,6 +46,13 @@ def topic(kafka: EmbeddedKafka) -> str:
     name = f"consumer-test-{uuid.uuid4().hex[:12]}-changelog"
     kafka.create_topic(name, 2)
     return name
+
+
+@pytest.fixture
+def forgetful(kafka: EmbeddedKafka) -> Iterator[ForgetfulBroker]:
+    made = ForgetfulBroker(kafka.bootstrap_servers)
+    yield made
+    made.close()
 
 
 def poll_until(
@@ -324,6 +333,44 @@ def test_a_broker_that_is_away_raises_nothing() -> None:
     with pytest.raises(StreamsException, match=r"bootstrap\.servers is '127\.0\.0\.1:1'"):
         consumer.end_offsets([partition])
     consumer.close()
+
+
+def test_an_only_broker_that_says_there_are_none_is_found_again(
+    forgetful: ForgetfulBroker, producer: Producer, topic: str
+) -> None:
+    """librdkafka alone may never ask anybody again. Reading goes on where it was, and offsets are told."""
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    consumer = KafkaChangelogConsumer(
+        StreamsConfig(
+            {
+                "application.id": "consumer-test",
+                "bootstrap.servers": forgetful.bootstrap_servers,
+                "restore.consumer.metadata.recovery.strategy": "none",
+            }
+        )
+    )
+    try:
+        consumer.assign({first: None, second: None})
+        producer.produce(topic, b"v", b"before", 0)
+        producer.flush(10)
+        before = poll_until(consumer, lambda batches: count(batches) >= 1)
+        forgetful.knows_brokers = False
+        wait_until(lambda: consumer.poll(0.05) == [] and forgetful.denied >= 1, "it hears of no brokers")
+        forgetful.knows_brokers = True
+        producer.produce(topic, b"v", b"after", 0)
+        producer.produce(topic, b"v", b"the other", 1)
+        producer.flush(10)
+        after = poll_until(consumer, lambda batches: count(batches) >= 2)
+        assert [key for key, _, _ in entries(before + after, first)] == [b"before", b"after"]
+        assert [key for key, _, _ in entries(after, second)] == [b"the other"]
+
+        forgetful.knows_brokers = False
+        denied = forgetful.denied
+        wait_until(lambda: consumer.poll(0.05) == [] and forgetful.denied > denied, "and again")
+        forgetful.knows_brokers = True
+        assert consumer.end_offsets([first, second]) == {first: 2, second: 1}
+    finally:
+        consumer.close()
 
 
 def test_the_offsets_of_many_partitions_are_asked_for_at_once(

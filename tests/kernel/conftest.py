@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-from pathlib import Path
 from types import ModuleType
 
 import filelock
@@ -12,19 +10,6 @@ import pytest
 from java_programs import KernelJava
 
 from millstream.java import find_java
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="session")
-def builder() -> ModuleType:
-    """`kernel/build.py`."""
-    spec = importlib.util.spec_from_file_location("kernel_build", ROOT / "kernel" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +24,6 @@ def kernel_java(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     classes = shared / "kernel-test-classes"
     with filelock.FileLock(shared / "kernel-test-classes.lock"):
         if not classes.exists():
-            assert builder.identity_of(builder.JAR) == builder.identity(), "the kernel is stale: make setup"
             compiling = shared / "kernel-test-classes.compiling"
             path = [builder.JAR, *builder.compile_path()]
             builder.compile_java(builder.TESTS, compiling, path)

@@ -39,6 +39,7 @@ print(json.dumps({
     "name": told.get("spark.app.name"),
     "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
     "rows": [bytes(row.value).decode() for row in rows.collect()],
+    "partition": spark._jvm.io.millstream.kernel.Partitions.of(b"key", 10),
 }))
 if directory:
     builder = StreamsBuilder()
@@ -81,14 +82,20 @@ def run(
 
 @pytest.mark.timeout(250)
 def test_what_the_user_told_spark_submit_wins_over_our_defaults(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """And what the program told it, over that. The connector is there, though nobody named it."""
+    """And what the program told it, over that. Connector and kernel are there, though nobody named them."""
     if "submitted" not in kafka.topics():
         kafka.create_topic("submitted", 1)
     submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
     options = ["--master", "local[3]", "--conf", "spark.sql.shuffle.partitions=5"]
     result = run([str(submit), *options], tmp_path, kafka, PYSPARK_PYTHON=sys.executable)
     said = json.loads(result.stdout.splitlines()[0])
-    assert said == {"master": "local[3]", "name": "my-application", "partitions": "5", "rows": []}
+    assert said == {
+        "master": "local[3]",
+        "name": "my-application",
+        "partitions": "5",
+        "rows": [],
+        "partition": 1,
+    }
 
 
 @pytest.mark.timeout(250)
@@ -121,6 +128,7 @@ def test_on_stderr_of_a_plain_program_is_what_millstream_says_alone(
         "name": "my-application",
         "partitions": "6",
         "rows": ["a line"],
+        "partition": 1,
     }
     assert ended == "PipelineException"
     lines = result.stderr.splitlines()

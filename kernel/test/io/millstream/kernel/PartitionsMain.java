@@ -6,12 +6,12 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 
-/** Reads lines of a key in hexadecimal digits, a space, and a number of partitions; prints each key's partition. */
+/** Reads lines of a key in hexadecimal digits, a space and a number of partitions; prints the partitions. */
 public final class PartitionsMain {
     private PartitionsMain() {}
 
     public static void main(String[] arguments) throws IOException {
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        var lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = line.split(" ", -1);
             System.out.println(Partitions.of(HexFormat.of().parseHex(words[0]), Integer.parseInt(words[1])));

@@ -156,7 +156,8 @@ final class Worker {
                 } else if (task != null && task.isInterrupted()) {
                     worker.end("its task was cancelled");
                 } else if (now > worker.until) {
-                    worker.end("a function has not returned within " + worker.patienceMs + " ms (max.poll.interval.ms), so it was ended");
+                    worker.end("a function has not returned within " + worker.patienceMs
+                            + " ms (max.poll.interval.ms), so it was ended");
                 }
             }
             return !ALL.isEmpty();

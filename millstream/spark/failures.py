@@ -402,7 +402,10 @@ def _classes(report: Report) -> list[str]:
 
 
 def _python_text(report: Report) -> str:
-    return next((message for _, message in report.causes if _PYTHON in message[:200]), report.text)
+    """What the worker's exception says itself, rather than one that quotes it and adds something."""
+    said = [message for _, message in report.causes if _PYTHON in message[:200]]
+    own = [message for message in said if message.startswith(f"[{_PYTHON}]")]
+    return next(iter([*own, *said]), report.text)
 
 
 # --- reading Spark's texts ---------------------------------------------------------------------------------

@@ -436,7 +436,7 @@ def test_a_folds_worker_that_died_is_said_to_have_and_another_goes_on_with_what_
 
 def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: EngineWorld) -> None:
     """The first after max.poll.interval.ms for one record, the other at once."""
-    world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "1500"})
+    world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "5000"})
 
     def sleep(key: str, value: str, total: int) -> int:
         subprocess.run(["sleep", value], check=True)
@@ -444,13 +444,13 @@ def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: 
 
     source, compiled = folding(world, sleep)
     world.start(compiled)
-    world.produce(source, "0.7", "0.7", "0.7", "0.7")  # longer in all, but each record is in time
+    world.produce(source, "2", "2", "2")  # longer in all, but each record is in time
     changelog = f"{world.application_id}-sums-changelog"
     world.read(changelog, 1)
     world.produce(source, "1000")
     error = failed(world)
     assert isinstance(error, PythonWorkerException)
-    assert "a function has not returned within 1500 ms (max.poll.interval.ms)" in str(error)
+    assert "a function has not returned within 5000 ms (max.poll.interval.ms)" in str(error)
     world.engine._settings = replace(world.engine._settings, consumer={})
     before = set(psutil.Process().children(True))
     source, compiled = folding(world, sleep, "folded-too")

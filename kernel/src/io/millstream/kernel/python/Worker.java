@@ -29,6 +29,8 @@ import org.apache.spark.util.TaskCompletionListener;
 final class Worker {
     private static final long IDLE_MS = 600_000;
     private static final long LOOK_MS = 100;
+    /** For its start, and what a program imports: that is no record. */
+    private static final long START_MS = 120_000;
 
     private static final Map<List<Object>, Deque<Worker>> IDLE = new HashMap<>();
     private static final List<Worker> ALL = new ArrayList<>();
@@ -75,12 +77,13 @@ final class Worker {
             }
             worker.until = Long.MAX_VALUE;
             worker.task = task;
-            worker.patienceMs = program.patienceMs();
+            worker.patienceMs = Math.max(START_MS, program.patienceMs());
         }
         Worker taken = worker;
         task.addTaskCompletionListener((TaskCompletionListener) context -> taken.leave());
         byte[][] shipped = {program.version().getBytes(StandardCharsets.UTF_8), program.pickled()};
         worker.call(new Message(Message.PROGRAM).add(shipped));
+        worker.patienceMs = program.patienceMs();
         return worker;
     }
 

@@ -25,6 +25,7 @@ from rich.table import Table as RichTable  # noqa: E402
 
 from bench import (  # noqa: E402
     failures,
+    folds,
     latency,
     memory,
     reads,
@@ -43,6 +44,7 @@ _BENCHMARKS: dict[str, Callable[..., Report]] = {
     "latency": latency.measure,
     "windows": windows.measure,
     "sink": sink.measure,
+    "folds": folds.measure,
     "reads": reads.measure,
     "server": server.measure,
     "startup": startup.measure,

@@ -191,6 +191,7 @@ class OutputWatcher:
     expected: int
     decode: Callable[[bytes], int]
     records: int = 0
+    first_at: float = 0.0
     complete_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -218,6 +219,7 @@ class OutputWatcher:
             for message in self._consumer.consume(20_000, 0.02):
                 if message.error() is not None:
                     continue
+                self.first_at = self.first_at or time.time()
                 self.records += 1
                 key, count = message.key() or b"", self.decode(message.value() or b"")
                 self._total += count - latest.get(key, 0)

@@ -72,7 +72,7 @@ def _operator(node: Node, pipeline: Pipeline) -> str | None:
             is_fold = isinstance(node.aggregation, Fold)
             if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
                 return "windows merged in Python"
-            return "fold in Python" if is_fold else "aggregate"
+            return "fold in Python, by buckets" if is_fold else "aggregate"
         case ToTable():
             return "last value" if node.parents[0] in pipeline.shuffles else None
         case Suppress():

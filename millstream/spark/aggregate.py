@@ -8,21 +8,22 @@ A group's timestamp is the largest of its records', as Kafka Streams has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.spark import serdes
 from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.folding import TAG, Folding, FoldSerdes
+from millstream.spark.programs import fold_in_python
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -37,13 +38,8 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.windows import Windows
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql.streaming.state import GroupState
-
 __all__ = [
     "EVENT_TIME",
-    "FoldSerdes",
     "Made",
     "Pending",
     "column_of",
@@ -214,58 +210,43 @@ def with_context(df: DataFrame, stamp: str) -> DataFrame:
 
 # --- Python folds ----------------------------------------------------------------------------------------
 
-_STATE = T.StructType([T.StructField("aggregate", T.BinaryType()), T.StructField("timestamp", T.LongType())])
-_FOLDED = T.StructType(
-    [
-        T.StructField("fold", T.IntegerType()),
-        T.StructField("key", T.BinaryType()),
-        T.StructField("aggregate", T.BinaryType()),
-        T.StructField("timestamp", T.LongType()),
-    ]
-)
+_BUCKETS = 32
+"""A bucket's records go to Python together: with more buckets there are more calls, with fewer they spread
+worse over tasks. It is in the state's keys, so it stays as it is."""
 
 
-@dataclass(frozen=True)
-class FoldSerdes:
-    """How a fold's functions get Python values, and what becomes of the result."""
-
-    key: Serde
-    value: Serde
-    aggregate: Serde
-
-
-def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names, results: DataFrame | None = None) -> Made:
+def fold(
+    pending: list[tuple[Pending, FoldSerdes]],
+    names: Names,
+    patience_ms: int,
+    results: DataFrame | None = None,
+) -> Made:
     """The Python folds of one flow, as one operator: the user asked for Python, record by record.
 
-    With `results`, these are taken instead of what comes of records (rebuild.py).
-
     The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
-    Spark allows one operator of this kind in a query, so several folds share it, told apart by their number.
+
+    Args:
+        patience_ms: how long a function may take for one record.
+        results: taken instead of what comes of records (rebuild.py).
     """
-    flow = pending[0][0].flow
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        raise TopologyException(
-            f"{pending[0][0].node.name}: an aggregation in Python needs pandas; install millstream[pandas], "
-            "or use Spark's aggregate functions: aggregate(lambda key, value: F.sum(value))"
-        ) from None
-    record = names.new("r")
-    records = F.array(
-        *(F.when(item.belongs, _record(i, item, using)) for i, (item, using) in enumerate(pending))
-    )
-    rows = (
-        flow.df.select(F.explode(records).alias(record))
-        .where(F.col(record).isNotNull())
-        .select(f"{record}.*")
-    )
-    step = _folding([(fold_of(item.node), using) for item, using in pending])
     df = results
     if df is None:
-        df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
+        folding = Folding(tuple((fold_of(item.node), using) for item, using in pending))
+        rows = _records(pending, names).withColumn("place", F.xxhash64("group"))
+        rows = rows.withColumn("bucket", F.pmod("place", F.lit(_BUCKETS)).cast("int"))
+        # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
+        order = ("bucket", "place", "topic", "partition", "offset")
+        rows = rows.repartition("bucket").sortWithinPartitions(*order)
+        df = fold_in_python(
+            rows.select("bucket", "place", "group", "value", "timestamp"), folding, patience_ms
+        )
     number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
-    df = df.withColumnsRenamed({"fold": number, "key": key_bytes, "aggregate": value_bytes})
-    df = df.withColumn(stamp, F.timestamp_millis("timestamp")).drop("timestamp")
+    df = df.select(
+        F.conv(F.hex(F.substring("group", 1, TAG)), 16, 10).cast("int").alias(number),
+        F.substring("group", F.lit(TAG + 1), F.octet_length("group")).alias(key_bytes),
+        F.col("aggregate").alias(value_bytes),
+        F.timestamp_millis("timestamp").alias(stamp),
+    )
     new = Flow(with_context(df, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, (item, using) in enumerate(pending):
@@ -286,56 +267,28 @@ def fold_of(node: Node) -> Fold:
     return node.aggregation
 
 
-def _record(number: int, item: Pending, using: FoldSerdes) -> Column:
-    """What goes to Python of one record."""
+def _records(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> DataFrame:
+    """What goes to Python: each record once for each fold that it belongs to."""
+    df = pending[0][0].flow.df
+    columns = [_record(i, item, using) for i, (item, using) in enumerate(pending)]
+    record = names.new("r")
+    # Of a single one too: Spark would move a filter in front of its columns, and read each value twice.
+    records = (
+        F.when(item.belongs, F.struct(*mine)) for (item, _), mine in zip(pending, columns, strict=True)
+    )
+    df = df.select(F.explode(F.array(*records)).alias(record))
+    return df.where(F.col(record).isNotNull()).select(f"{record}.*")
+
+
+def _record(number: int, item: Pending, using: FoldSerdes) -> list[Column]:
     flow, lane, name = item.flow, item.lane, item.node.name
-    return F.struct(
-        F.lit(number).alias("fold"),
-        serdes.to_bytes(using.key, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key").alias("key"),
-        serdes.to_bytes(using.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value").alias(
-            "value"
-        ),
+    key = serdes.to_bytes(using.key, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key")
+    value = serdes.to_bytes(using.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value")
+    return [
+        F.concat(F.lit(bytearray(number.to_bytes(TAG, "big"))), key).alias("group"),
+        value.alias("value"),
         F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
         F.col(TOPIC).alias("topic"),
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
-    )
-
-
-def _folding(
-    folds: list[tuple[Fold, FoldSerdes]],
-) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
-    """The function that Spark calls on a worker, once for each fold and key of a micro-batch."""
-
-    def step(
-        group_key: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
-        number, key_bytes = int(group_key[0]), bytes(group_key[1])
-        aggregation, using = folds[number]
-        key = using.key.deserialize(key_bytes)
-        stored, latest = state.get if state.exists else (None, 0)
-        aggregate = None if stored is None else using.aggregate.deserialize(bytes(stored))
-        # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
-        columns = ["topic", "partition", "offset", "timestamp", "value"]
-        records = pd.concat([batch[columns] for batch in batches])
-        records = records.sort_values(["topic", "partition", "offset"], kind="stable")
-        for timestamp, data in zip(records["timestamp"], records["value"], strict=True):
-            value = using.value.deserialize(bytes(data))
-            if aggregation.initializer is None:
-                aggregate = value if aggregate is None else aggregation.adder(aggregate, value)
-            else:
-                aggregate = aggregation.initializer() if aggregate is None else aggregate
-                aggregate = aggregation.adder(key, value, aggregate)
-            latest = max(latest, int(timestamp))
-        result = using.aggregate.serialize(aggregate)
-        if result is not None:
-            state.update((result, latest))
-        elif state.exists:
-            state.remove()
-        yield pd.DataFrame(
-            {"fold": [number], "key": [key_bytes], "aggregate": [result], "timestamp": [latest]}
-        )
-
-    return step
+    ]

@@ -24,7 +24,7 @@ from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Made, Pending, fold, group
+from millstream.spark.aggregate import Made, Pending, fold, group
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -39,6 +39,7 @@ from millstream.spark.flow import (
     Lane,
     Names,
 )
+from millstream.spark.folding import FoldSerdes
 from millstream.spark.handlers import (
     FAIL,
     PROCESSING_FAILED,
@@ -76,6 +77,7 @@ class CompileContext:
         handlers: which records that fail are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
         cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
+        patience_ms: how long a fold in Python may take for one record.
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
         folded: with it, the results of the Python folds, instead of what comes of records.
     """
@@ -88,6 +90,7 @@ class CompileContext:
     handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
     cached: bool = True
+    patience_ms: int = 300_000
     only: Collection[str] | None = None
     folded: DataFrame | None = None
 
@@ -814,7 +817,7 @@ class Compiler:
                     self.failures += 1
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]
-                made.append(fold(each_fold, self.names, self.context.folded))
+                made.append(fold(each_fold, self.names, self.context.patience_ms, self.context.folded))
             if windowed:
                 each_window = [(item, self._fold_serdes(item)) for item in windowed]
                 made.append(merge_windows(each_window, self.names))

@@ -21,6 +21,7 @@ from millstream.spark.dropped import DropWatch
 from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
@@ -122,6 +123,8 @@ class SparkEngine:
             handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
             cached=self._settings.cached,
+            # What Kafka Streams gives a record, too, before the member counts as lost.
+            patience_ms=int(self._settings.consumer.get("max.poll.interval.ms", 300_000)),
         )
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
@@ -180,6 +183,7 @@ class SparkEngine:
         rows = plan.rows_at(claim.epoch)
         if rows is None:
             return IdlePipeline(name, on_end)
+        put_right(self.checkpoint_files(claim.path), claim.path)
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
         transactions = self._transactions(claim)
@@ -232,6 +236,7 @@ class SparkEngine:
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
         try:
+            put_right(self.checkpoint_files(claim.path), claim.path)
             rebuild(
                 self.spark,
                 compiled,

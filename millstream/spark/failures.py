@@ -43,7 +43,7 @@ __all__ = ["Report", "causes_of", "first_line", "is_jvm_lost", "may_be_damage", 
 log = logging.getLogger(__name__)
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-_GENERIC = {"STREAM_FAILED"}
+_GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
 _MAX_CAUSES = 12
 
@@ -492,7 +492,10 @@ def _classes(report: Report) -> list[str]:
 
 
 def _python_text(report: Report) -> str:
-    return next((message for _, message in report.causes if _PYTHON in message[:200]), report.text)
+    """What the worker's exception says itself, rather than one that quotes it and adds something."""
+    said = [message for _, message in report.causes if _PYTHON in message[:200]]
+    own = [message for message in said if message.startswith(f"[{_PYTHON}]")]
+    return next(iter([*own, *said]), report.text)
 
 
 # --- reading Spark's texts ---------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -118,15 +117,18 @@ def _no_records(spark: SparkSession) -> DataFrame:
 
 
 def _state(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:
-    """What the folds of an operator have: their number, the key, the result and its timestamp."""
-    reader = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch)
-    state = reader.load(path)
-    value: Any = F.col("value")["groupState"]
+    """What the folds of an operator have, in the form of their results (programs.py)."""
+    state = (
+        spark.read.format("statestore")
+        .options(operatorId=operator, batchId=batch, stateVarName="aggregates")
+        .load(path)
+    )
+    # As Folds.java keeps it: 8 bytes of the timestamp, then the aggregate.
+    group, kept = F.col("user_map_key")["value"], F.col("user_map_value")["value"]
     return state.select(
-        F.col("key")["fold"].alias("fold"),
-        F.col("key")["key"].alias("key"),
-        value["aggregate"].alias("aggregate"),
-        value["timestamp"].alias("timestamp"),
+        group.alias("group"),
+        F.substring(kept, F.lit(9), F.octet_length(kept)).alias("aggregate"),
+        F.conv(F.hex(F.substring(kept, F.lit(1), F.lit(8))), 16, -10).cast("bigint").alias("timestamp"),
     )
 
 

@@ -29,7 +29,6 @@ from millstream.errors import TopologyException
 from millstream.spark import serdes
 from millstream.spark.aggregate import (
     EVENT_TIME,
-    FoldSerdes,
     Made,
     Pending,
     fold_of,
@@ -38,6 +37,7 @@ from millstream.spark.aggregate import (
     with_stream_time,
 )
 from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.folding import FoldSerdes
 from millstream.spark.window_state import Change, update
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Fold

@@ -23,6 +23,7 @@ MAY_IMPORT = (
     "org.apache.kafka.common.",
     "org.slf4j.",
     # Spark's public interfaces
+    "org.apache.spark.SparkFiles",
     "org.apache.spark.TaskContext",
     "org.apache.spark.api.java.function.",
     "org.apache.spark.sql.Column",
@@ -40,6 +41,7 @@ MAY_IMPORT = (
     "org.apache.spark.sql.types.",
     "org.apache.spark.sql.util.CaseInsensitiveStringMap",
     "org.apache.spark.unsafe.types.UTF8String",
+    "org.apache.spark.util.TaskCompletionListener",
 )
 """Packages, which end in a full stop, and classes. Spark's are those that its API documentation shows."""
 
@@ -49,6 +51,9 @@ IN_SIGNATURES = {
     "org.apache.spark.sql.catalyst.util.ArrayData": "sink/",
     # A writer says by it that it takes updates; the connector's own for Kafka does the same.
     "org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend": "sink/",
+    # Of StatefulProcessor, whose rows come and go as Scala's iterators.
+    "scala.collection.Iterator": ("state/", "python/"),
+    "scala.jdk.javaapi.CollectionConverters": ("state/", "python/"),
 }
 """Classes of Spark's inner packages of which its public interfaces speak; and where each may be used."""
 

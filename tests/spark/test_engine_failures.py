@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -18,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
@@ -389,6 +391,79 @@ def test_a_python_worker_that_died_is_said_to_have(world: EngineWorld, die: Call
     error = failed(world)
     assert isinstance(error, PythonWorkerException)
     assert "a Python worker was killed or crashed" in str(error)
+
+
+def folding(
+    world: EngineWorld, adder: Callable[[str, str, int], int], topic: str = "folded"
+) -> tuple[str, CompiledPipeline]:
+    source = world.topic(topic)
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).group_by_key().aggregate(
+        lambda: 0, adder, Materialized.as_("sums").with_value_serde(Serdes.long())
+    )
+    [compiled] = world.compiled(builder.build())
+    return source, compiled
+
+
+@pytest.mark.parametrize("die", [killed, exits])
+def test_a_folds_worker_that_died_is_said_to_have_and_another_goes_on_with_what_was_kept(
+    world: EngineWorld, die: Callable[[str], str]
+) -> None:
+    """The kernel's workers keep nothing: the next one is given what Spark has of the last micro-batch."""
+
+    def add(key: str, value: str, total: int) -> int:
+        if not os.path.exists(f"/tmp/{value}"):
+            die(value)
+        return total + 1
+
+    with tempfile.NamedTemporaryFile(dir="/tmp", prefix="millstream-fold-") as there:
+        name = Path(there.name).name
+        source, compiled = folding(world, add)
+        world.start(compiled)
+        world.produce(source, name)
+        changelog = f"{world.application_id}-sums-changelog"
+        assert world.read(changelog, 1)[0].value() == (1).to_bytes(8, "big")
+        world.produce(source, name, f"{name}-later")
+        error = failed(world)
+        assert isinstance(error, PythonWorkerException)
+        assert "a Python worker was killed or crashed" in str(error)
+        assert "exit status" in str(error.__cause__)
+        with open(f"/tmp/{name}-later", "w"):
+            world.start(compiled)
+            assert world.read(changelog, 2)[-1].value() == (3).to_bytes(8, "big")
+        os.unlink(f"/tmp/{name}-later")
+
+
+def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: EngineWorld) -> None:
+    """The first after max.poll.interval.ms for one record, the other at once."""
+    world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "5000"})
+
+    def sleep(key: str, value: str, total: int) -> int:
+        subprocess.run(["sleep", value], check=True)
+        return total + 1
+
+    source, compiled = folding(world, sleep)
+    world.start(compiled)
+    world.produce(source, "2", "2", "2")  # longer in all, but each record is in time
+    changelog = f"{world.application_id}-sums-changelog"
+    world.read(changelog, 1)
+    world.produce(source, "1000")
+    error = failed(world)
+    assert isinstance(error, PythonWorkerException)
+    assert "a function has not returned within 5000 ms (max.poll.interval.ms)" in str(error)
+    world.engine._settings = replace(world.engine._settings, consumer={})
+    before = set(psutil.Process().children(True))
+    source, compiled = folding(world, sleep, "folded-too")
+    running = world.start(compiled, world.claim(directory="other"))
+    world.produce(source, "1000")
+
+    def workers() -> list[psutil.Process]:
+        new = set(psutil.Process().children(True)) - before
+        return [each for each in new if "millstream.spark.worker" in each.cmdline()]
+
+    (worker,) = wait_until(workers, "a worker that runs the fold")
+    running.stop()
+    wait_until(lambda: not worker.is_running(), "the end of the worker")
 
 
 def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serde_cannot_read(

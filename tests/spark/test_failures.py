@@ -210,6 +210,19 @@ def test_a_python_exception_is_rebuilt_from_its_text(
     assert 'File "app.py", line 3, in f' in cause.__notes__[0]
 
 
+def test_what_quotes_a_python_exception_and_adds_to_it_is_not_read_for_it() -> None:
+    """As Spark does for an exception in an operator of the kernel's."""
+    head = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    own = f'{head}Traceback (most recent call last):\n  File "app.py", line 3, in f\nValueError: wrong'
+    causes = (
+        ("SparkException", f"[TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR] An error occurred. Reason: {own}\n."),
+        ("io.millstream.kernel.python.PythonException", own),
+    )
+    error = translate("p0", (), RuntimeError(), report=Report("x", causes))
+    assert repr(error.__cause__) == "ValueError('wrong')"
+    assert error.error_class == "PYTHON_EXCEPTION"  # type: ignore[attr-defined]
+
+
 DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 WHILE = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 HEAD = 'Traceback (most recent call last):\n  File "app.py", line 9, in h\n'

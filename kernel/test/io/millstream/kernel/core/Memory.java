@@ -41,7 +41,9 @@ final class Memory implements Kept {
 
     private ArrayList<Window> copy(List<Window> windows) {
         ArrayList<Window> copies = new ArrayList<>();
-        windows.forEach(window -> copies.add(new Window(window.start, window.end, window.at, parts.copy(window.parts))));
+        for (Window window : windows) {
+            copies.add(new Window(window.start, window.end, window.at, parts.copy(window.parts)));
+        }
         return copies;
     }
 

@@ -10,8 +10,8 @@ import java.util.Map;
 import java.util.Random;
 
 /**
- * How many records a second of computing the cores take, without Spark: prints a line for each round. Arguments: the core, and how
- * many rounds of a million records of 10,000 keys.
+ * How many records a second of computing the cores take, without Spark: prints a line for each round. Arguments: the
+ * core, and how many rounds of a million records of 10,000 keys.
  */
 public final class SpeedMain {
     private static final int RECORDS = 1_000_000;

@@ -38,7 +38,8 @@ class TimeWindowedKStream(_WindowedKStream, Folding):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.
-    Differs: no emit strategy; a window's value goes out whenever it has changed, once in a micro-batch.
+    Differs: no emit strategy; a window's value goes out whenever it has changed, with a cache once in a
+        micro-batch.
     """
 
 

@@ -26,7 +26,7 @@ from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, 
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Function, Node, ToTable
-from millstream.topology.windows import Windows
+from millstream.topology.windows import SlidingWindows, Windows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,11 +65,13 @@ class Pending:
 
     @property
     def belongs(self) -> Column:
-        """Which rows count: a null key never does, a null value only as a deletion in a table."""
+        """Which rows count: a null key never does. A null value does in a table, as a deletion, and in time
+        windows and sessions, as Kafka Streams has it."""
         here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
         if isinstance(self.node, ToTable):
             return here
-        here &= F.col(self.lane.value).isNotNull()
+        if self.windows is None or isinstance(self.windows, SlidingWindows):
+            here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
 
     @property

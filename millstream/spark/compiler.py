@@ -25,6 +25,7 @@ from millstream.model import TIMESTAMP_HEADER, StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
 from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.dropped import LATE
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -762,7 +763,7 @@ class Compiler:
                 made.append(each)
                 for one in late:
                     name = one.item.pending.node.name
-                    each[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
+                    each[0].uncounted.append(Failure(one.flag, self.failures, LATE, name, one.what))
                     self.failures += 1
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]

@@ -23,8 +23,8 @@ from millstream.spark.flow import Names
 __all__ = ["MERGEABLE", "Mergeable", "NotMergeableError", "Part", "take_apart"]
 
 MERGEABLE = (
-    "count sum product avg min max min_by max_by first last any_value bool_and bool_or bit_and bit_or bit_xor "
-    "collect_list collect_set variance stddev count_if and count(DISTINCT)"
+    "count sum product avg min max min_by max_by first last any_value bool_and bool_or bit_and bit_or "
+    "bit_xor collect_list collect_set variance stddev count_if and count(DISTINCT)"
 )
 
 

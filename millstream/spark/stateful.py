@@ -63,6 +63,8 @@ class Late:
 
     item: Item
     flag: str
+    what: str
+    """The column with what is told of them: the fields of a dropped.LateRecord."""
 
 
 def item_of(
@@ -76,10 +78,15 @@ def item_of(
     key, value = names.new("k"), names.new("v")
     item = Item(pending, key, value, key_serde, partitions, Mergeable(), at_once)
     node = pending.node
-    if isinstance(node, ToTable):  # the last one; wrapped, for a NULL is one too
+    if isinstance(node, ToTable):  # the last one, with its own time; wrapped, for a NULL is one too
         last = names.new("l")
-        type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
-        part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
+        type_ = T.StructType(
+            [
+                T.StructField("value", pending.flow.type_of(pending.lane.value)),
+                T.StructField("at", T.TimestampType()),
+            ]
+        )
+        part = Part(last, F.struct(F.col(value).alias("value"), F.col(TIMESTAMP).alias("at")), type_, "last")
         return replace(item, parts=Mergeable([part], F.col(last)["value"]))
     column, function = column_of(pending, key, value)
 
@@ -124,12 +131,18 @@ def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
         plain_key = item.key
         if item.pending.windows is not None:
             plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
-            late.append(Late(item, new.with_column("d", mine & (F.col(kind) == LATE))))
+            flag = new.with_column("d", mine & (F.col(kind) == LATE))
+            what = F.array(F.col(time), F.col(start), F.col(end), F.unix_millis(F.col(TIMESTAMP)))
+            late.append(Late(item, flag, new.with_column("a", F.when(F.col(flag), what))))
         value = new.with_column("v", F.when(mine & (F.col(kind) == UPDATE), item.parts.result))
         keep = None
         if len(items) > 1 or late:
             keep = new.with_column("f", told)
-        value_serde = item.pending.lane.value_serde if isinstance(item.pending.node, ToTable) else None
+        value_serde = None
+        if isinstance(item.pending.node, ToTable):
+            value_serde = item.pending.lane.value_serde
+            own = F.col(item.parts.parts[0].name)["at"]
+            new.df = new.df.withColumn(TIMESTAMP, F.when(mine, own).otherwise(F.col(TIMESTAMP)))
         key_serde = (
             item.key_serde if item.pending.windows is None else item.pending.windowed_serde(item.key_serde)
         )

@@ -312,7 +312,8 @@ def test_what_is_late_is_counted_and_told_with_its_window_and_stream_time(
     said = " ".join(record.getMessage() for record in caplog.records)
     assert "some came too late for their windows: " in said
     assert (
-        "in KSTREAM-AGGREGATE-0000000004, such as one of 236 for the window [230,240] at stream time 249" in said
+        "in KSTREAM-AGGREGATE-0000000004, such as one of 236 for the window [230,240] at stream time 249"
+        in said
     )
     assert "of 152 records" in said
     assert "dead.letter" not in said

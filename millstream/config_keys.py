@@ -452,10 +452,11 @@ _WORKING = (
         Type.HANDLER,
         "fail",
         _MEDIUM,
-        "What happens to a record that its serde cannot write, or that is larger than "
-        "producer.max.request.size: 'fail' (DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
-        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Other failures of a "
-        "write always end the pipeline.",
+        "What happens to a record that its serde cannot write, or that Kafka refuses (too large, a time or a "
+        "null key that the topic does not take, no such partition): 'fail' "
+        "(DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
+        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Failures that are not "
+        "about one record, and those of changelog records, always end the pipeline.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(

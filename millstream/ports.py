@@ -323,8 +323,10 @@ class ChangelogConsumer(Protocol):
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record."""
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record; waits for it that long, or for `request.timeout.ms`."""
 
     def close(self) -> None:
         """Idempotent."""

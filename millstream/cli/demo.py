@@ -78,13 +78,20 @@ def demo(
 
 
 class Interrupts:
-    """Ctrl-C, TERM, and the end of the terminal: noted while `quiet`, else raised as KeyboardInterrupt."""
+    """Ctrl-C, TERM, and the end of the terminal: noted while `quiet`, else raised as KeyboardInterrupt.
+
+    What is noted is a plain field. An event has a lock, and a handler that comes while the same thread holds
+    it would wait for itself, for ever.
+    """
 
     def __init__(self) -> None:
-        self.seen = threading.Event()
         self.quiet = False
         self.number = 0
         self._before: dict[int, object] = {}
+
+    @property
+    def seen(self) -> bool:
+        return self.number != 0
 
     @property
     def exit_code(self) -> int:
@@ -102,7 +109,6 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number
-        self.seen.set()
         if not self.quiet:
             raise KeyboardInterrupt
 
@@ -157,9 +163,9 @@ def _demo(
 
 def _end(run: DemoRun, interrupts: Interrupts, code: int) -> None:
     """Close everything, and leave the process if that is the only way to be quick."""
-    asked, began = interrupts.seen.is_set(), time.monotonic()
+    asked, began = interrupts.seen, time.monotonic()
     gently = run.close(_PATIENCE_INTERRUPTED_S if asked else _PATIENCE_S)
-    if asked or interrupts.seen.is_set():
+    if asked or interrupts.seen:
         _say_stopped(time.monotonic() - began)
     elif gently:
         return
@@ -180,12 +186,12 @@ def _watch(run: DemoRun, console: Console, interrupts: Interrupts, *, plain: boo
     run.start()
     presenter = _presenter(console, plain)
     try:
-        while not run.ended.is_set() and not interrupts.seen.is_set():
+        while not run.ended.is_set() and not interrupts.seen:
             presenter.show(run.view())
-            interrupts.seen.wait(_FRAME_S)
+            run.ended.wait(_FRAME_S)
     finally:
         presenter.stop(run.view())
-    if interrupts.seen.is_set():
+    if interrupts.seen:
         raise KeyboardInterrupt
 
 

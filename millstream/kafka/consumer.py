@@ -1,13 +1,11 @@
 """Reads changelogs, from given offsets, as fast as Python can.
 
-Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms). The timestamp is the one
-in the header `millstream.ts`, which Spark's sink writes because it cannot set a record's own; without the
-header it is the record's. The header is read in topics that the application owns alone: a table's own topic
-is its changelog too, and there headers are somebody's data.
+Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms).
 
-After the timestamp the header has the epoch of the pipeline's claim (design D5): a record of a lower epoch
+The header `millstream.epoch` has the epoch of the pipeline's claim (design D5): a record of a lower epoch
 than one before it in its partition was written by a client that had lost the pipeline, and is left out. A
-record without an epoch says nothing of that, and is never left out.
+record without an epoch says nothing of that, and is never left out. The header is read in topics that the
+application owns alone: a table's own topic is its changelog too, and there headers are somebody's data.
 """
 
 from __future__ import annotations
@@ -24,7 +22,9 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
-from millstream.model import TIMESTAMP_HEADER, TopicPartition
+from millstream.kafka.patience import AWAY, Silence
+from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
+from millstream.polling import looks
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.topology.names import is_internal_topic
 
@@ -46,12 +46,21 @@ _AWAY = frozenset(
 )
 """Errors of a broker that may come back: nothing to tell anyone."""
 
-_STAMP_SIZES = (8, 16)
+_EPOCH_SIZE = 8
+_FORMER_SIZES = (8, 16)
 _headers_of = methodcaller("headers")
 """Not `message.headers()`: for a name that is not UTF-8 it returns headers *and* leaves an exception behind,
 which the interpreter may then raise anywhere. Called so, it is raised by the call."""
 _LOOK_EVERY_S = 0.5
 _LOOK_TIMEOUT_S = 1.0
+_FIRST_WAIT_S = 5.0
+"""How long offsets are waited for before they are asked for again: of a new client, if need be."""
+
+_NOT_YET = frozenset((KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, *_AWAY))
+"""What is said of a partition whose broker is away, or comes back; and of one that does not exist."""
+_SETTLE_S = 1.0
+"""How long it may be said of a partition by a cluster that answers."""
+_SETTLE_EVERY_S = 0.1
 
 _OUT_OF_RANGE = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
 
@@ -64,6 +73,8 @@ class KafkaChangelogConsumer:
         self._timeout_s = config.request_timeout_s
         self._consumer: Consumer | None = build(Consumer, restore_consumer_config(config))
         program_end.leave_to_parent(self)
+        self._silence = Silence()
+        self._assigned: tuple[TopicPartition, ...] = ()
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()
@@ -77,22 +88,15 @@ class KafkaChangelogConsumer:
         epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """Read exactly these partitions, each from its offset; None: from the beginning."""
-        consumer = self._open()
+        self._open()
         self._epochs = {partition: epoch for partition, epoch in (epochs or {}).items() if epoch > 0}
         self._next = {partition: offset for partition, offset in positions.items() if offset is not None}
+        self._assigned = tuple(positions)
         self._topics, self._suspects = frozenset(topic for topic, _ in positions), frozenset()
         application_id = self._config.application_id
         self._owned = frozenset(topic for topic in self._topics if is_internal_topic(application_id, topic))
         self._look_at = time.monotonic() + _LOOK_EVERY_S
-        try:
-            consumer.assign(
-                [
-                    NativePartition(topic, number, OFFSET_BEGINNING if offset is None else offset)
-                    for (topic, number), offset in positions.items()
-                ]
-            )
-        except KafkaException as error:
-            raise unreachable(self._config, "read changelogs", error) from error
+        self._assign()
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         """What has arrived; waits up to `timeout_s` for the first record.
@@ -107,8 +111,10 @@ class KafkaChangelogConsumer:
         # consume(n, t) would wait for all n; we wait for the first and take the others that are here.
         first = consumer.poll(timeout_s)
         if first is None:
-            self._look_for_topics(consumer)
+            self._look_for_topics()
             return []
+        if first.error() is None:
+            self._silence.answered()
         messages = [first, *consumer.consume(max_records - 1, 0)] if max_records > 1 else [first]
         return self._batches(messages)
 
@@ -116,9 +122,11 @@ class KafkaChangelogConsumer:
         """The offset of the first record that is still there."""
         return self._offsets(partitions, OFFSET_BEGINNING)
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The offset after the last record."""
-        return self._offsets(partitions, OFFSET_END)
+        return self._offsets(partitions, OFFSET_END, timeout_s)
 
     def close(self) -> None:
         """Idempotent."""
@@ -168,10 +176,11 @@ class KafkaChangelogConsumer:
             if headers:
                 name, value = headers[-1]
                 epoch = highest
-                # Eight bytes are a timestamp, whatever is in them; another length is no header of ours.
-                if name == TIMESTAMP_HEADER and value is not None and len(value) in _STAMP_SIZES:
-                    timestamp = int.from_bytes(value[:8], "big", signed=True)
-                    epoch = value[8:] or highest
+                # Eight bytes are an epoch, whatever is in them; another length is no header of ours.
+                if name == EPOCH_HEADER and value is not None and len(value) == _EPOCH_SIZE:
+                    epoch = value
+                elif name == FORMER_HEADER and value is not None and len(value) in _FORMER_SIZES:
+                    raise _of_former_version(where[0])
                 if epoch != highest:
                     number = int.from_bytes(epoch, "big")
                     if epoch < highest:
@@ -192,7 +201,26 @@ class KafkaChangelogConsumer:
             )
         ]
 
-    def _look_for_topics(self, consumer: Consumer) -> None:
+    def _assign(self) -> None:
+        """Have the native consumer read on from where this one is."""
+        try:
+            self._open().assign(
+                [NativePartition(*at, self._next.get(at, OFFSET_BEGINNING)) for at in self._assigned]
+            )
+        except KafkaException as error:
+            raise unreachable(self._config, "read changelogs", error) from error
+
+    def _unanswered(self, waited_s: float) -> None:
+        """Nobody has answered for so long. It may be that the native consumer does not know whom to ask."""
+        if not self._silence.unanswered(waited_s):
+            return
+        client_log.info("changelog consumer: nobody answers; its connections are made anew")
+        self._open().close()
+        self._consumer = build(Consumer, restore_consumer_config(self._config))
+        if self._assigned:
+            self._assign()
+
+    def _look_for_topics(self) -> None:
         """While nothing comes, see now and then that the topics are still there.
 
         librdkafka does not tell whoever was assigned partitions that their topic is gone.
@@ -201,11 +229,14 @@ class KafkaChangelogConsumer:
             return
         missing = []
         for topic in self._topics:
+            began = time.monotonic()
             try:
-                found = consumer.list_topics(topic, timeout=_LOOK_TIMEOUT_S).topics[topic]
+                found = self._open().list_topics(topic, timeout=_LOOK_TIMEOUT_S).topics[topic]
             except KafkaException as error:
                 client_log.debug("changelog consumer: %s", error)
+                self._unanswered(time.monotonic() - began)
                 break  # the broker is away, which says nothing about topics
+            self._silence.answered()
             if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 missing.append(topic)
         # Seen twice: a topic that was just created may not have reached every broker.
@@ -252,7 +283,9 @@ class KafkaChangelogConsumer:
             )
         client_log.warning("changelog consumer: %s", error)
 
-    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], which: int, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The first or the last offset of all partitions, with one request to each broker.
 
         A broker answers it after the fetch under way, which may take `fetch.wait.max.ms`; asking for one
@@ -261,12 +294,7 @@ class KafkaChangelogConsumer:
         asked = [NativePartition(topic, number, which) for topic, number in partitions]
         if not asked:
             return {}
-        consumer = self._open()
-        try:
-            answers = consumer.offsets_for_times(asked, timeout=self._timeout_s)
-        except KafkaException as error:
-            names = ", ".join(f"'{each.topic}-{each.partition}'" for each in asked[:5])
-            raise unreachable(self._config, f"ask for the offsets of {names}", error) from error
+        answers = self._answers(asked, self._timeout_s if timeout_s is None else timeout_s)
         found = {}
         for answer in answers:
             partition = TopicPartition(answer.topic, answer.partition)
@@ -276,7 +304,54 @@ class KafkaChangelogConsumer:
             found[partition] = answer.offset
         return found
 
+    def _answers(self, asked: list[NativePartition], timeout_s: float) -> list[NativePartition]:
+        """Asks again until there is an answer, or no time left."""
+        began, wait_s = time.monotonic(), _FIRST_WAIT_S
+        refused: KafkaException | None = None
+        heard_at: float | None = None
+        for _ in looks(timeout_s, every_s=_SETTLE_EVERY_S):
+            asked_at = time.monotonic()
+            left_s = max(0.0, began + timeout_s - asked_at)
+            try:
+                answers = self._open().offsets_for_times(asked, timeout=min(left_s, wait_s))
+            except KafkaException as error:
+                refused, code = error, error.args[0].code()
+                if code in AWAY:
+                    self._unanswered(time.monotonic() - asked_at)
+                    wait_s *= 2
+                elif code not in _NOT_YET:
+                    break
+                else:
+                    heard_at = heard_at or self._heard(str(asked[0].topic))
+                    if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
+                        break
+            else:
+                self._silence.answered()
+                return answers
+        assert refused is not None, "it was asked at least once"
+        names = ", ".join(f"'{each.topic}-{each.partition}'" for each in asked[:5])
+        raise unreachable(self._config, f"ask for the offsets of {names}", refused) from refused
+
+    def _heard(self, topic: str) -> float | None:
+        """When the cluster has answered, just now; None: it has not."""
+        began = time.monotonic()
+        try:
+            self._open().list_topics(topic, timeout=_LOOK_TIMEOUT_S)
+        except KafkaException:
+            self._unanswered(time.monotonic() - began)
+            return None
+        self._silence.answered()
+        return time.monotonic()
+
     def _open(self) -> Consumer:
         if self._consumer is None:
             raise IllegalStateException("the changelog consumer is closed")
         return self._consumer
+
+
+def _of_former_version(changelog: str) -> StreamsException:
+    return StreamsException(
+        f"changelog '{changelog}' was written by a former version of Millstream, which partitioned it "
+        "otherwise and kept timestamps in headers; this version cannot read it. Have the application begin "
+        "anew with `millstream reset`, or use a new application.id"
+    )

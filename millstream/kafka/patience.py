@@ -1,4 +1,4 @@
-"""Waiting for a cluster that does not answer, and saying so meanwhile."""
+"""Waiting for a cluster that does not answer: saying so, and when a client has to be made anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from millstream.config import StreamsConfig
 
-__all__ = ["patiently", "reachability"]
+__all__ = ["AWAY", "Silence", "patiently", "reachability"]
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _TELL_EVERY_S = 4.0
 _CONNECT_S = 1.0
 _MOST_SERVERS = 3
-_AWAY = frozenset(
+AWAY = frozenset(
     (
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
@@ -29,6 +29,38 @@ _AWAY = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     )
 )
+"""What librdkafka says of a cluster that has not answered."""
+_RENEW_AFTER_S = 5.0
+_RENEW_AFTER_AT_MOST_S = 60.0
+
+
+class Silence:
+    """Says when a client of librdkafka that nobody answers has to be made anew: after 5 s, then 10, up to 60.
+
+    librdkafka drops each broker that is not in the last answer to a question for metadata, and an only
+    broker that is shutting down or starting answers that there are none. The client then has nobody left to
+    ask, and does not always turn to `bootstrap.servers` again (seen with 2.16.0, on busy machines). To
+    whoever uses it that looks like a broker that is away. Java's client takes no notice of such an answer.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._patience_s = _RENEW_AFTER_S
+
+    def answered(self) -> None:
+        """The cluster has answered."""
+        self._since, self._patience_s = None, _RENEW_AFTER_S
+
+    def unanswered(self, waited_s: float) -> bool:
+        """A question was not answered, for so long; whether the client is to be made anew now."""
+        now = self._clock()
+        if self._since is None:
+            self._since = now - waited_s
+        if now - self._since < self._patience_s:
+            return False
+        self._since, self._patience_s = now, min(2 * self._patience_s, _RENEW_AFTER_AT_MOST_S)
+        return True
 
 
 def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], timeout_s: float) -> T:
@@ -48,7 +80,7 @@ def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], t
             if left <= _TELL_EVERY_S:
                 raise
         except KafkaException as error:
-            if left <= _TELL_EVERY_S or error.args[0].code() not in _AWAY:
+            if left <= _TELL_EVERY_S or error.args[0].code() not in AWAY:
                 raise
         log.warning(
             "no answer from Kafka for %.0f s (to %s): %s; trying until it is %.0f s (request.timeout.ms)",

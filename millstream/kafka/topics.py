@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports implicitly
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     NewTopic,
     OffsetSpec,
@@ -21,7 +24,7 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
-from millstream.kafka.patience import patiently
+from millstream.kafka.patience import AWAY, Silence, patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
 from millstream.ports import InternalTopic, TopicDescription
@@ -31,6 +34,8 @@ __all__ = ["KafkaTopics"]
 T = TypeVar("T")
 _VISIBLE_EVERY_S = 0.02
 """How often a topic that was just created is looked for, until the broker shows it."""
+_SINCE_3_6 = "message.timestamp.after.max.ms"
+"""Brokers before Kafka 3.6 do not know it, and take any time."""
 _SETTLE_S = 1.0
 """How long brokers are asked again for a topic that the controller does not tell of."""
 _CANNOT_BE = (
@@ -61,6 +66,10 @@ _AT_ONCE = 1_000
 """How many topics one question is about: more would take a broker longer than a short deadline."""
 
 
+class _AskAgain(Exception):
+    """This answer will not come; its cause is what the question met."""
+
+
 class KafkaTopics:
     """`ports.Topics` on a real cluster. Any thread may use it.
 
@@ -72,6 +81,8 @@ class KafkaTopics:
         self._config = config
         self._timeout_s = config.request_timeout_s
         self._lock = threading.Lock()
+        self._silence = Silence()
+        self._closed = False
         self._client: AdminClient | None = build(AdminClient, admin_config(config))
         program_end.leave_to_parent(self)
 
@@ -80,13 +91,12 @@ class KafkaTopics:
         found = self._described(names, self._timeout_s)
         if not found:
             return {}
-        admin = self._admin()
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
         configs = {
             resource.name: entries
             for resource, entries in self._ask(
                 "read the configuration of topics",
-                lambda: admin.describe_configs(resources, request_timeout=self._timeout_s),
+                lambda admin, seconds: admin.describe_configs(resources, request_timeout=seconds),
                 none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),  # deleted between the two questions
             ).items()
             if entries is not None
@@ -146,13 +156,10 @@ class KafkaTopics:
 
     def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
         """All topics' names. While they are not `complete`, brokers are asked again, for a second at most."""
-        admin = self._admin()
         found: set[str] = set()
         for _ in looks(_SETTLE_S, every_s=_VISIBLE_EVERY_S):
             try:
-                listed = patiently(
-                    self._config, "list topics", lambda s: admin.list_topics(timeout=s), self._timeout_s
-                )
+                listed = patiently(self._config, "list topics", self._listed, self._timeout_s)
             except KafkaException as error:
                 raise unreachable(self._config, "list topics", error) from error
             found = set(listed.topics)
@@ -180,13 +187,20 @@ class KafkaTopics:
             try:
                 future.result(self._timeout_s + 1.0)
             except TimeoutError as error:
+                self._unanswered(self._timeout_s)
                 raise unreachable(self._config, f"create topic '{name}'", error) from error
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue
-                if _is_unreachable(code):
+                if code in AWAY:
+                    self._unanswered(self._timeout_s)
                     raise unreachable(self._config, f"create topic '{name}'", error) from error
+                topic = next(topic for topic in topics if topic.name == name)
+                if _SINCE_3_6 in topic.configs and _SINCE_3_6 in error.args[0].str():
+                    configs = {key: value for key, value in topic.configs.items() if key != _SINCE_3_6}
+                    self.create([replace(topic, configs=configs)], replication_factor)
+                    continue
                 raise InternalTopicException(
                     f"topic '{name}' could not be created: {error.args[0].str()}; create it yourself, or "
                     f"correct "
@@ -238,12 +252,11 @@ class KafkaTopics:
         gone = sorted(set(names) & self.names())
         if not gone:
             return
-        admin = self._admin()
         deadline = time.monotonic() + self._timeout_s
         self._ask(
             f"delete topics {', '.join(gone)}",
-            lambda: admin.delete_topics(
-                gone, operation_timeout=self._timeout_s, request_timeout=self._timeout_s
+            lambda admin, seconds: admin.delete_topics(
+                gone, operation_timeout=seconds, request_timeout=seconds
             ),
             none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
         )
@@ -255,11 +268,10 @@ class KafkaTopics:
         Raises:
             IllegalStateException: it has members.
         """
-        admin = self._admin()
         try:
             self._ask(
                 f"delete group '{group}'",
-                lambda: admin.delete_consumer_groups([group], request_timeout=self._timeout_s),
+                lambda admin, seconds: admin.delete_consumer_groups([group], request_timeout=seconds),
                 none_for=(KafkaError.GROUP_ID_NOT_FOUND,),
             )
         except StreamsException as error:
@@ -274,20 +286,21 @@ class KafkaTopics:
     def close(self) -> None:
         """Idempotent."""
         with self._lock:
-            self._client = None  # librdkafka ends its threads with the object
+            self._closed, self._client = True, None  # librdkafka ends its threads with the object
 
     def _described(self, names: Iterable[str], timeout_s: float) -> dict[str, Any]:
         """What the cluster says of each topic that exists."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        admin = self._admin()
         described: dict[str, Any] = {}
         for at in range(0, len(wanted), _AT_ONCE):
             some = TopicCollection(wanted[at : at + _AT_ONCE])
             described |= self._ask(
                 "describe topics",
-                lambda some=some: admin.describe_topics(some, request_timeout=timeout_s),  # type: ignore[misc]
+                lambda admin, seconds, some=some: admin.describe_topics(  # type: ignore[misc]
+                    some, request_timeout=seconds
+                ),
                 none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
                 timeout_s=timeout_s,
             )
@@ -320,9 +333,8 @@ class KafkaTopics:
         wanted = {NativePartition(part.topic, part.partition): spec for part in set(partitions)}
         if not wanted:
             return {}
-        admin = self._admin()
         answer = self._ask(
-            "list offsets", lambda: admin.list_offsets(wanted, request_timeout=self._timeout_s)
+            "list offsets", lambda admin, seconds: admin.list_offsets(wanted, request_timeout=seconds)
         )
         return {TopicPartition(part.topic, part.partition): info.offset for part, info in answer.items()}
 
@@ -340,55 +352,111 @@ class KafkaTopics:
     def _ask(
         self,
         what: str,
-        question: Callable[[], dict[Any, Any]],
+        question: Callable[[AdminClient, float], dict[Any, Any]],
         *,
         none_for: tuple[int, ...] = (),
         timeout_s: float | None = None,
     ) -> dict[Any, Any]:
         """The answers to a question that gives a future for each of its subjects.
 
-        Asked again while a broker says that it is only getting ready.
+        Asked again while a broker says that it is only getting ready, or goes away before it answers.
         """
         wait_s = self._timeout_s if timeout_s is None else timeout_s
-        refused: KafkaException | None = None
+        began = time.monotonic()
+        refused: BaseException | None = None
+        heard_at: float | None = None
         for _ in looks(wait_s, every_s=_READY_EVERY_S):
+            admin, left_s = self._admin(), max(began + wait_s - time.monotonic(), _READY_EVERY_S)
             answers: dict[Any, Any] = {}
             try:
-                for subject, future in question().items():
+                for subject, future in question(admin, left_s).items():
                     try:
-                        answers[subject] = patiently(self._config, what, future.result, wait_s + 1.0)
+                        answers[subject] = patiently(
+                            self._config, what, self._awaited(admin, future), left_s + 1.0
+                        )
                     except KafkaException as error:
                         if error.args[0].code() not in none_for:
                             raise
                         answers[subject] = None
+                self._answered()
                 return answers
             except KafkaException as error:
-                refused = error
-                if error.args[0].code() not in _GETTING_READY:
+                refused, code = error, error.args[0].code()
+                if code == KafkaError._NOENT:  # a partition without a leader, or nobody to ask for it
+                    heard_at = heard_at or self._heard()
+                    if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
+                        break
+                elif code not in _GETTING_READY:
                     break
+            except _AskAgain as error:
+                refused = error.__cause__
             except TimeoutError as error:
-                raise unreachable(self._config, what, error) from error
+                refused = error
+                break
         assert refused is not None, "it was asked at least once"
         raise unreachable(self._config, what, refused) from refused
 
+    def _awaited(self, admin: AdminClient, future: Future[T]) -> Callable[[float], T]:
+        """Waits for an answer, for so many seconds; not from a client that has been made anew."""
+
+        def attempt(seconds: float) -> T:
+            began = time.monotonic()
+            try:
+                return future.result(seconds)
+            except KafkaException as error:
+                if error.args[0].code() not in AWAY:
+                    raise
+                self._unanswered(time.monotonic() - began)
+                raise _AskAgain from error
+            except TimeoutError as error:
+                self._unanswered(time.monotonic() - began)
+                with self._lock:
+                    is_old = self._client is not admin and not self._closed
+                if is_old:
+                    raise _AskAgain from error
+                raise
+
+        return attempt
+
+    def _heard(self) -> float | None:
+        """When the cluster has answered, just now; None: it has not."""
+        try:
+            self._listed(_SETTLE_S)
+        except KafkaException:
+            return None
+        return time.monotonic()
+
+    def _listed(self, seconds: float) -> ClusterMetadata:
+        began = time.monotonic()
+        try:
+            listed = self._admin().list_topics(timeout=seconds)
+        except KafkaException as error:
+            if error.args[0].code() in AWAY:
+                self._unanswered(time.monotonic() - began)
+            raise
+        self._answered()
+        return listed
+
     def _admin(self) -> AdminClient:
         with self._lock:
-            if self._client is None:
+            if self._closed:
                 raise IllegalStateException("the admin client is closed")
+            if self._client is None:
+                self._client = build(AdminClient, admin_config(self._config))
             return self._client
+
+    def _unanswered(self, waited_s: float) -> None:
+        """Nobody has answered for so long. It may be that the client does not know whom to ask any more."""
+        with self._lock:
+            if self._silence.unanswered(waited_s):
+                self._client = None  # who is still asking it has it, too
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._silence.answered()
 
 
 def _few(names: Iterable[str]) -> str:
     """The first of many names, and how many more there are."""
     found = sorted(names)
     return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")
-
-
-def _is_unreachable(code: int) -> bool:
-    return code in (
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError.REQUEST_TIMED_OUT,
-    )

@@ -34,6 +34,10 @@ _NEW_TOPICS = "topics-since.json"
 """In a checkpoint's directory: topics that the query has begun to read since it was claimed."""
 
 
+FORMAT = 2
+"""1, which was not noted: partitioned by crc32, timestamps in a header. 2: by murmur2, as Kafka does it."""
+
+
 @dataclass(frozen=True)
 class Fingerprint:
     """What must not change under a checkpoint. All names are without the application id."""
@@ -42,11 +46,9 @@ class Fingerprint:
     stores: tuple[str, ...]
     repartitions: tuple[str, ...]
     operators: tuple[str, ...] = ()
-    """How Spark keeps the state of each store that has one. Versions before this one did not note it."""
-
-    def fits(self, before: Fingerprint) -> bool:
-        """Whether a pipeline with this one can go on from a checkpoint with that one."""
-        return self == before or (not before.operators and replace(self, operators=()) == before)
+    """How Spark keeps the state of each store that has one."""
+    format: int = FORMAT
+    """How changelogs and repartition topics are written; what was written otherwise cannot be read."""
 
 
 def fingerprint(pipeline: Pipeline) -> Fingerprint:
@@ -132,7 +134,9 @@ class Checkpoints:
         wanted = {pipeline.name: fingerprint(pipeline) for pipeline in pipelines}
         for name, new in wanted.items():
             old = self._stored(name, files)
-            if old is not None and not new.fits(old):
+            if old is not None and old.format != new.format:
+                raise TopologyException(self._other_format(name, old, new))
+            if old is not None and old != new:
                 raise TopologyException(self._misfit(name, old, new))
         if self._local is not None:
             make_private(self._local, group_writes=self._group_writes)
@@ -199,7 +203,8 @@ class Checkpoints:
         try:
             content = json.loads(kept)
             known = {name: tuple(content[name]) for name in ("reads", "stores", "repartitions")}
-            return Fingerprint(**known, operators=tuple(content.get("operators", ())))
+            operators = tuple(content.get("operators", ()))
+            return Fingerprint(**known, operators=operators, format=int(content.get("format", 1)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning(
                 "fingerprint '%s/%s' cannot be read and is written anew: %s",
@@ -208,6 +213,16 @@ class Checkpoints:
                 error,
             )
             return None
+
+    def _other_format(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
+        made = "an older" if old.format < new.format else "a newer"
+        return (
+            f"pipeline '{pipeline}' of application '{self._application_id}' has a checkpoint at "
+            f"'{self._location}/{pipeline}' that was made by {made} version of Millstream (format "
+            f"{old.format}, this one has {new.format}), which wrote its internal topics otherwise. Going on "
+            "from it would look for keys in partitions where they are not. Have the application begin anew "
+            "with `millstream reset`, use a new application.id, or go on with that version"
+        )
 
     def _misfit(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
         changes = "".join(

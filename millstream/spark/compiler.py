@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
-from millstream.model import TIMESTAMP_HEADER, StoreKind
+from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
 from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
@@ -58,7 +58,7 @@ from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
-from millstream.topology.names import changelog_topic
+from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
@@ -103,6 +103,8 @@ class Compiled:
     rows: DataFrame | None
     store_serdes: Mapping[str, tuple[Serde, Serde]]
     scans: tuple[Scan, ...] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """How many partitions each topic of the application's own has."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -112,8 +114,9 @@ class Compiled:
 def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
     """Trace every function of the pipeline and build its DataFrame.
 
-    Shape of `rows_at`: topic string, key binary, value binary, partition int (NULL: Kafka's default
-    partitioner), headers array<struct<key, value>>.
+    Shape of `rows_at`: topic string, key binary, value binary, partition int (NULL: by the route), route
+    binary (NULL: Kafka's default partitioner), timestamp bigint (ms), headers array<struct<key, value>>; and
+    a struct `letter`, where dead letters may be needed (sink.py).
 
     Raises:
         TopologyException: a function is wrong, or a serde does not fit its column.
@@ -162,7 +165,11 @@ class Compiler:
             done |= (aggregated := self._aggregate_pending())
             waiting = [n for n in waiting if n not in aggregated]
         rows, scans = self._rows()
-        return Compiled(rows, dict(self.store_serdes), scans)
+        partitions = {
+            internal_topic(self.context.application_id, name): count
+            for name, count in self.context.partitions.items()
+        }
+        return Compiled(rows, dict(self.store_serdes), scans, partitions)
 
     def _visit(self, node: Node) -> None:
         visit = getattr(self, f"visit_{type(node).__name__}")
@@ -217,7 +224,7 @@ class Compiler:
             flow,
             lane,
             Output(
-                topic=F.lit(f"{self.context.application_id}-{topic}"),
+                topic=self._internal(topic),
                 key=_windowed_bytes(store, plain_key, F.col(lane.key)["window"]) if windowed else plain_key,
                 value=serdes.to_bytes(
                     value,
@@ -225,13 +232,19 @@ class Compiler:
                     flow.type_of(lane.value),
                     f"{node.name}: the value of store '{store.name}'",
                 ),
-                partitions=self._partitions(topic),
-                partition_by=plain_key if windowed else None,
-                timestamped=True,
+                route=plain_key,
                 fenced=True,
-                headers=False,
             ),
         )
+
+    def _internal(self, topic: str) -> Column:
+        """The whole name of an internal topic, which is written."""
+        if topic not in self.context.partitions:
+            raise TopologyException(
+                f"the partition count of the internal topic '{topic}' is not known; "
+                "this is a bug, please report it"
+            )
+        return F.lit(internal_topic(self.context.application_id, topic))
 
     def _partitions(self, topic: str) -> int:
         try:
@@ -364,19 +377,18 @@ class Compiler:
         return lane, tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
 
     def _writable(
-        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, *, extra: int = 0
+        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column
     ) -> tuple[Lane, Column, Column]:
         """Key and value to write, and the lane without the records that cannot be written.
 
-        `extra`: bytes of headers that the record does not have yet. With production.exception.handler=fail:
-        all as they are.
+        With production.exception.handler=fail: all as they are.
         """
         handlers = self.context.handlers
         if not handlers.production:
             return lane, key, value
         tried = flow.with_column("t", attempt(flow.kept(lane), key, value))
         key, value = F.col(tried)["r0"], F.col(tried)["r1"]
-        size = flow.with_column("z", record_size(key, value) + extra)
+        size = flow.with_column("z", record_size(key, value))
         fits = F.col(tried).isNotNull() & (F.col(size) <= handlers.max_request_size)
         keep = flow.with_column("f", fits)
         failed = flow.with_column("d", flow.kept(lane) & ~F.col(keep))
@@ -443,20 +455,18 @@ class Compiler:
         self.context.repartition_serdes[node] = (key, value)
         key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
         value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
-        lane, key_bytes, value_bytes = self._writable(
-            node, flow, lane, key_bytes, value_bytes, extra=_TIMESTAMP_HEADER_SIZE
-        )
+        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes)
         self._pin(
             node,
             flow,
             lane,
             Output(
-                topic=F.lit(f"{self.context.application_id}-{node.topic}"),
+                topic=self._internal(node.topic),
                 key=key_bytes,
                 value=value_bytes,
-                partitions=self._partitions(node.topic),
-                timestamped=True,
+                route=key_bytes,
                 headers=True,
+                letter=node.name,
             ),
         )
 
@@ -668,6 +678,7 @@ class Compiler:
                 value=value_bytes,
                 partition=partition,
                 headers=True,
+                letter=node.name,
             ),
         )
 
@@ -881,6 +892,8 @@ class Compiler:
         """The rows, and the sources that they come from."""
         parts = []
         scans: tuple[Scan, ...] = ()
+        handlers = self.context.handlers
+        letters = handlers.production and handlers.dead_letters
         for flow in self.flows:
             pinned = [
                 (flow, flow.lanes[node], self.outputs[node])
@@ -889,7 +902,8 @@ class Compiler:
             ]
             flow.count_dropped()
             if pinned:
-                parts.append(output_rows(flow, [(lane, output) for _, lane, output in pinned]))
+                outputs = [(lane, output) for _, lane, output in pinned]
+                parts.append(output_rows(flow, outputs, letters=letters))
                 scans += flow.scans
         if not parts:
             return None, ()
@@ -909,10 +923,6 @@ def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
     if store.kind is StoreKind.SESSION:
         return F.concat(key, serdes.big_endian(F.unix_millis(window["end"]), 8), start)
     return F.concat(key, start, F.lit(bytearray(4)))  # a sequence number, which is 0
-
-
-_TIMESTAMP_HEADER_SIZE = len(TIMESTAMP_HEADER) + 1 + 8 + 1
-"""In a record for an internal topic."""
 
 
 def _place(node: Node) -> str:

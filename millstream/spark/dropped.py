@@ -75,6 +75,7 @@ class BatchDrops:
         drops: how many were dropped, by kind of handler and node.
         partitions: which source partitions they came from.
         latest: by node, of what was late there the record of the largest stream time.
+        examples: sentences about records that Kafka has refused.
     """
 
     batch_id: int
@@ -82,6 +83,7 @@ class BatchDrops:
     drops: Mapping[tuple[str, str], int] = field(default_factory=dict)
     partitions: frozenset[str] = frozenset()
     latest: Mapping[str, LateRecord] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
 
     @property
     def dropped(self) -> int:
@@ -110,9 +112,29 @@ def read_drops(progress: Mapping[str, Any]) -> BatchDrops:
                 partitions.update(value or ())
             elif value:
                 drops[kind, node] += int(value)
-    return BatchDrops(
-        int(progress.get("batchId", -1)), _records(progress), drops, frozenset(partitions), latest
-    )
+    batch = int(progress.get("batchId", -1))
+    refused, examples = _refused(progress, batch)
+    drops.update(refused)
+    return BatchDrops(batch, _records(progress), drops, frozenset(partitions), latest, examples)
+
+
+def _refused(
+    progress: Mapping[str, Any], batch: int
+) -> tuple[Mapping[tuple[str, str], int], tuple[str, ...]]:
+    """What Kafka has refused of a batch, as the kernel's sink says (Dropped.java), and sentences about it."""
+    metrics = (progress.get("sink") or {}).get("metrics") or {}
+    if metrics.get("batch") != str(batch):  # a batch later, in which nothing was written yet
+        return {}, ()
+    counts: dict[tuple[str, str], int] = {}
+    examples = []
+    for name, value in sorted(metrics.items()):
+        what, _, place = name.partition(":")
+        if what == "dropped":
+            topic, _, reason = place.rpartition(":")
+            counts["production", f"topic '{topic}' ({reason})"] = int(value)
+        elif what == "example":
+            examples.append(str(value))
+    return counts, tuple(examples)
 
 
 def _records(progress: Mapping[str, Any]) -> int:
@@ -194,6 +216,8 @@ class DropWatch:
         records = sum(batch.records for batch in self._unlogged)
         batches = _counted(len(self._unlogged), "micro-batch", "micro-batches")
         dropped, what, where = _summary(self._unlogged)
+        for example in dict.fromkeys(each for batch in self._unlogged for each in batch.examples):
+            log.warning("pipeline %s: dropped a record: %s", self._pipeline, example)
         if dropped:
             log.warning(
                 "pipeline %s: dropped %s in %s of %s (%s), from %s; %s",
@@ -278,7 +302,7 @@ def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def _summary(batches: Iterable[BatchDrops]) -> tuple[int, str, str]:
+def _summary(batches: Collection[BatchDrops]) -> tuple[int, str, str]:
     """How many failed, of which handlers and nodes, and from where, in words."""
     drops: Counter[tuple[str, str]] = Counter()
     partitions: set[str] = set()
@@ -288,7 +312,9 @@ def _summary(batches: Iterable[BatchDrops]) -> tuple[int, str, str]:
     what = ", ".join(f"{kind} in {node}: {count}" for (kind, node), count in sorted(drops.items()))
     shown = sorted(partitions)
     more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
-    where = ", ".join(shown[:_PARTITIONS_SHOWN]) + more if shown else "the results of an aggregation"
+    refused = any(batch.examples for batch in batches)
+    nowhere = "what Kafka refused" if refused else "the results of an aggregation"
+    where = ", ".join(shown[:_PARTITIONS_SHOWN]) + more if shown else nowhere
     return drops.total(), what, where
 
 

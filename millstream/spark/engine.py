@@ -24,6 +24,7 @@ from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
+from millstream.spark.sink import FORMAT, sink_options
 from millstream.spark.source import kafka_options, read_kafka
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -126,6 +127,14 @@ class SparkEngine:
             max_records_per_batch=settings.max_records_per_batch,
         )
 
+    def _sink_options(self, compiled: CompiledPipeline | None = None) -> dict[str, str]:
+        settings = self._settings
+        return sink_options(
+            {**settings.producer, "bootstrap.servers": settings.bootstrap_servers},
+            {} if compiled is None else compiled.plan.partitions,
+            handlers=settings.handlers,
+        )
+
     def warm_up(self, topic: str | None) -> None:
         """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
@@ -133,7 +142,7 @@ class SparkEngine:
         options = kafka_options(
             {**self._settings.consumer, "bootstrap.servers": self._settings.bootstrap_servers}
         )
-        rehearse(self.spark, options, topic, self._closing)
+        rehearse(self.spark, options, self._sink_options(), topic, self._closing)
 
     def start(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
@@ -143,15 +152,11 @@ class SparkEngine:
         rows = plan.rows_at(claim.epoch)
         if rows is None:
             return IdlePipeline(name, on_end)
-        options = kafka_options(
-            {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
-        )
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
         writer = (
-            rows.writeStream.format("kafka")
-            # A topic that does not exist is an error after 10 s, not after Kafka's minute.
-            .options(**{"kafka.max.block.ms": "10000", **options})
+            rows.writeStream.format(FORMAT)
+            .options(**self._sink_options(compiled))
             .option("checkpointLocation", claim.path)
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .outputMode("update")
@@ -192,9 +197,6 @@ class SparkEngine:
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
-        options = kafka_options(
-            {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
-        )
         try:
             rebuild(
                 self.spark,
@@ -202,7 +204,7 @@ class SparkEngine:
                 self._context(self._partitions),
                 claim,
                 frozenset(changelogs),
-                options,
+                self._sink_options(compiled),
                 self._closing,
             )
         except (PySparkException, Py4JError, OSError) as error:

@@ -125,6 +125,8 @@ _UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLS
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
+_REFUSED = re.compile(r"io\.millstream\.kernel\.sink\.RecordRefusedException: (?P<said>[^\n]+)")
+_FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
 _FENCED = (
     "Parent path is not a directory",
     "ParentNotDirectoryException",
@@ -232,6 +234,11 @@ def translate(
             f"pipeline {pipeline}: another client has taken over its checkpoint, which this one had claimed"
             f"{epoch}; nothing that this client had not finished counts, and the other goes on from there"
         )
+    elif fenced := _fenced_by_kafka(report):
+        translated = TaskMigratedException(
+            f"pipeline {pipeline}: another client has taken it over, and Kafka takes no more records of this "
+            f"one; nothing that it had not finished counts ({fenced})"
+        )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
     elif lost := _lost(pipeline, report, classes):
@@ -251,6 +258,8 @@ def translate(
             message = f"{head}: a record cannot be read or written\n{unfit}"
         elif (said := _said_by_damage(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
+        elif refused := _refused(report):
+            message = f"{head}: {refused}"
         elif (found := _meaning(report, classes)) is not None:
             kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
         facts: dict[str, Any] = {"path": _damaged_path(report, claim)} if kind is CheckpointException else {}
@@ -288,6 +297,20 @@ def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None
     path = unquote(urlparse(claim.path).path).rstrip("/")
     said = [f"{name}: {message}" for name, message in report.causes] or [report.text]
     return any(path in text and any(mark in text for mark in _FENCED) for text in said)
+
+
+def _fenced_by_kafka(report: Report) -> str | None:
+    """What the sink says whose producer was fenced by a newer one; None: it was not."""
+    return next((message for name, message in report.causes if name == _FENCED_BY_KAFKA), None)
+
+
+def _refused(report: Report) -> str | None:
+    """What the sink says of a record that Kafka refused: topic, sizes, reason and what to do about it."""
+    for name, message in report.causes:
+        if name == "io.millstream.kernel.sink.RecordRefusedException":
+            return first_line(message)
+    found = _REFUSED.search(report.text)
+    return found["said"] if found else None
 
 
 def _missing(

@@ -23,7 +23,7 @@ from millstream.spark.failures import report_of, translate
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
-from millstream.spark.source import stamped
+from millstream.spark.source import in_range
 from millstream.topology.nodes import Aggregate, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -131,7 +131,7 @@ class MemoryPipeline:
     def process(self, records: Mapping[Input, list[Record]]) -> list[Record]:
         """Run one micro-batch over these records; returns what was written, in order.
 
-        The offset of a returned record is -1 and its timestamp too: a Spark sink gives a record none.
+        The offset of a returned record is -1.
 
         Raises:
             StreamsException: the query failed; what a client's thread would see.
@@ -184,7 +184,6 @@ class _MemoryStream:
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
-        timestamp, headers = stamped(node, record["s"], headers.cast(HEADERS_TYPE))
         rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("record", _RECORD).alias("r"))
         return rows.where(record["i"] == number).select(
             F.unhex(record["k"]).alias("key"),
@@ -192,8 +191,8 @@ class _MemoryStream:
             record["t"].alias(TOPIC),
             record["p"].alias(PARTITION),
             record["o"].alias(OFFSET),
-            timestamp.alias(TIMESTAMP),
-            headers.alias(HEADERS),
+            in_range(record["s"]).alias(TIMESTAMP),
+            headers.cast(HEADERS_TYPE).alias(HEADERS),
         )
 
     def add(self, records: Mapping[Input, list[Record]]) -> None:
@@ -217,6 +216,7 @@ def _written() -> Column:
         F.hex("value").alias("v"),
         F.col("topic").alias("t"),
         F.col("partition").alias("p"),
+        F.col("timestamp").alias("s"),
         headers.alias("h"),
     )
     return F.to_json(row).alias("record")
@@ -224,7 +224,9 @@ def _written() -> Column:
 
 def _decoded(row: dict[str, Any]) -> Record:
     headers = tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
-    return Record(row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), -1, headers)
+    return Record(
+        row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), row["s"], headers
+    )
 
 
 def _bytes(digits: str | None) -> bytes | None:

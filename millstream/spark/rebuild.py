@@ -26,6 +26,7 @@ from millstream.ports import CheckpointClaim, CompiledPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, compile_pipeline
 from millstream.spark.flow import CONTEXT
+from millstream.spark.sink import FORMAT
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Aggregate, Fold, Node
 from millstream.topology.windows import TimeWindows
@@ -49,7 +50,7 @@ def rebuild(
 
     Args:
         context: that the pipeline was compiled with.
-        options: of Spark's Kafka sink.
+        options: of the sink (sink.sink_options).
         closing: set when nobody wants it any more.
 
     Raises:
@@ -77,7 +78,9 @@ def rebuild(
             results = _state(spark, claim.path, number, done)
             rows = compile_pipeline(compiled.pipeline, replace(mine, folded=results)).rows_at(claim.epoch)
             assert rows is not None
-            rows.where(F.col("topic").isin(lost)).write.format("kafka").options(**options).save()
+            rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode(
+                "append"
+            ).save()
         else:
             raise StreamsException(
                 f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "
@@ -147,7 +150,7 @@ def _from_copy(
         files.copy(f"{directory}/state/{operator}", f"{copy}/state/0")
         query = (
             rows.where(F.col("topic").isin(lost))
-            .writeStream.format("kafka")
+            .writeStream.format(FORMAT)
             .options(**options)
             .option("checkpointLocation", f"{claim.path}.rebuild")
             .trigger(availableNow=True)

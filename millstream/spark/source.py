@@ -10,11 +10,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, TIMESTAMP_HEADER
+from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 
-__all__ = ["kafka_options", "read_kafka", "stamped"]
+__all__ = ["in_range", "kafka_options", "read_kafka"]
 
 _OPTIONS: Mapping[str, str] = {
     # Spark's reader long-polls at the end of a partition: with Kafka's default of 500 ms every small
@@ -61,36 +61,21 @@ def read_kafka(
     if max_records_per_batch is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
     df = reader.load()
-    timestamp, headers = stamped(node, F.unix_millis("timestamp"), F.col("headers"))
     return df.select(
         "key",
         "value",
         F.col("topic").alias(TOPIC),
         F.col("partition").alias(PARTITION),
         F.col("offset").alias(OFFSET),
-        timestamp.alias(TIMESTAMP),
-        headers.alias(HEADERS),
+        in_range(F.unix_millis("timestamp")).alias(TIMESTAMP),
+        F.col("headers").alias(HEADERS),
     )
 
 
-def stamped(
-    node: Source | TableSource | Repartition, time_ms: Column, headers: Column
-) -> tuple[Column, Column]:
-    """A record's timestamp, and its headers, of its own time and headers.
-
-    A record of a topic that the application owns has its timestamp in its last header, which is ours; what
-    that holds cannot be wrong, but in length, and then it is a header like others. In all other topics
-    headers are data. No timestamp is out of the range that everything after can compute with.
-    """
-    if isinstance(node, Repartition):
-        last = F.get(headers, F.array_size(headers) - 1)
-        # 8 bytes; 8 more are the writer's epoch, where the topic is another pipeline's changelog.
-        ours = (last["key"] == TIMESTAMP_HEADER) & F.octet_length(last["value"]).isin(8, 16)
-        stamp = F.conv(F.hex(F.substring(last["value"], 1, 8)), 16, -10).cast("bigint")
-        time_ms = F.when(ours, stamp).otherwise(time_ms)
-        headers = F.when(ours, F.slice(headers, 1, F.array_size(headers) - 1)).otherwise(headers)
+def in_range(time_ms: Column) -> Column:
+    """A record's timestamp, which is never out of the range that everything after can compute with."""
     lowest, highest = (F.lit(limit).cast("bigint") for limit in (MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS))
-    return F.timestamp_millis(F.least(F.greatest(time_ms, lowest), highest)), headers
+    return F.timestamp_millis(F.least(F.greatest(time_ms, lowest), highest))
 
 
 def _without_internal(pattern: str, application_id: str) -> str:

@@ -225,6 +225,9 @@ def _described(item: Item) -> dict[str, Any]:
         core, settings = "sliding", {"difference": windows.time_difference_ms, "grace": windows.grace_ms}
     elif isinstance(windows, SessionWindows):
         core, settings = "sessions", {"gap": windows.gap_ms, "grace": windows.grace_ms}
+    store = item.pending.node.store
+    if store is not None and store.retention_ms is not None:
+        settings["retention"] = store.retention_ms
     return {
         "core": core,
         "settings": settings,

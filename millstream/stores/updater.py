@@ -34,6 +34,10 @@ for 10,000, and readers would wait. Larger batches are slower, too."""
 
 _IDLE_S = 60.0
 _LAG_REFRESH_S = 1.0
+_LAG_WAIT_S = 2.0
+"""How long ends are waited for; the stores stand still meanwhile."""
+_LAG_AGAIN_S = 10.0
+"""When ends are asked for again that were not told in time."""
 _TELL_DROPPED_S = 10.0
 _TELL_PROGRESS_S = 10.0
 
@@ -508,9 +512,10 @@ class StoreUpdater:
             served = shared.served
         self._lags_at = now
         try:
-            ends = self._consumer.end_offsets(served)
+            ends = self._consumer.end_offsets(served, _LAG_WAIT_S)
         except StreamsException as error:
             _log.debug("store updater '%s': the ends are not known now: %s", self._thread.name, error)
+            self._lags_at = self._clock.now() + _LAG_AGAIN_S - _LAG_REFRESH_S
             return
         for partition, follower in served.items():
             follower.end = max(follower.position, ends.get(partition, follower.end))

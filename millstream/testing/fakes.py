@@ -206,7 +206,9 @@ class FakeChangelogConsumer:
         self._check()
         return {partition: self.log.first(partition) for partition in partitions}
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The offset after the last record."""
         self._check()
         return {partition: self.log.end(partition) for partition in partitions}

@@ -24,19 +24,25 @@ from millstream.topology.topology import Topology
 
 __all__ = ["InternalTopics", "StorePlace", "plan_internal_topics"]
 
+ANY_TIME = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
+"""What a source topic has taken, an internal topic takes too.
+
+Differs: Kafka Streams leaves the second as the broker has it, so that since Kafka 4.0 a record from more than
+an hour ahead ends the application.
+"""
 REPARTITION_CONFIGS = {
     "cleanup.policy": "delete",
-    "message.timestamp.type": "CreateTime",
+    **ANY_TIME,
     "retention.ms": "-1",
     "segment.bytes": "52428800",
 }
 CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact",
-    "message.timestamp.type": "CreateTime",
+    **ANY_TIME,
 }
 WINDOWED_CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact,delete",
-    "message.timestamp.type": "CreateTime",
+    **ANY_TIME,
 }
 ADDITIONAL_RETENTION_MS = 86_400_000
 """The default of `windowstore.changelog.additional.retention.ms`."""

@@ -26,8 +26,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,15 +104,14 @@ class Feed:
         self._pause_s = 1.0 / per_second
         self._stop = threading.Event()
         # Idempotent: what is sent again after a restart of the broker is there once.
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "linger.ms": 5,
-                "enable.idempotence": True,
-                "acks": "all",
-                "log_level": 2,
-            }
-        )
+        self._options = {
+            "bootstrap.servers": servers,
+            "linger.ms": 5,
+            "enable.idempotence": True,
+            "acks": "all",
+            "log_level": 2,
+        }
+        self._producer = Producer(self._options)
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="chaos-feed", daemon=True)
         self._thread.start()
@@ -121,6 +120,23 @@ class Feed:
         with self._lock:
             self._producer.produce(self._topic, word.encode(), on_delivery=self._delivered)
             self._producer.poll(0)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is written meanwhile, and nothing is on its way; a new producer goes on.
+
+        One of librdkafka's may not find an only broker again that was shut down (kafka/patience.py).
+        """
+        with self._lock:
+            self._confirm()
+            try:
+                yield
+            finally:
+                self._producer = Producer(self._options)
+
+    def _confirm(self) -> None:
+        left = self._producer.flush(90)
+        assert left == 0, f"{left} records were never confirmed"
 
     def _delivered(self, error: object, message: object) -> None:
         if error is not None:
@@ -136,8 +152,7 @@ class Feed:
         """Stop; all that was written is confirmed then."""
         self._stop.set()
         self._thread.join(10)
-        left = self._producer.flush(90)
-        assert left == 0, f"{left} records were never confirmed"
+        self._confirm()
         assert not self.lost, f"{self.lost} records were refused"
 
 
@@ -275,10 +290,11 @@ class Chaos:
                 return f"kill -9 of {client.name}, started again with its clock {off_s:+.0f} s off"
             case _:
                 killed = fault.value > 0.5
-                if killed:
-                    psutil.Process(self._broker.pid).kill()
-                self._broker.close()
-                self._broker = self._cluster.kafka = self._started_broker()
+                with feed.paused():
+                    if killed:
+                        psutil.Process(self._broker.pid).kill()
+                    self._broker.close()
+                    self._broker = self._cluster.kafka = self._started_broker()
                 return f"the broker was {'killed' if killed else 'stopped'} and started again"
 
     def _one(self, fault: Fault) -> ClientProcess:

@@ -336,6 +336,11 @@ class Cluster:
     def _new_producer(self) -> Any:
         return Producer({"bootstrap.servers": self.servers, "linger.ms": 1, "log_level": 2})
 
+    def restarted(self, kafka: EmbeddedKafka) -> None:
+        """The broker was restarted: a producer of librdkafka may not find it again (kafka/patience.py)."""
+        self.kafka = kafka
+        self._producer = self._new_producer()
+
     def produce(self, topic: str, values: Iterable[str], **more: Any) -> float:
         """Write values, which are then expected in the counts; the time of day when the broker had them."""
         for value in values:

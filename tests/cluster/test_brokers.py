@@ -61,7 +61,7 @@ def test_clients_survive_a_restart_of_the_broker_and_a_long_absence(
             gone_at = time.time()
             cluster.kafka.close()
             holds_for(away_s, lambda: _failed(cluster) == [], "no client fails")
-            cluster.kafka = start_broker()
+            cluster.restarted(start_broker())
             returned_at = time.time()
             cluster.produce(spec["source"], WORDS * 5)
             cluster.wait_until_counted(timeout_s=60)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.cluster
 _PROGRAM = textwrap.dedent(
     """
     import json, logging, sys, time
+    from contextlib import suppress
     from datetime import timedelta
     import psutil
     from millstream import KafkaStreams, StreamsBuilder
@@ -42,20 +43,22 @@ _PROGRAM = textwrap.dedent(
     streams.start()
 
     def java():
-        return any("java" in child.name() for child in psutil.Process().children(recursive=True))
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if "java" in child.name():
+                    return True
+        return False
 
     def context():
         spark = getattr(sys.modules.get("pyspark"), "SparkContext", None)
         return spark is not None and spark._gateway is not None
 
     come = {"the JVM starts": java, "the context starts": context}[moment]
-    for _ in looks(120, every_s=0.005):
-        if come():
-            break
+    came = any(come() for _ in looks(90, every_s=0.005))
     begun = time.monotonic()
     closed = streams.close(timedelta(seconds=30))
     print(json.dumps({
-        "come": come(),
+        "came": came,
         "closed": closed,
         "seconds": time.monotonic() - begun,
         "states": states,
@@ -83,11 +86,11 @@ def test_closing_does_not_wait_for_spark(moment: str, cluster: Cluster, tmp_path
     _, told = program.communicate(timeout=120)
     assert program.returncode == 0, told[-3000:]
     report = json.loads(line)
-    assert report["come"]
+    assert report["came"]
     assert report["closed"]
     assert report["states"] == ["REBALANCING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert report["asked"] == []
     assert "has claimed the checkpoint" not in told
     assert "State transition from REBALANCING to PENDING_SHUTDOWN" in told
-    assert report["seconds"] < 6, report
+    assert report["seconds"] < 15, report  # far less than the wait for Spark that it must not be
     assert psutil.wait_procs(family, timeout=20)[1] == []

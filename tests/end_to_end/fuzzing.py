@@ -19,7 +19,7 @@ from millstream import (
     TimeWindows,
     Topology,
 )
-from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, TIMESTAMP_HEADER
+from millstream.model import EPOCH_HEADER, FORMER_HEADER, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 __all__ = ["GAP_MS", "SIZE_MS", "Fuzzed", "counted", "fuzzed", "is_good", "program", "sessions", "windows"]
 
@@ -42,16 +42,16 @@ _VALUES = (
 )
 _HEADERS: tuple[tuple[Header, ...], ...] = (
     (),
-    ((TIMESTAMP_HEADER, b"\xff" * 8),),
-    ((TIMESTAMP_HEADER, b"\x7f" + b"\xff" * 7),),
-    ((TIMESTAMP_HEADER, b"\x80" + b"\0" * 7),),
-    ((TIMESTAMP_HEADER, b"\xff" * 16),),
-    ((TIMESTAMP_HEADER, b"\1\2\3"), (TIMESTAMP_HEADER, b"\xff" * 8)),
-    ((TIMESTAMP_HEADER, None),),
-    ((TIMESTAMP_HEADER, b""), ("h", b"1")),
+    ((EPOCH_HEADER, b"\xff" * 8),),
+    ((EPOCH_HEADER, b"\x7f" + b"\xff" * 7),),
+    ((EPOCH_HEADER, b"\x80" + b"\0" * 7),),
+    ((EPOCH_HEADER, b"\xff" * 16),),
+    ((EPOCH_HEADER, b"\1\2\3"), (FORMER_HEADER, b"\xff" * 8)),
+    ((EPOCH_HEADER, None),),
+    ((EPOCH_HEADER, b""), ("h", b"1")),
     (("", b""), ("", None)),
     (("\u2603", b"\xff\xfe"),),
-    (("millstream.epoch", b"\xff" * 8), (TIMESTAMP_HEADER, b"\0" * 8)),
+    ((EPOCH_HEADER, b"\xff" * 8), (FORMER_HEADER, b"\0" * 8)),
     (("__streams.errors.topic", b"elsewhere"), ("traceparent", b"\0")),
     (("many", b"x"),) * 1000,
 )
@@ -109,7 +109,8 @@ def program(*, prefix: str = "") -> Topology:
     return builder.build()
 
 
-def _clamped(record: Fuzzed) -> int:
+def clamped(record: Fuzzed) -> int:
+    """The time that it is taken for."""
     return min(max(record.timestamp, MIN_TIMESTAMP_MS), MAX_TIMESTAMP_MS)
 
 
@@ -125,7 +126,7 @@ def counted(records: Iterable[Fuzzed]) -> dict[str, int]:
 
 def windows(records: Iterable[Fuzzed]) -> dict[tuple[bytes, int], int]:
     """How many there are in each window, by key and start."""
-    return dict(Counter((r.key or b"", _clamped(r) // SIZE_MS * SIZE_MS) for r in _windowed(records)))
+    return dict(Counter((r.key or b"", clamped(r) // SIZE_MS * SIZE_MS) for r in _windowed(records)))
 
 
 def sessions(records: Iterable[Fuzzed]) -> int:

@@ -168,7 +168,7 @@ def latest(
     return {
         (record.partition, record.key or b""): (
             record.value,
-            int.from_bytes(dict(record.headers)["millstream.ts"][:8], "big"),
+            record.timestamp,
         )
         for record in world.consume(changelog, count)
     }

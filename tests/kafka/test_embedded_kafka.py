@@ -276,12 +276,14 @@ def test_a_broker_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
 # --- the processes ---------------------------------------------------------------------------------------
 
 PARENT = """
-import json, signal, sys
+import json
 from millstream.broker import EmbeddedKafka
+from millstream.polling import looks
 broker = EmbeddedKafka().start()
-print(json.dumps({"pid": broker.pid, "data": str(broker.data_dir)}), flush=True)
-try:
-    signal.pause()
+try:  # who reads the line may press Ctrl-C at once
+    print(json.dumps({"pid": broker.pid, "data": str(broker.data_dir)}), flush=True)
+    for _ in looks(110, every_s=0.1):  # signal.pause() would miss one that comes just before it
+        pass
 except KeyboardInterrupt:
     print(json.dumps({"running": broker.is_running, "topics": sorted(broker.topics())}), flush=True)
     broker.close()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from forgetful_broker import ForgetfulBroker
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -188,6 +190,37 @@ def test_a_cluster_that_is_not_there_is_told_within_the_deadline(call: object) -
         call(topics)  # type: ignore[operator]
     assert time.monotonic() - before < 5
     topics.close()
+
+
+def test_an_only_broker_that_says_there_are_none_is_found_again(kafka: EmbeddedKafka) -> None:
+    """librdkafka alone may never ask anybody again. One question is enough, if it may take long enough."""
+    broker = ForgetfulBroker(kafka.bootstrap_servers)
+    topics = KafkaTopics(
+        config(
+            broker.bootstrap_servers,
+            request__timeout__ms="30000",
+            admin__metadata__recovery__strategy="none",
+        )
+    )
+    topic = name()
+    kafka.create_topic(topic, 1)
+    try:
+        for ask in (
+            lambda: set(topics.describe([topic])),
+            lambda: {topic} & topics.names(),
+            lambda: set(topics.end_offsets([TopicPartition(topic, 0)])) and {topic},
+        ):
+            assert ask() == {topic}
+            broker.knows_brokers = False
+            denied = broker.denied
+            with suppress(StreamsException):
+                topics.look([topic])
+            wait_until(lambda denied=denied: broker.denied > denied, "it hears of no brokers")  # type: ignore[misc]
+            broker.knows_brokers = True
+            assert ask() == {topic}
+    finally:
+        topics.close()
+        broker.close()
 
 
 def test_describing_is_quick_enough_to_be_repeated(topics: KafkaTopics) -> None:

@@ -7,7 +7,7 @@ Kafka Streams sends record by record, in its order. A record's header says whose
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -220,20 +220,16 @@ def pipe_part(driver: TopologyTestDriver, programs: Sequence[Program], part: int
 
 
 def came(driver: TopologyTestDriver, program: Program) -> list[Row]:
-    """What the program has written since it was asked last. An output's own times are not known."""
+    """What the program has written since it was asked last."""
     found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
-    return [row(each.key, each.value) for each in found]
+    return [row(each) for each in found]
 
 
-def row(key: Any, value: Any) -> Row:
+def row(record: TestRecord) -> Row:
+    key = record.key
     if isinstance(key, Windowed):
-        return Row(key.key, value, None, key.window.start_ms, key.window.end_ms)
-    return Row(key, value, None)
-
-
-def changelog_times(driver: TopologyTestDriver, program: Program) -> list[int | None]:
-    changelog = records(driver, f"app-store-{program.number}-changelog", "bytes", "bytes")
-    return [each.timestamp for each in changelog]
+        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
+    return Row(key, record.value, record.timestamp)
 
 
 def theirs(trace: Trace) -> list[Row]:
@@ -244,10 +240,6 @@ def theirs(trace: Trace) -> list[Row]:
         for step in trace.steps
         for each in step.out
     ]
-
-
-def untimed(rows: Iterable[Row]) -> list[Row]:
-    return [replace(each, timestamp=None) for each in rows]
 
 
 def late(driver: TopologyTestDriver) -> Counter[str]:
@@ -285,11 +277,7 @@ def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_re
         counts = late(driver)
         for program in programs:
             trace = program.trace
-            assert came(driver, program) == untimed(theirs(trace)), trace.line
-            if trace.operations[-2:] == (fold_of(trace)["op"], "to_stream"):
-                assert changelog_times(driver, program) == [each.timestamp for each in theirs(trace)], (
-                    trace.line
-                )
+            assert came(driver, program) == theirs(trace), trace.line
             if trace.operations[1:3] == ("group_by_key", "windowed_by"):
                 assert counts[nodes[f"store-{program.number}"]] == too_late(trace), trace.line
     assert sum(counts.values()) > 0 or file in ("unwindowed", "chains")

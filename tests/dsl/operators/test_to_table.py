@@ -56,6 +56,6 @@ def test_a_table_without_a_name_has_no_store_and_passes_updates_on() -> None:
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to_table().to_stream().to("out")
     with TopologyTestDriver(builder.build()) as driver:
-        pipe(driver, "in", ("a", "1"), (None, "x"), ("a", None))
-        assert records(driver, "out") == [TestRecord("a", "1"), TestRecord("a", None)]
+        pipe(driver, "in", ("a", "1", 5), (None, "x"), ("a", None, 4))
+        assert records(driver, "out") == [TestRecord("a", "1", 5), TestRecord("a", None, 4)]
         assert driver.produced_topic_names == {"out"}

@@ -1,7 +1,6 @@
 package io.millstream.kernel.core;
 
 import java.util.ArrayList;
-import java.util.List;
 
 /**
  * The windows of one key that are kept together: read and written as a whole. In order of their starts, then
@@ -18,17 +17,14 @@ final class Slice extends SliceName {
 
     boolean changed;
 
-    Slice(SliceName name, List<Window> kept) {
+    Slice(SliceName name, ArrayList<Window> kept) {
         set(name.key, name.number);
         isNew = kept == null;
         isDue = !isNew;
-        windows = new ArrayList<>(kept == null ? 1 : kept.size() + 1);
-        if (kept != null) {
-            for (Window window : kept) {
-                window.kept = true;
-                window.slice = this;
-                windows.add(window);
-            }
+        windows = kept == null ? new ArrayList<>(1) : kept;
+        for (Window window : windows) {
+            window.kept = true;
+            window.slice = this;
         }
     }
 

@@ -6,12 +6,16 @@ import java.util.Arrays;
 class SliceName {
     byte[] key;
     long number;
+    private int keyHash;
     private int hash;
 
     final void set(byte[] toKey, long toNumber) {
-        key = toKey;
+        if (toKey != key) { // the same one is often asked for several times
+            key = toKey;
+            keyHash = Arrays.hashCode(toKey);
+        }
         number = toNumber;
-        hash = 31 * Arrays.hashCode(toKey) + Long.hashCode(toNumber);
+        hash = 31 * keyHash + Long.hashCode(toNumber);
     }
 
     @Override

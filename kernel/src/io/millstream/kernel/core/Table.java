@@ -21,8 +21,10 @@ public final class Table {
     private final HashMap<SliceName, Slice> cache = new HashMap<>();
     /** In the order in which they first changed. */
     private final ArrayList<Slice> changed = new ArrayList<>();
-    /** What is asked for; one object for all questions. */
+    /** What is asked for; one object for all questions. And the answer to the last one. */
     private final SliceName asked = new SliceName();
+
+    private Slice last;
 
     /**
      * @param atOnce tell each change as it comes, not the last one of a micro-batch
@@ -44,12 +46,16 @@ public final class Table {
 
     /** The slice; an empty one if there is none. */
     Slice slice(byte[] key, long number) {
+        if (last != null && last.number == number && asked.key == key) {
+            return last;
+        }
         asked.set(key, number);
         Slice slice = cache.get(asked);
         if (slice == null) {
             slice = new Slice(asked, kept.read(key, number));
             cache.put(slice, slice);
         }
+        last = slice;
         return slice;
     }
 
@@ -105,6 +111,7 @@ public final class Table {
 
     /** The slice is not needed any more. Its values stay for everybody else what they are. */
     void drop(byte[] key, long number) {
+        last = null;
         asked.set(key, number);
         Slice slice = cache.get(asked);
         if (slice == null) {
@@ -134,6 +141,7 @@ public final class Table {
         }
         changed.clear();
         cache.clear();
+        last = null;
     }
 
     private void tell(Slice slice) {

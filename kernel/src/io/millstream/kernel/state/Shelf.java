@@ -138,16 +138,19 @@ final class Shelf implements Kept {
     // --- slices ------------------------------------------------------------------------------------------
 
     @Override
-    public List<Window> read(byte[] key, long slice) {
+    public ArrayList<Window> read(byte[] key, long slice) {
         Row kept = slices.getValue(name(key, slice));
         if (kept == null) {
             return null;
         }
         if (!item.isWindowed()) {
-            return List.of(window(kept, 0, 0, 1));
+            ArrayList<Window> windows = new ArrayList<>(1);
+            windows.add(window(kept, 0, 0, 1));
+            return windows;
         }
-        List<Window> windows = new ArrayList<>();
-        for (Row row : kept.<Row>getList(0)) {
+        List<Row> rows = kept.getList(0);
+        ArrayList<Window> windows = new ArrayList<>(rows.size() + 1);
+        for (Row row : rows) {
             windows.add(window(row, row.getLong(1), row.getLong(2), 3));
         }
         return windows;

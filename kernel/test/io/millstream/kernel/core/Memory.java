@@ -25,7 +25,7 @@ final class Memory implements Kept {
     }
 
     @Override
-    public List<Window> read(byte[] key, long slice) {
+    public ArrayList<Window> read(byte[] key, long slice) {
         List<Window> kept = slices.get(name(key, slice));
         return kept == null ? null : copy(kept);
     }
@@ -39,8 +39,8 @@ final class Memory implements Kept {
         }
     }
 
-    private List<Window> copy(List<Window> windows) {
-        List<Window> copies = new ArrayList<>();
+    private ArrayList<Window> copy(List<Window> windows) {
+        ArrayList<Window> copies = new ArrayList<>();
         windows.forEach(window -> copies.add(new Window(window.start, window.end, window.at, parts.copy(window.parts))));
         return copies;
     }

@@ -1,0 +1,160 @@
+"""Transactions of the sink, step by step on a real broker: a process ends between any two of them, a batch
+comes again, another run takes over.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as NativePartition
+from java_programs import KernelJava
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+
+pytestmark = pytest.mark.kafka
+
+Steps = Callable[..., list[str]]
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka) -> str:
+    name = f"out-{uuid.uuid4().hex[:10]}"
+    kafka.create_topic(name, 1)
+    kafka.create_topic(f"{name}-marker", 1)
+    return name
+
+
+@pytest.fixture
+def steps(kafka: EmbeddedKafka, kernel_java: KernelJava, topic: str) -> Steps:
+    """Runs steps in a process of their own; returns what came of each."""
+
+    def run(*lines: str) -> list[str]:
+        said = kernel_java(
+            "io.millstream.kernel.sink.TransactionsMain",
+            "".join(f"{line}\n" for line in lines),
+            kafka.bootstrap_servers,
+            topic,
+            f"{topic}-marker",
+            f"app-p0-{topic}",
+        )
+        return [line.partition(" -> ")[2] for line in said.splitlines() if " -> " in line]
+
+    return run
+
+
+def committed(kafka: EmbeddedKafka, topic: str) -> list[str]:
+    """What a reader of committed records finds up to the end of the topic."""
+    servers = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic}
+    consumer = Consumer(
+        {
+            **servers,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[str] = []
+    try:
+        consumer.assign([NativePartition(topic, 0, 0)])
+
+        def at_the_end() -> bool:
+            for message in consumer.consume(100, 0.1):
+                if message.error() is not None:
+                    return True
+                found.append((message.value() or b"").decode())
+            return False
+
+        wait_until(at_the_end, "the end of the topic", 30)
+    finally:
+        consumer.close()
+    return found
+
+
+WRITTEN = ("open a 1 0", "send a one", "send a two", "flush a")
+KILLS = {
+    "before anything is written": ("open a 1 0",),
+    "while records are written": ("open a 1 0", "send a one", "flush a"),
+    "after the records, before the marker": WRITTEN,
+    "after the marker, before the commit": (*WRITTEN, "mark a"),
+    "after the commit": (*WRITTEN, "commit a"),
+}
+
+
+@pytest.mark.parametrize("step", KILLS)
+def test_a_batch_is_written_once_wherever_its_process_is_killed(
+    kafka: EmbeddedKafka, steps: Steps, topic: str, step: str
+) -> None:
+    """The next run writes what was not committed, and skips what was; the batch after it is written."""
+    assert steps(*KILLS[step], "kill")[0] == "to be written"
+    was_committed = step == "after the commit"
+    found = steps("open b 2 0")
+    assert found == ["written" if was_committed else "to be written"]
+    if not was_committed:
+        assert (
+            steps("open b 2 0", "send b one", "send b two", "flush b", "commit b", "close b")[-2:]
+            == ["ok"] * 2
+        )
+    assert committed(kafka, topic) == ["one", "two"]
+    came = steps("open b 2 0", "close b", "open c 2 1", "send c three", "flush c", "commit c", "close c")
+    assert (came[0], came[2]) == ("written", "to be written")
+    assert committed(kafka, topic) == ["one", "two", "three"]
+
+
+def test_a_producer_is_used_again_and_knows_what_it_has_written(
+    kafka: EmbeddedKafka, steps: Steps, topic: str
+) -> None:
+    """Without asking the broker; and what was given up is not there."""
+    came = steps(
+        *("open a 1 0", "send a one", "flush a", "commit a", "close a"),
+        *("open b 1 0", "close b"),
+        *("open c 1 1", "send c lost", "flush c", "give-up c"),
+        *(
+            "open d 1 1",
+            "send d spoilt",
+            "flush d",
+            "restart d",
+            "send d two",
+            "flush d",
+            "commit d",
+            "close d",
+        ),
+        *("open e 1 2", "commit e", "close e", "open f 1 2"),
+    )
+    assert [line for line in came if line != "ok"] == [
+        "to be written",
+        "written",
+        "to be written",
+        "to be written",
+        "to be written",
+        "to be written",  # nothing was in it, so nothing was committed
+    ]
+    assert committed(kafka, topic) == ["one", "two"]
+
+
+def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: Steps, topic: str) -> None:
+    """One that is in the middle of a batch, and one that comes only then, which does not even disturb it."""
+    came = steps(
+        *("open old 1 0", "send old lost", "flush old"),
+        "claim 2",
+        "commit old",
+        "give-up old",
+        "open late 1 0",
+        *("open new 2 0", "send new one", "flush new", "commit new", "close new"),
+        "open late 1 1",
+    )
+    assert came[4].startswith("FencedException: transactional.id 'app-p0-")
+    assert "of epoch 1 was fenced by a newer run" in came[4]
+    assert "of epoch 1 was fenced by the run of epoch 2" in came[6]
+    assert came[7:12] == ["to be written", "ok", "ok", "ok", "ok"]
+    assert "was fenced by the run of epoch 2" in came[12]
+    assert committed(kafka, topic) == ["one"]
+    # A process that knows nothing of it finds the marker.
+    (late,) = steps("open late 1 1")
+    assert "was fenced by the run of epoch 2" in late
+    came = steps("open new 2 1", "send new two", "flush new", "commit new")
+    assert came == ["to be written", "ok", "ok", "ok"]
+    assert committed(kafka, topic) == ["one", "two"]

@@ -209,4 +209,4 @@ def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_ja
     (once,) = ask(kernel_java, [{**case, "records": records[:3], "batches": [3]}])
     assert once[0]["out"] == [["a", "z", 8, 8, 8], ["b", "y", 9, 9, 9]]
     (steps,) = ask(kernel_java, [{**case, "batches": [2, 2]}])
-    assert steps[1]["out"] == [["a", None, 8, 8, 8], ["a", "zv", 9, 8, 9]]
+    assert steps[1]["out"] == [["a", "z", 8, 8, 8], ["a", "v", 9, 9, 9]]

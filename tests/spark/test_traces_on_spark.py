@@ -65,6 +65,9 @@ def can_be_said(trace: Trace) -> bool:
         return False
     if any(op["op"] in ("filter", "map_values") and "store" in op for op in trace.program):
         return False
+    # A table's filter deletes what does not pass, also what never did: Kafka Streams tells no such deletion.
+    if "filter" in operations[operations.index(fold["op"]) :]:
+        return False
     if any(step.error for step in trace.steps) or function == "concat unless -":  # forgets what it had
         return False
     # For these a null in a window is a value, or has what comes after it begin anew.

@@ -69,7 +69,7 @@ class TimeWindowedKStream(_WindowedKStream, Folding):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.
-    Differs: a window's value goes out once in a micro-batch in which it has changed, not with each record.
+    Differs: with a cache, a window's value goes out once in a micro-batch in which it has changed.
     """
 
 

@@ -36,7 +36,7 @@ from millstream.topology.nodes import (
     Suppress,
     ToTable,
 )
-from millstream.topology.windows import Windows
+from millstream.topology.windows import SlidingWindows, Windows
 
 __all__ = [
     "EVENT_TIME",
@@ -70,11 +70,13 @@ class Pending:
 
     @property
     def belongs(self) -> Column:
-        """Which rows count: a null key never does, a null value only as a deletion in a table."""
+        """Which rows count: a null key never does. A null value does in a table, as a deletion, and in time
+        windows and sessions, as Kafka Streams has it."""
         here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
         if isinstance(self.node, ToTable | Suppress):
             return here
-        here &= F.col(self.lane.value).isNotNull()
+        if self.windows is None or isinstance(self.windows, SlidingWindows):
+            here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
 
     @property

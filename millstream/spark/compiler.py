@@ -25,6 +25,7 @@ from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, fold, group
+from millstream.spark.dropped import LATE
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -813,7 +814,7 @@ class Compiler:
                 stored |= results.stored
                 for one in results.late:
                     name = one.item.pending.node.name
-                    results.made[0].uncounted.append(Failure(one.flag, self.failures, "late", name))
+                    results.made[0].uncounted.append(Failure(one.flag, self.failures, LATE, name, one.what))
                     self.failures += 1
             if folded:
                 each_fold = [(item, self._fold_serdes(item)) for item in folded]

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
+_STATEFUL = "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
+"""What failed in the kernel's operator; why is another matter."""
 _MAX_CAUSES = 12
 
 _Kind = tuple[type[PipelineException], str]
@@ -85,6 +87,10 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     (
         "RecordTooLargeException",
         (PipelineException, "a record is larger than the topic or the producer takes (max.request.size)"),
+    ),
+    (
+        "ArithmeticException: a sum does not fit a bigint",
+        (PipelineException, "a sum does not fit a bigint; sum decimals or doubles"),
     ),
     ("No space left on device", (PipelineException, "a disk is full")),
     (
@@ -470,7 +476,7 @@ def _damaged_path(report: Report, claim: CheckpointClaim | None) -> str:
 
 def _meaning(report: Report, classes: list[str]) -> _Kind | None:
     """What the failure is, and means in our words; None: Spark says it best."""
-    for name in classes[:1]:
+    for name in [name for name in classes if not name.startswith(_STATEFUL)][:1]:
         # Where Spark has a name for it, the rest may be a record's content.
         return next((kind for beginning, kind in _BY_CLASS if name.startswith(beginning)), None)
     expired = _EXPIRED.search(report.text)

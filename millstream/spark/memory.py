@@ -24,7 +24,7 @@ from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIME
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
 from millstream.spark.source import in_range
-from millstream.topology.nodes import Repartition, Source, TableSource
+from millstream.topology.nodes import Aggregate, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["MemoryEngine", "MemoryPipeline"]
@@ -110,7 +110,8 @@ class MemoryPipeline:
     ) -> None:
         self.pipeline = pipeline
         self.drops = DropWatch(pipeline.name, handlers.max_ratio, handlers.dead_letter_topic)
-        self._counts_drops = handlers.any
+        late = any(isinstance(node, Aggregate) and node.windows is not None for node in pipeline.nodes)
+        self._counts_drops = handlers.any or late
         self.store_serdes = store_serdes
         self._stream = stream
         self._query = None

@@ -80,6 +80,8 @@ class Late:
 
     item: Item
     flag: str
+    what: str
+    """The column with what is told of them: the fields of a dropped.LateRecord."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,15 @@ def item_of(
     key, value = names.new("k"), names.new("v")
     item = Item(pending, key, value, key_serde, partitions, Mergeable(), at_once)
     node = pending.node
-    if isinstance(node, ToTable):  # the last one; wrapped, for a NULL is one too
+    if isinstance(node, ToTable):  # the last one, with its own time; wrapped, for a NULL is one too
         last = names.new("l")
-        type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
-        part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
+        type_ = T.StructType(
+            [
+                T.StructField("value", pending.flow.type_of(pending.lane.value)),
+                T.StructField("at", T.TimestampType()),
+            ]
+        )
+        part = Part(last, F.struct(F.col(value).alias("value"), F.col(TIMESTAMP).alias("at")), type_, "last")
         return replace(item, parts=Mergeable([part], F.col(last)["value"]))
     if isinstance(node, Suppress):
         last = names.new("l")
@@ -186,11 +193,16 @@ def aggregate(
         if item.is_windowed:
             plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
         if item.pending.windows is not None:
-            late.append(Late(item, new.with_column("d", mine & (F.col(kind) == LATE))))
+            flag = new.with_column("d", mine & (F.col(kind) == LATE))
+            what = F.array(F.col(time), F.col(start), F.col(end), F.unix_millis(F.col(TIMESTAMP)))
+            late.append(Late(item, flag, new.with_column("a", F.when(F.col(flag), what))))
         has_value = mine & F.col(kind).isin(UPDATE, CLOSED)
         value = new.with_column("v", F.when(has_value, item.parts.result))
         is_table = isinstance(item.pending.node, ToTable | Suppress)
         value_serde = item.pending.lane.value_serde if is_table else None
+        if isinstance(item.pending.node, ToTable):
+            own_time = F.col(item.parts.parts[0].name)["at"]
+            new.df = new.df.withColumn(TIMESTAMP, F.when(mine, own_time).otherwise(F.col(TIMESTAMP)))
         key_serde = item.key_serde
         if item.pending.windows is not None:
             key_serde = item.pending.windowed_serde(key_serde)

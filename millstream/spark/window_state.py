@@ -1,14 +1,13 @@
-"""What becomes of a key's windows when records come: for the windows that depend on what has come before.
+"""What becomes of a key's windows when records come: for Python folds, which are called record by record.
 
-Sessions begin and end where records are, sliding windows too; and a Python fold is called record by record,
-whatever its windows. So here, once for each key of a micro-batch, is decided which windows there are, which
-have changed and which are gone. Pure: what was kept, and records, in; what to keep, and changes, out.
+Here, once for each key of a micro-batch, is decided which windows there are, which have changed and which are
+gone. Pure: what was kept, and records, in; what to keep, and changes, out.
 
 What is kept is made of lists, text and numbers, so that it can be written as JSON.
 
 Source: KStreamSessionWindowAggregate, KStreamSlidingWindowAggregate, KStreamWindowAggregate.
 Differs: what is late is decided by the stream time before the micro-batch, and a window's value goes out
-    once for a micro-batch.
+    once for a micro-batch. A session is never dropped by the retention of a store.
 """
 
 from __future__ import annotations

@@ -172,9 +172,9 @@ class _FoldAlgebra:
         """None where the first value is the first aggregate."""
         return None if self.fold.initializer is None else self._text(self.fold.initializer())
 
-    def add(self, aggregate: str | None, payload: str) -> str | None:
+    def add(self, aggregate: str | None, payload: str | None) -> str | None:
         """One call of the adder."""
-        value = self.using.value.deserialize(b64decode(payload))
+        value = None if payload is None else self.using.value.deserialize(b64decode(payload))
         if self.fold.initializer is None:
             return self._text(value if aggregate is None else self.fold.adder(self._value(aggregate), value))
         return self._text(self.fold.adder(self.key, value, self._value(aggregate)))
@@ -188,10 +188,9 @@ class _FoldAlgebra:
         assert self.fold.merger is not None
         return self._text(self.fold.merger(self.key, self._value(one), self._value(other)))
 
-    def payload(self, record: dict[str, Any]) -> str:
+    def payload(self, record: dict[str, Any]) -> str | None:
         """A record's value, as JSON can express it: sliding windows keep values."""
-        value: str = record["value"]
-        return value
+        return record.get("value")
 
     def result(self, aggregate: str | None) -> dict[str, Any]:
         """What the serde has written."""

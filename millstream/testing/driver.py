@@ -6,7 +6,8 @@ is routed as Kafka would do it: to output topics, back into the topology, or int
 
 Source: org.apache.kafka.streams.TopologyTestDriver.
 Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, as a client
-    does that has a backlog; piped one by one, each record gives its update, as in Kafka Streams.
+    does that has a backlog; piped one by one, or without a cache, each record gives its update, as in
+    Kafka Streams.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ class TopologyTestDriver:
 
     @property
     def dropped_records(self) -> int:
-        """How many records were dropped so far, because a record-level handler says 'continue'."""
+        """How many records were dropped so far: a record-level handler says 'continue', or they were late."""
         return sum(running.drops.total for running in self._pipelines)
 
     # --- stores ----------------------------------------------------------------------------------------

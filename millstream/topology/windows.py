@@ -1,10 +1,10 @@
 """Windows: which spans of time an aggregation has one value for, instead of one for all time.
 
 A record that comes later than the grace allows is dropped. "Later" is measured by stream time, the largest
-timestamp seen so far, and not by a clock.
+timestamp seen so far in the partition that its key is in, and not by a clock.
 
-Differs, for all three: stream time is that of all partitions which a query reads, and it goes on from
-    micro-batch to micro-batch. Kafka Streams has one for each task, which goes on from record to record.
+Differs, for Python folds alone: stream time is that of all partitions which a query reads, and it goes on
+    from micro-batch to micro-batch. Kafka Streams has one for each task, which goes on from record to record.
 """
 
 from __future__ import annotations

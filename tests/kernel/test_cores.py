@@ -197,3 +197,16 @@ def test_nothing_is_told_of_a_session_that_nobody_has_heard_of(kernel_java: Kern
         [["a", 1, 0, 0, 0]],
         [["a", None, 0, 0, 0], ["a", 5, 40, 0, 40]],
     ]
+
+
+@pytest.mark.disk
+def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_java: KernelJava) -> None:
+    """Of the same times: it has that one's key in the store, and is what is told of it."""
+    program = [{"op": "windowed_by", "windows": "session", "gap": 1, "grace": 0}, {"op": "aggregate"}]
+    program[1] |= {"function": "concat"}
+    records = [["a", "x", 8], ["b", "y", 9], ["a", "z", 8], ["a", "v", 9]]
+    case = {"program": program, "records": records, "at_once": False}
+    (once,) = ask(kernel_java, [{**case, "records": records[:3], "batches": [3]}])
+    assert once[0]["out"] == [["a", "z", 8, 8, 8], ["b", "y", 9, 9, 9]]
+    (steps,) = ask(kernel_java, [{**case, "batches": [2, 2]}])
+    assert steps[1]["out"] == [["a", "z", 8, 8, 8], ["a", "v", 9, 9, 9]]

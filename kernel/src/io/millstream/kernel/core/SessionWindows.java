@@ -101,7 +101,20 @@ public final class SessionWindows extends Windowed {
      * @param isFirst nobody waits yet for it to close, nor for a session that it was made of
      */
     private void put(byte[] key, Window session, boolean isFirst) {
-        add(slice(key, session.end), session);
+        Slice slice = slice(key, session.end);
+        // What the store has forgotten can still be here. There, too, the new one would be written over it.
+        for (int place = slice.from(session.start); place < slice.windows.size(); place++) {
+            Window other = slice.windows.get(place);
+            if (other.start != session.start) {
+                break;
+            }
+            if (other.end == session.end) {
+                table.forget(other);
+                session.kept = other.kept;
+                break;
+            }
+        }
+        add(slice, session);
         table.changed(session);
         if (isFirst && closing != null) {
             closing.add(session.end, key, session.end);

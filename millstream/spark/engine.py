@@ -20,6 +20,7 @@ from millstream.spark.dropped import DropWatch
 from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
@@ -102,7 +103,7 @@ class SparkEngine:
         self._partitions = partitions
         with self._lock:
             compiled = compile_pipeline(pipeline, self._context(partitions))
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans)
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
 
     def _context(self, partitions: Mapping[str, int]) -> CompileContext:
         return CompileContext(
@@ -152,6 +153,7 @@ class SparkEngine:
         rows = plan.rows_at(claim.epoch)
         if rows is None:
             return IdlePipeline(name, on_end)
+        put_right(self.checkpoint_files(claim.path), claim.path)
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
         writer = (
@@ -198,6 +200,7 @@ class SparkEngine:
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
         try:
+            put_right(self.checkpoint_files(claim.path), claim.path)
             rebuild(
                 self.spark,
                 compiled,

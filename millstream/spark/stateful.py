@@ -12,9 +12,9 @@ is late, and the order in which records count, are Kafka's, whatever the micro-b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,10 +27,10 @@ from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, w
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.trace import translated
-from millstream.topology.nodes import ToTable
+from millstream.topology.nodes import Node, ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
-__all__ = ["Item", "Late", "aggregate", "bucket_names", "item_of"]
+__all__ = ["Item", "Late", "aggregate", "bucket_names", "item_of", "layout"]
 
 UPDATE, GONE, CLOSED, LATE = range(4)
 """What a row of the operator is: the column `kind`."""
@@ -80,7 +80,7 @@ def item_of(
         last = names.new("l")
         type_ = T.StructType([T.StructField("value", pending.flow.type_of(pending.lane.value))])
         part = Part(last, F.struct(F.col(value).alias("value")), type_, "last")
-        return replace(item, parts=Mergeable([part], F.col(last)["value"]))
+        return replace(item, parts=_last_value(part))
     column, function = column_of(pending, key, value)
 
     def cut() -> Mergeable | NotMergeableError:
@@ -95,12 +95,33 @@ def item_of(
     return replace(item, parts=parts)
 
 
-def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
-    """These aggregations of one flow, as one operator."""
+def _last_value(part: Part) -> Mergeable:
+    type_: Any = part.type
+    result = F.col(part.name)["value"]
+    return Mergeable([part], result, type_["value"].dataType, lambda value: F.struct(value.alias("value")))
+
+
+def aggregate(
+    items: Sequence[Item],
+    names: Names,
+    kept: Callable[[str], DataFrame] | None = None,
+    restored: Callable[[Item], DataFrame] | None = None,
+) -> tuple[Made, list[Late], dict[Node, str]]:
+    """These aggregations of one flow, as one operator; and the columns with the parts of those whose result
+    does not tell them.
+
+    With `kept`, its results are what it keeps in its state, as if all had been updated (rebuild.py). With
+    `restored`, it begins with what changelogs have, where its checkpoint is new (restore.py).
+    """
     flow = items[0].pending.flow
-    rows = _ordered(_rows(_with_own(flow.df, items), items))
-    description = json.dumps([_described(item) for item in items])
-    made = DataFrame(_state_package().Aggregations.of(rows._jdf, description), flow.df.sparkSession)
+    if kept is None:
+        rows = _ordered(_rows(_with_own(flow.df, items), items))
+        description = json.dumps([_described(item) for item in items])
+        before = None if restored is None else _restored(items, restored)._jdf
+        operator = _state_package().Aggregations.of(rows._jdf, description, before)
+        made = DataFrame(operator, flow.df.sparkSession)
+    else:
+        made = _kept(items, kept)
     tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
     fixed = dict(
         zip(
@@ -113,6 +134,7 @@ def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
     new = Flow(with_context(made, stamp), names)
     lanes: dict[Any, Lane] = {}
     late = []
+    parts: dict[Node, str] = {}
     for number, item in enumerate(items):
         mine = F.col(tag) == number
         told = mine & (F.col(kind) <= GONE)
@@ -126,6 +148,9 @@ def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
             plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
             late.append(Late(item, new.with_column("d", mine & (F.col(kind) == LATE))))
         value = new.with_column("v", F.when(mine & (F.col(kind) == UPDATE), item.parts.result))
+        if item.parts.of_result is None:
+            content = F.when(mine & (F.col(kind) == UPDATE), parts_as_bytes(item.parts.parts))
+            parts[item.pending.node] = new.with_column("o", content)
         keep = None
         if len(items) > 1 or late:
             keep = new.with_column("f", told)
@@ -134,7 +159,7 @@ def aggregate(items: Sequence[Item], names: Names) -> tuple[Made, list[Late]]:
             item.key_serde if item.pending.windows is None else item.pending.windowed_serde(item.key_serde)
         )
         lanes[item.pending.node] = Lane(plain_key, value, keep, key_serde, value_serde)
-    return (new, lanes), late
+    return (new, lanes), late, parts
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
@@ -218,6 +243,91 @@ def _described(item: Item) -> dict[str, Any]:
         "at_once": item.at_once,
         "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
     }
+
+
+def layout(item: Item) -> str:
+    """How its state is laid out, in words. Of parts what they are called does not count, but their order."""
+    described = _described(item)
+    settings = "".join(f" {name}={value}" for name, value in sorted(described["settings"].items()))
+    parts = ", ".join(f"{part.rule} {part.type.simpleString()}" for part in item.parts.parts)
+    return f"{described['core']}{settings} of {parts}; {item.partitions} buckets"
+
+
+# --- what is kept ----------------------------------------------------------------------------------------
+
+
+def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
+    """What the state of these has, in the form of the operator's results. Its layout is Shelf.java's."""
+    every = [part for item in items for part in item.parts.parts]
+    rows = []
+    for number, item in enumerate(items):
+        state = kept(f"slices{number}")
+        key, window = F.col("user_map_key")["value"], F.col("user_map_value")
+        start = end = F.lit(0).cast("bigint")
+        if item.pending.windows is not None:
+            state = state.select("user_map_key", F.explode(window["windows"]).alias("window"))
+            # Behind the key comes the number of its slice.
+            key, window = F.substring(key, F.lit(1), F.octet_length(key) - 8), F.col("window")
+            start, end = window["start"], window["end"]
+        own = {part.name: window[f"part{place}"] for place, part in enumerate(item.parts.parts)}
+        rows.append(
+            state.select(
+                F.lit(number).alias("tag"),
+                F.lit(UPDATE).alias("kind"),
+                key.alias("key"),
+                start.alias("start"),
+                end.alias("end"),
+                window["at"].alias("at"),
+                F.lit(None).cast("bigint").alias("time"),
+                *(own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every),
+            )
+        )
+    return reduce(DataFrame.union, rows)
+
+
+# --- what changelogs have --------------------------------------------------------------------------------
+
+_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Exact: by default Spark writes milliseconds."""
+
+
+def parts_as_bytes(parts: Sequence[Part]) -> Column:
+    """Parts for the header PARTS_HEADER. Those that are NULL are left out."""
+    named = (F.col(part.name).alias(f"part{place}") for place, part in enumerate(parts))
+    return F.to_json(F.struct(*named), _JSON).cast("binary")
+
+
+def parts_from_bytes(content: Column, parts: Sequence[Part]) -> Column:
+    """A struct of parts, from such a header."""
+    fields = [T.StructField(f"part{place}", part.type) for place, part in enumerate(parts)]
+    return F.from_json(content.cast("string"), T.StructType(fields), _JSON)
+
+
+_CHUNK = 10_000
+"""How many aggregates the kernel gets at a time."""
+
+
+def _restored(items: Sequence[Item], restored: Callable[[Item], DataFrame]) -> DataFrame:
+    """What the operator begins with: `key`, `start`, `end`, `at` and a struct `parts` of each aggregate."""
+    every = [part for item in items for part in item.parts.parts]
+    rows = []
+    for number, item in enumerate(items):
+        own = {part.name: F.col("parts")[f"part{place}"] for place, part in enumerate(item.parts.parts)}
+        parts = (own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every)
+        entry = F.struct("key", "start", "end", "at", *parts)
+        rows.append(
+            restored(item).select(
+                _bucket(F.col("key"), item.partitions).alias("bucket"),
+                F.lit(number).alias("tag"),
+                entry.alias("entry"),
+                F.floor(F.monotonically_increasing_id() / _CHUNK).alias("chunk"),
+            )
+        )
+    together = reduce(DataFrame.union, rows).groupBy("bucket", "tag", "chunk")
+    return together.agg(F.collect_list("entry").alias("entries")).select("bucket", "tag", "entries")
 
 
 # --- buckets ---------------------------------------------------------------------------------------------

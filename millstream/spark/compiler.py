@@ -193,7 +193,7 @@ class Compiler:
         }
         places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
         layouts = {
-            store: f"{laid_out}; operator {places[store]}"
+            store: f"{laid_out}; of operator {places[store]}"
             for store, laid_out in self.layouts.items()
             if store in places
         }
@@ -853,9 +853,9 @@ class Compiler:
         self, on_kernel: list[Item], by_spark: list[Pending], windowed: list[Pending], folded: list[Pending]
     ) -> None:
         """Note how the state of each store is laid out: read as another layout, it would be misread."""
-        for item in on_kernel:
+        for number, item in enumerate(on_kernel, 1):
             if item.pending.node.store is not None:
-                self.layouts[item.pending.node.store.name] = layout(item)
+                self.layouts[item.pending.node.store.name] = f"{layout(item)}; number {number}"
         for kind, pending in ((BY_SPARK, by_spark), (WINDOWED_FOLD, windowed), (FOLD, folded)):
             for each in pending:
                 if each.node.store is not None:

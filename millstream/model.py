@@ -13,6 +13,7 @@ __all__ = [
     "FORMER_HEADER",
     "MAX_TIMESTAMP_MS",
     "MIN_TIMESTAMP_MS",
+    "PARTS_HEADER",
     "HostInfo",
     "KeyValue",
     "LagInfo",
@@ -42,6 +43,10 @@ A client that lost a pipeline may still write; readers drop records of an older 
 is the last header of a record. It is read in topics that the application owns, and nowhere else: what a
 header says in a topic of somebody else's is data.
 """
+
+PARTS_HEADER = "millstream.parts"
+"""The header of records in changelogs whose value alone does not tell what the aggregate is made of: that, as
+JSON. The sum and the count of an average, for instance."""
 
 FORMER_HEADER = "millstream.ts"
 """What former versions wrote in internal topics: the record's timestamp, 8 bytes, and the epoch, 8 more.

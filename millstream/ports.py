@@ -62,6 +62,7 @@ class CompiledPipeline:
 
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
     `scans` are the sources of the query, in the order in which its checkpoint has them.
+    `layouts` says, by store, how Spark's state is laid out: another program's must not be read by it.
     `plan` is the engine's own; nobody else looks into it.
     """
 
@@ -69,6 +70,7 @@ class CompiledPipeline:
     store_serdes: Mapping[str, tuple[Any, Any]]
     plan: Any = None
     scans: tuple[Scan, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

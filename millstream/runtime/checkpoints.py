@@ -24,7 +24,6 @@ from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, 
 from millstream.runtime.identity import Noted, Notes
 from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, Suppress, ToTable
 from millstream.topology.pipeline import Pipeline, input_label, state_before
-from millstream.topology.windows import TimeWindows
 
 __all__ = ["Checkpoints", "Fingerprint", "fingerprint", "read_notes"]
 
@@ -69,10 +68,9 @@ def _operator(node: Node, pipeline: Pipeline) -> str | None:
     """Spark's states of these kinds have different forms; None: it keeps none."""
     match node:
         case Aggregate():
-            is_fold = isinstance(node.aggregation, Fold)
-            if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
-                return "windows merged in Python"
-            return "fold in Python, by buckets" if is_fold else "aggregate"
+            if not isinstance(node.aggregation, Fold):
+                return "aggregate"
+            return "fold in Python, by buckets" if node.windows is None else "windows folded in Python"
         case ToTable():
             return "last value" if node.parents[0] in pipeline.shuffles else None
         case Suppress():

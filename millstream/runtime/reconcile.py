@@ -131,6 +131,7 @@ class Reconciler:
             if key and value
         }
         self._raise_if_other_serdes(pipeline.name, sight.notes, serdes)
+        self._raise_if_other_layouts(compiled, sight.notes)
         lost = frozenset(each.topic for each in sight.findings if each.role is Role.CHANGELOG)
         # `check` may have found one of these deleted, and it was created since. If not, this does no harm.
         if self._policies.rebuild_changelogs and (lost := lost | sight.fresh):
@@ -139,7 +140,9 @@ class Reconciler:
         self._move(pipeline.name, directory, files, compiled, sight)
         begin()
         self._checkpoints.note(
-            pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
+            pipeline.name,
+            Notes(note(sight.uses, sight.found), compiled.scans, serdes, compiled.layouts),
+            files,
         )
         unmark(files, directory)
 
@@ -185,6 +188,19 @@ class Reconciler:
                     "start afresh with KafkaStreams.clean_up(checkpoints=True)"
                 )
 
+    def _raise_if_other_layouts(self, compiled: CompiledPipeline, notes: Notes | None) -> None:
+        before = notes.layouts if notes is not None else {}
+        for store, now in compiled.layouts.items():
+            then = before.get(store, now)
+            if then != now:
+                raise TopologyException(
+                    f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' is of another "
+                    f"aggregation:\n  was '{then}',\n  now '{now}'\n"
+                    "Going on from it would misread it. Give the store the aggregation that it had, or "
+                    "another name and a new application.id, or start afresh with `millstream reset` or "
+                    "KafkaStreams.clean_up(checkpoints=True)"
+                )
+
     def _look(self, pipeline: Pipeline, files: CheckpointFiles) -> _Sight:
         positions = positions_of(files, pipeline.name)  # first: what it has read can only have grown since
         notes = self._checkpoints.notes(pipeline.name, files) if positions is not None else None
@@ -213,9 +229,11 @@ class Reconciler:
         positions: Mapping[TopicPartition, int] | None,
     ) -> Mapping[str, Found]:
         roles = {use.topic: use.role for use in uses}
-        described = self._topics.describe(
-            [name for name, role in roles.items() if role is Role.CHANGELOG]
-        ) | self._topics.look({*known, *(name for name, role in roles.items() if role is not Role.CHANGELOG)})
+        changelogs = {name for name, role in roles.items() if role is Role.CHANGELOG}
+        described = {
+            **self._topics.look({*known, *roles} - changelogs),
+            **self._topics.describe(changelogs),  # with the policy by which they forget
+        }
         read = {at.topic for at in positions or ()}
         partitions = [
             TopicPartition(name, number)

@@ -53,8 +53,9 @@ from millstream.spark.handlers import (
 )
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
+from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
-from millstream.spark.stateful import Item, Results, aggregate, item_of
+from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
 from millstream.spark.trace import as_column, trace, translated
 from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
@@ -63,7 +64,21 @@ from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
-__all__ = ["CompileContext", "Compiled", "Compiler", "compile_pipeline"]
+__all__ = [
+    "BY_SPARK",
+    "FOLD",
+    "WINDOWED_FOLD",
+    "CompileContext",
+    "Compiled",
+    "Compiler",
+    "compile_pipeline",
+    "operators",
+]
+
+BY_SPARK = "by Spark's own operator"
+FOLD = "folded in Python"
+WINDOWED_FOLD = "windows folded in Python"
+"""The layouts of state that is not the kernel's, which Spark checks itself."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,8 @@ class CompileContext:
         patience_ms: how long a fold in Python may take for one record.
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
         folded: with it, the results of the Python folds, instead of what comes of records.
+        kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
+        restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
     """
 
     application_id: str
@@ -94,18 +111,22 @@ class CompileContext:
     patience_ms: int = 300_000
     only: Collection[str] | None = None
     folded: DataFrame | None = None
+    kept: Callable[[str], DataFrame] | None = None
+    restored: Callable[[str, Restored], DataFrame] | None = None
 
 
 @dataclass(frozen=True)
 class Compiled:
     """`rows` is None when the pipeline writes nothing: its tables are views of their source topics.
 
-    They are not yet what a sink takes: `rows_at(epoch)` is.
+    They are not yet what a sink takes: `rows_at(epoch)` is. `layouts` says in words how the state of each
+    store is laid out.
     """
 
     rows: DataFrame | None
     store_serdes: Mapping[str, tuple[Serde, Serde]]
     scans: tuple[Scan, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
     """How many partitions each topic of the application's own has."""
 
@@ -159,6 +180,8 @@ class Compiler:
     pending: list[Node] = field(default_factory=list)
     outputs: dict[Node, Output] = field(default_factory=dict)
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
+    parts: dict[Node, str] = field(default_factory=dict)
     choices: dict[Node, str] = field(default_factory=dict)
     uses: dict[Node, int] = field(default_factory=dict)
     failures: int = 0
@@ -188,7 +211,13 @@ class Compiler:
             internal_topic(self.context.application_id, name): count
             for name, count in self.context.partitions.items()
         }
-        return Compiled(rows, dict(self.store_serdes), scans, partitions)
+        places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
+        layouts = {
+            store: f"{laid_out}; of operator {places[store]}"
+            for store, laid_out in self.layouts.items()
+            if store in places
+        }
+        return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions)
 
     def _visit(self, node: Node) -> None:
         visit = getattr(self, f"visit_{type(node).__name__}")
@@ -224,6 +253,7 @@ class Compiler:
         self.outputs[node] = output
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        aggregated = node.parents[0] if isinstance(node, Kept) else node
         windowed = store.kind is not StoreKind.KEY_VALUE
         key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
         if windowed:  # the serde of a windowed store is that of the keys themselves
@@ -260,6 +290,7 @@ class Compiler:
                 ),
                 route=plain_key if route is None else route,
                 fenced=True,
+                parts=F.col(self.parts[aggregated]) if aggregated in self.parts else None,
             ),
         )
 
@@ -791,25 +822,40 @@ class Compiler:
     def _aggregate_pending(self) -> set[Node]:
         """Turn what waits into stateful operators: one a flow for what Spark computes, one for its folds."""
         aggregated: set[Node] = set()
-        for flow in list(self.flows):
+        # State is kept by their numbers, so those must not depend on what stateless steps there are.
+        self.pending.sort(key=self.pipeline.nodes.index)
+        places = {node: place for place, node in enumerate(self.pending)}
+        waiting = [flow for flow in self.flows if not places.keys().isdisjoint(flow.lanes)]
+        for flow in sorted(
+            waiting, key=lambda flow: min(places[node] for node in flow.lanes if node in places)
+        ):
             mine = [
                 self._pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes
             ]
-            if not mine:
-                continue
             flow.count_dropped()
             stored: dict[Node, Lane] = {}
             on_kernel, by_spark = self._taken_apart([item for item in mine if not item.is_fold])
             windowed = [item for item in mine if item.is_fold and item.windows is not None]
             folded = [item for item in mine if item.is_fold and item.windows is None]
+            self._note_layouts(on_kernel, by_spark, windowed, folded)
             if sum(map(bool, (on_kernel, by_spark, windowed, folded))) == 1:
                 self._look_ahead(flow)
             made = [group(by_spark, self.names)] if by_spark else []
             if on_kernel:
-                alone = not by_spark and not folded and not windowed
+                wanted = any(self._is_wanted(item.pending.node) for item in on_kernel)
+                kept = self.context.kept if wanted else None
+                alone = kept is None and not by_spark and not folded and not windowed
                 passing = self._passing(flow, {item.node for item in mine}) if alone else {}
-                results = aggregate(on_kernel, self.names, list(passing.values()), letters=self._letters)
+                results = aggregate(
+                    on_kernel,
+                    self.names,
+                    list(passing.values()),
+                    letters=self._letters,
+                    kept=kept,
+                    restored=None if self.context.restored is None else self._restored,
+                )
                 self._pass(flow, passing, results)
+                self.parts |= results.parts
                 made.append(results.made)
                 stored |= results.stored
                 for one in results.late:
@@ -903,6 +949,34 @@ class Compiler:
         self._pass(flow, passing, outcome)
         new, results = outcome.made
         return new, {held[closed][0]: lane for closed, lane in results.items()}
+
+    def _restored(self, item: Item) -> DataFrame:
+        """What the changelog of an aggregation has."""
+        node = item.pending.node
+        store = node.store
+        if store is None or not store.logged:
+            raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
+        assert self.context.restored is not None
+        value = self._settle(
+            store.value_serde,
+            item.pending.lane.value_serde if isinstance(node, nodes.ToTable) else None,
+            self.context.default_value_serde,
+            item.parts.type,
+        )
+        topic = internal_topic(self.context.application_id, f"{store.name}-changelog")
+        return self.context.restored(topic, Restored(store.kind, item.pending.windows, value, item.parts))
+
+    def _note_layouts(
+        self, on_kernel: list[Item], by_spark: list[Pending], windowed: list[Pending], folded: list[Pending]
+    ) -> None:
+        """Note how the state of each store is laid out: read as another layout, it would be misread."""
+        for number, item in enumerate(on_kernel, 1):
+            if item.pending.node.store is not None:
+                self.layouts[item.pending.node.store.name] = f"{layout(item)}; number {number}"
+        for kind, pending in ((BY_SPARK, by_spark), (WINDOWED_FOLD, windowed), (FOLD, folded)):
+            for each in pending:
+                if each.node.store is not None:
+                    self.layouts[each.node.store.name] = kind
 
     def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
         """Those that the kernel can merge, and those that only Spark's own operator can compute."""
@@ -1042,6 +1116,14 @@ class Compiler:
 
 def _goes_on_closed(node: Node) -> bool:
     return isinstance(node, nodes.Aggregate) and node.on_close
+
+
+def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:
+    """The stores of each operator that keeps state.
+
+    Spark numbers operators in the order of the plan, which is that of the sources that feed them.
+    """
+    return list(dict.fromkeys(scan.feeds for scan in scans if scan.feeds))
 
 
 def _feeds(filling: Iterable[Node]) -> tuple[str, ...]:

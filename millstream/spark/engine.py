@@ -111,7 +111,7 @@ class SparkEngine:
         self._partitions = partitions
         with self._lock:
             compiled = compile_pipeline(pipeline, self._context(partitions))
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans)
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
 
     def _context(self, partitions: Mapping[str, int]) -> CompileContext:
         return CompileContext(

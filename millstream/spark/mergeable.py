@@ -56,10 +56,14 @@ class Mergeable:
     Attributes:
         parts: what it is made of.
         result: the expression over columns that are called as the parts are.
+        type: of the result.
+        of_result: what the only part is, by the result and its time; None: the result does not tell it.
     """
 
     parts: list[Part] = field(default_factory=list)
     result: Column = field(default_factory=lambda: F.lit(None))
+    type: T.DataType = field(default_factory=T.NullType)
+    of_result: Callable[[Column, Column], Column] | None = None
 
 
 # --- when the topology is compiled -----------------------------------------------------------------------
@@ -82,12 +86,22 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
     from pyspark.errors import AnalysisException
 
     try:
-        left.select(taken.result).schema  # noqa: B018  (analysis is the point)
+        taken.type = left.select(taken.result).schema[0].dataType
     except AnalysisException as error:
         raise NotMergeableError(
             f"it has an aggregate function that cannot be. There are {MERGEABLE}"
         ) from error
+    if len(taken.parts) == 1 and _function(expression) == cutter.function:
+        taken.of_result = _TELL_ALL.get(cutter.function or "")
     return taken
+
+
+def _function(expression: Column) -> str | None:
+    """The function that an expression is a call of, with or without a name for it."""
+    node = _node(expression)
+    if node.getClass().getSimpleName() == "Alias":
+        node = node.child()
+    return node.functionName().lower() if node.getClass().getSimpleName() == "UnresolvedFunction" else None
 
 
 class _Cutter:
@@ -99,6 +113,8 @@ class _Cutter:
         self._names = names
         self._parts = parts
         self._jvm: Any = spark._jvm
+        self.function: str | None = None
+        """What was cut last. Of a count of different values it is not "count"."""
 
     def column(self, node: Any) -> Column:
         return Column(self._jvm.org.apache.spark.sql.Column(node))
@@ -150,6 +166,7 @@ class _Cutter:
         if node.isDistinct() and name != "count":
             raise NotMergeableError(f"{name}(DISTINCT …) cannot be merged from partial results")
         whole = self._type(self.column(node))
+        self.function = "count(DISTINCT)" if node.isDistinct() else name
         return (_cut_distinct if node.isDistinct() else _CUTS[name])(self, name, arguments, whole)
 
     def _type(self, column: Column) -> T.DataType:
@@ -283,3 +300,13 @@ _CUTS: dict[str, Callable[[_Cutter, str, list[Column], T.DataType], Column]] = {
         ("variance", "var_samp", "var_pop", "std", "stddev", "stddev_samp", "stddev_pop"), _cut_variance
     ),
 }
+
+
+def _as_it_is(result: Column, at: Column) -> Column:
+    return result
+
+
+_TELL_ALL: dict[str, Callable[[Column, Column], Column]] = dict.fromkeys(
+    ("count", "count_if", "sum", "product", *_SAME, "collect_list", "array_agg", "collect_set"), _as_it_is
+)
+"""The functions whose only part can be told from their result, and how."""

@@ -3,33 +3,42 @@
 The rows are made by the pipeline's own plan, so they are what its query would write: same bytes, partitions,
 timestamps, with the epoch of the claim. What comes into the plan is replaced:
 
-- An aggregation of Spark's own runs for one micro-batch without records, in complete mode, which puts out
-  every group of the state. It runs on a copy of the state, because a batch makes a new version of it.
-- A Python fold keeps its results as they are, so they are read with Spark's state data source.
+- The kernel keeps the parts of each aggregate, which are read with Spark's state data source.
+- So are the results of a Python fold.
+- An aggregation of Spark's own, whose function the kernel cannot merge, runs for one micro-batch without
+  records, in complete mode, which puts out every group of the state. It runs on a copy of the state, because
+  a batch makes a new version of it.
 
-What Spark has given up is not in its state: windows that have closed. Nor can the state of windows that
-Python merges be read so: it is laid out by bucket, not by window.
+Windows that nobody needs any more, because no record can change them, are not in the state. The state of
+windows that Python folds cannot be read: it is laid out by bucket, not by window.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
-from millstream.spark.compiler import CompileContext, compile_pipeline
+from millstream.spark.compiler import (
+    BY_SPARK,
+    FOLD,
+    WINDOWED_FOLD,
+    CompileContext,
+    Compiled,
+    compile_pipeline,
+    operators,
+)
 from millstream.spark.flow import CONTEXT
 from millstream.spark.sink import FORMAT
 from millstream.topology.names import changelog_topic
-from millstream.topology.nodes import Aggregate, Fold, Node
 from millstream.topology.pipeline import state_before
-from millstream.topology.windows import TimeWindows
 
 __all__ = ["rebuild"]
 
@@ -61,8 +70,6 @@ def rebuild(
     done = max((int(name) for name in files.list(f"{directory}/commits") if name.isdecimal()), default=None)
     if done is None:
         return  # nothing was ever finished, so there is no state
-    # Spark numbers the operators in the order of the plan, which is that of the sources that feed them.
-    operators = list(dict.fromkeys(scan.feeds for scan in compiled.scans if scan.feeds))
     nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
     in_a_row = [name for name, node in nodes.items() if state_before(node, compiled.pipeline) is not None]
     if in_a_row:  # which of several operators has which number is Spark's affair
@@ -71,38 +78,32 @@ def rebuild(
             "filled from the results of another one in the same query. Start afresh with `millstream reset` "
             "or KafkaStreams.clean_up(checkpoints=True)"
         )
-    for number, stores in enumerate(operators):
+    plan: Compiled = compiled.plan
+    for number, stores in enumerate(operators(compiled.scans)):
         topics = {changelog_topic(context.application_id, store) for store in stores}
         lost = sorted(topics & changelogs)
         if not lost:
             continue
         # All of the operator's, or Spark would leave out of the state what nobody reads.
         mine = replace(context, only=topics, read=lambda node: _no_records(spark))
-        kinds = {_kind(nodes[store]) for store in stores}
-        if kinds == {"aggregate"}:
-            _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
-        elif kinds == {"fold"}:
-            results = _state(spark, claim.path, number, done)
-            rows = compile_pipeline(compiled.pipeline, replace(mine, folded=results)).rows_at(claim.epoch)
-            assert rows is not None
-            rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode(
-                "append"
-            ).save()
-        else:
+        laid_out = {plan.layouts[store].partition(";")[0] for store in stores}
+        if laid_out == {WINDOWED_FOLD}:
             raise StreamsException(
                 f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "
-                "the state of sessions, sliding windows and windowed folds in Python is not kept by window. "
+                "the state of windows that Python folds is not kept by window. "
                 "Start afresh with `millstream reset` or KafkaStreams.clean_up(checkpoints=True)"
             )
-
-
-def _kind(node: Node) -> str:
-    if not isinstance(node, Aggregate):
-        return "aggregate"  # the last value of each key, by Spark's max_by
-    is_fold = isinstance(node.aggregation, Fold)
-    if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
-        return "merged"
-    return "fold" if is_fold else "aggregate"
+        if laid_out == {BY_SPARK}:
+            _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
+            continue
+        state = spark.read.format("statestore").options(operatorId=number, batchId=done)
+        if laid_out == {FOLD}:
+            mine = replace(mine, folded=_folded(state.load(claim.path)))
+        else:
+            mine = replace(mine, kept=partial(_kept, state, claim.path))
+        rows = compile_pipeline(compiled.pipeline, mine).rows_at(claim.epoch)
+        assert rows is not None
+        rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode("append").save()
 
 
 def _no_records(spark: SparkSession) -> DataFrame:
@@ -116,13 +117,12 @@ def _no_records(spark: SparkSession) -> DataFrame:
     )
 
 
-def _state(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:
+def _kept(state: DataFrameReader, path: str, variable: str) -> DataFrame:
+    return state.option("stateVarName", variable).load(path)
+
+
+def _folded(state: DataFrame) -> DataFrame:
     """What the folds of an operator have, in the form of their results (programs.py)."""
-    state = (
-        spark.read.format("statestore")
-        .options(operatorId=operator, batchId=batch, stateVarName="aggregates")
-        .load(path)
-    )
     # As Folds.java keeps it: 8 bytes of the timestamp, then the aggregate.
     group, kept = F.col("user_map_key")["value"], F.col("user_map_value")["value"]
     return state.select(

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.model import EPOCH_HEADER
+from millstream.model import EPOCH_HEADER, PARTS_HEADER
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -80,6 +80,7 @@ class Output:
         fenced: the topic is a changelog, whose records carry the epoch.
         headers: carry the record's own headers.
         errors: further headers, an array: what is wrong with the record.
+        parts: what the aggregate is made of, in bytes, for a header.
         letter: the node whose name a dead letter gives, should Kafka refuse the record; None: it gets none.
         look: writes nothing, and is shown the rows instead: gets whether a row belongs to the lane, is true
             for every row.
@@ -93,6 +94,7 @@ class Output:
     fenced: bool = False
     headers: bool = False
     errors: Column | None = None
+    parts: Column | None = None
     letter: str | None = None
     look: Callable[[Column], Column] | None = None
     made: Column | None = None
@@ -150,6 +152,10 @@ def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
     headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
     if output.errors is not None:
         headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)
+    if output.parts is not None:
+        own = F.array(F.struct(F.lit(PARTS_HEADER).alias("key"), output.parts.alias("value")))
+        headers = F.coalesce(headers, F.array().cast(HEADERS_TYPE))
+        headers = F.when(output.parts.isNotNull(), F.concat(headers, own.cast(HEADERS_TYPE)))
     fields = [
         output.topic.alias("topic"),
         output.key.alias("key"),
@@ -189,10 +195,12 @@ def with_epoch(rows: DataFrame, epoch: int | None) -> DataFrame:
     """Rows as a sink takes them, their changelog records with this epoch; None: without one."""
     headers = F.col("headers")
     if epoch is not None:
+        none = F.array().cast(HEADERS_TYPE)
         own = F.struct(
             F.lit(EPOCH_HEADER).alias("key"), F.lit(bytearray(epoch.to_bytes(8, "big"))).alias("value")
         )
-        headers = F.when(F.col(FENCED), F.array(own).cast(HEADERS_TYPE)).otherwise(headers)
+        all_of_them = F.concat(F.coalesce(headers, none), F.array(own).cast(HEADERS_TYPE))
+        headers = F.when(F.col(FENCED), all_of_them).otherwise(headers)
     letter = [_LETTER] if _LETTER in rows.columns else []
     return rows.select(*_COLUMNS, headers.alias("headers"), *letter)
 

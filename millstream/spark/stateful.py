@@ -12,9 +12,9 @@ is late, and the order in which records count, are Kafka's, whatever the micro-b
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,7 +31,7 @@ from millstream.spark.trace import translated
 from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
-__all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of"]
+__all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of", "layout"]
 
 UPDATE, GONE, CLOSED, LATE = range(4)
 """What a row of the operator is: the column `kind`."""
@@ -93,12 +93,14 @@ class Results:
         stored: the lanes of what stores get, where that is something else.
         late: what is dropped.
         passed: the names of the column with the rows that only passed, and of the flag for them.
+        parts: the columns with the parts of those whose result does not tell them.
     """
 
     made: Made
     stored: Mapping[Node, Lane] = field(default_factory=dict)
     late: Sequence[Late] = ()
     passed: tuple[str, str] | None = None
+    parts: Mapping[Node, str] = field(default_factory=dict)
 
 
 def item_of(
@@ -121,7 +123,7 @@ def item_of(
             ]
         )
         part = Part(last, F.struct(F.col(value).alias("value"), F.col(TIMESTAMP).alias("at")), type_, "last")
-        return replace(item, parts=Mergeable([part], F.col(last)["value"]))
+        return replace(item, parts=_last_value(part))
     if isinstance(node, Suppress):
         last = names.new("l")
         held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
@@ -145,8 +147,25 @@ def item_of(
     return replace(item, parts=parts)
 
 
+def _last_value(part: Part) -> Mergeable:
+    type_: Any = part.type
+    result = F.col(part.name)["value"]
+    return Mergeable(
+        [part],
+        result,
+        type_["value"].dataType,
+        lambda value, at: F.struct(value.alias("value"), at.alias("at")),
+    )
+
+
 def aggregate(
-    items: Sequence[Item], names: Names, passing: Sequence[tuple[Lane, Output]] = (), *, letters: bool = False
+    items: Sequence[Item],
+    names: Names,
+    passing: Sequence[tuple[Lane, Output]] = (),
+    *,
+    letters: bool = False,
+    kept: Callable[[str], DataFrame] | None = None,
+    restored: Callable[[Item], DataFrame] | None = None,
 ) -> Results:
     """These aggregations of one flow, as one operator.
 
@@ -154,14 +173,23 @@ def aggregate(
         passing: what else is written of the flow. Its rows pass through the operator as they are: so what
             comes before it is computed once.
         letters: with what dead letters say of them.
+        kept: with it, the results are what the operator keeps in its state, as if all had been updated
+            (rebuild.py).
+        restored: with it, the operator begins with what changelogs have, where its checkpoint is new
+            (restore.py).
     """
     flow = items[0].pending.flow
-    rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing, letters))
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
-    description = json.dumps(
-        [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
-    )
-    made = DataFrame(_state_package().Aggregations.of(rows._jdf, description), flow.df.sparkSession)
+    if kept is None:
+        rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing, letters))
+        description = json.dumps(
+            [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
+        )
+        before = None if restored is None else _restored(items, restored)._jdf
+        operator = _state_package().Aggregations.of(rows._jdf, description, before)
+        made = DataFrame(operator, flow.df.sparkSession)
+    else:
+        made = _kept(items, kept)
     tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
     fixed = dict(
         zip(
@@ -181,6 +209,7 @@ def aggregate(
         or passing
         or any(item.is_windowed or item.goes_on_closed for item in items)
     )
+    parts: dict[Node, str] = {}
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
         mine = F.col(tag).isin([number, *behind])
@@ -198,6 +227,9 @@ def aggregate(
             late.append(Late(item, flag, new.with_column("a", F.when(F.col(flag), what))))
         has_value = mine & F.col(kind).isin(UPDATE, CLOSED)
         value = new.with_column("v", F.when(has_value, item.parts.result))
+        if item.parts.of_result is None and not isinstance(item.pending.node, Suppress):
+            content = F.when(mine & (F.col(kind) == UPDATE), parts_as_bytes(item.parts.parts))
+            parts[item.pending.node] = new.with_column("o", content)
         is_table = isinstance(item.pending.node, ToTable | Suppress)
         value_serde = item.pending.lane.value_serde if is_table else None
         if isinstance(item.pending.node, ToTable):
@@ -226,7 +258,7 @@ def aggregate(
     if passing:
         passed = names.new("o"), new.with_column("f", F.col(tag) == PASSED)
         new.df = new.df.withColumnRenamed("passed", passed[0])
-    return Results((new, lanes), stored, late, passed)
+    return Results((new, lanes), stored, late, passed, parts)
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
@@ -358,6 +390,92 @@ def _limits(node: Suppress) -> dict[str, int]:
         "logged": int(node.stored.logged),
         **{name: limit for name, limit in limits.items() if limit is not None},
     }
+
+
+def layout(item: Item) -> str:
+    """How its state is laid out, in words. Of parts what they are called does not count, but their order."""
+    described = _described(item)
+    settings = "".join(f" {name}={value}" for name, value in sorted(described["settings"].items()))
+    parts = ", ".join(f"{part.rule} {part.type.simpleString()}" for part in item.parts.parts)
+    held = "".join(f"; held back: {_holding(node, 0)['settings']}" for node in item.held_back)
+    return f"{described['core']}{settings} of {parts}; {item.partitions} buckets{held}"
+
+
+# --- what is kept ----------------------------------------------------------------------------------------
+
+
+def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
+    """What the state of these has, in the form of the operator's results. Its layout is Shelf.java's."""
+    every = [part for item in items for part in item.parts.parts]
+    rows = []
+    for number, item in enumerate(items):
+        state = kept(f"slices{number}")
+        key, window = F.col("user_map_key")["value"], F.col("user_map_value")
+        start = end = F.lit(0).cast("bigint")
+        if item.pending.windows is not None:
+            state = state.select("user_map_key", F.explode(window["windows"]).alias("window"))
+            # Behind the key comes the number of its slice.
+            key, window = F.substring(key, F.lit(1), F.octet_length(key) - 8), F.col("window")
+            start, end = window["start"], window["end"]
+        own = {part.name: window[f"part{place}"] for place, part in enumerate(item.parts.parts)}
+        rows.append(
+            state.select(
+                F.lit(number).alias("tag"),
+                F.lit(UPDATE).alias("kind"),
+                key.alias("key"),
+                start.alias("start"),
+                end.alias("end"),
+                window["at"].alias("at"),
+                F.lit(None).cast("bigint").alias("time"),
+                *(own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every),
+            )
+        )
+    return reduce(DataFrame.union, rows)
+
+
+# --- what changelogs have --------------------------------------------------------------------------------
+
+_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Exact: by default Spark writes milliseconds."""
+
+
+def parts_as_bytes(parts: Sequence[Part]) -> Column:
+    """Parts for the header PARTS_HEADER. Those that are NULL are left out."""
+    named = (F.col(part.name).alias(f"part{place}") for place, part in enumerate(parts))
+    return F.to_json(F.struct(*named), _JSON).cast("binary")
+
+
+def parts_from_bytes(content: Column, parts: Sequence[Part]) -> Column:
+    """A struct of parts, from such a header."""
+    fields = [T.StructField(f"part{place}", part.type) for place, part in enumerate(parts)]
+    return F.from_json(content.cast("string"), T.StructType(fields), _JSON)
+
+
+_CHUNK = 10_000
+"""How many aggregates the kernel gets at a time."""
+
+
+def _restored(items: Sequence[Item], restored: Callable[[Item], DataFrame]) -> DataFrame:
+    """What the operator begins with: `key`, `start`, `end`, `at` and a struct `parts` of each aggregate."""
+    every = [part for item in items for part in item.parts.parts]
+    rows = []
+    for number, item in enumerate(items):
+        own = {part.name: F.col("parts")[f"part{place}"] for place, part in enumerate(item.parts.parts)}
+        parts = (own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every)
+        entry = F.struct("key", "start", "end", "at", *parts)
+        rows.append(
+            restored(item).select(
+                _bucket(F.col("key"), item.partitions).alias("bucket"),
+                F.lit(number).alias("tag"),
+                entry.alias("entry"),
+                F.floor(F.monotonically_increasing_id() / _CHUNK).alias("chunk"),
+            )
+        )
+    together = reduce(DataFrame.union, rows).groupBy("bucket", "tag", "chunk")
+    return together.agg(F.collect_list("entry").alias("entries")).select("bucket", "tag", "entries")
 
 
 # --- buckets ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -76,6 +77,24 @@ def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
     again = make()
     put_into(State.RUNNING, again, world)
     assert world.engine.rebuilt == [], "what was mended is noted"
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [("compact", "was emptied"), ("compact,delete", "has cleanup.policy 'compact,delete'")],
+)
+def test_a_changelog_that_forgets_by_its_own_policy_has_lost_nothing(
+    make: Make, world: FakeWorld, tmp_path: Path, policy: str, told: str
+) -> None:
+    """As those of windows do, by their records' timestamps. This store has no windows, so that its changelog
+    may not forget is said afterwards; that it was emptied is not."""
+    world.checkpoints_lost = True  # changelogs begin where they do
+    ran_once(make, world, tmp_path)
+    there = world.topics._topics[CHANGELOG]
+    world.topics._topics[CHANGELOG] = replace(there, configs={"cleanup.policy": policy})
+    world.log.truncate(TopicPartition(CHANGELOG, 0), 1)
+    with pytest.raises(StreamsException, match=told):
+        make().start()
 
 
 def test_a_changelog_that_nobody_noted_is_rebuilt_too(make: Make, world: FakeWorld, tmp_path: Path) -> None:

@@ -30,6 +30,21 @@ public abstract class Core {
         process(key, at, record);
     }
 
+    /**
+     * Takes in what was kept before, somewhere else. Nobody is told. Not for what tells when windows close.
+     *
+     * @param key not null; kept as it is
+     */
+    public final void restore(byte[] key, Window window) {
+        table.makeRoom();
+        Slice slice = place(key, window);
+        table.add(slice, window);
+        table.mark(slice);
+    }
+
+    /** Where a window is kept that is not there yet; moves the clock to it. */
+    protected abstract Slice place(byte[] key, Window window);
+
     /** After the records of a micro-batch: tells and writes what is left of it. */
     public void finish() {
         table.flush();

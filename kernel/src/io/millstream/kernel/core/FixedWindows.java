@@ -15,6 +15,11 @@ public final class FixedWindows extends Windowed {
     }
 
     @Override
+    protected long moment(Window window) {
+        return window.start;
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         clock.streamTime = Math.max(clock.streamTime, at);
         long closes = clock.streamTime - grace;

@@ -30,6 +30,11 @@ public final class SessionWindows extends Windowed {
     }
 
     @Override
+    protected long moment(Window window) {
+        return window.end;
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         long before = clock.streamTime;
         clock.streamTime = Math.max(before, at);

@@ -32,6 +32,12 @@ public final class SlidingWindows extends Windowed {
     }
 
     @Override
+    protected long moment(Window window) {
+        clock.own[LATEST] = Math.max(clock.own[LATEST], window.start);
+        return window.start;
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         clock.streamTime = Math.max(clock.streamTime, at);
         if (at + 1 + size <= closes()) {

@@ -106,6 +106,11 @@ public final class Suppress extends Core {
     }
 
     @Override
+    protected Slice place(byte[] key, Window window) {
+        throw new UnsupportedOperationException("what is held back is in no changelog of its table");
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         if (limits.isWindowed) {
             hold(key, (Long) record[0], (Long) record[1], at, record);

@@ -7,6 +7,11 @@ public final class WholeTime extends Core {
     }
 
     @Override
+    protected Slice place(byte[] key, Window window) {
+        return table.slice(key, 0);
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         Slice slice = table.slice(key, 0);
         Window window;

@@ -33,11 +33,26 @@ abstract class Windowed extends Core {
 
     /** A new window, in its slice. To be followed by a change. */
     protected final void add(Slice slice, Window window) {
+        note(slice);
+        table.add(slice, window);
+    }
+
+    private void note(Slice slice) {
         if (!slice.isDue) {
             slice.isDue = true;
             due.add((slice.number + 1) * span + needed, slice.key, slice.number);
         }
-        table.add(slice, window);
+    }
+
+    /** The time by which a window has its slice. */
+    protected abstract long moment(Window window);
+
+    @Override
+    protected Slice place(byte[] key, Window window) {
+        clock.streamTime = Math.max(clock.streamTime, window.at);
+        Slice slice = slice(key, moment(window));
+        note(slice);
+        return slice;
     }
 
     /** Of windows of one size, that do not change any more: they are told when the micro-batch is over. */

@@ -8,10 +8,11 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.StatefulProcessorWithInitialState;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.DataTypes;
@@ -25,7 +26,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Spark's grouping key is a bucket of keys, the partition that Kafka Streams would have them in. So the rows of a
  * call are what a task of Kafka Streams gets, in its order.
  */
-public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
+public final class Aggregations extends StatefulProcessorWithInitialState<Integer, Row, Row, Row> {
     private static final long serialVersionUID = 1;
 
     /** What a row of the output is. */
@@ -58,9 +59,11 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
      * @param description a JSON array: of each aggregation its core, settings, and parts; of what holds back the
      *     updates of one before it, that one's number as `of`, and no parts
      *     Rows whose number is negative pass as they are; they have a column `passed`, and nothing else.
+     * @param kept what a new checkpoint begins with; null for nothing: the bucket, the number of the aggregation,
+     *     and an array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
      * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts
      */
-    public static Dataset<Row> of(Dataset<Row> rows, String description) {
+    public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept) {
         Plan plan = Plan.of(description, rows.schema());
         StructType output = new StructType()
                 .add("tag", DataTypes.IntegerType)
@@ -78,10 +81,23 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
         if (List.of(rows.columns()).contains(PASSED)) {
             output = output.add(PASSED, rows.schema().apply(PASSED).dataType());
         }
-        return rows.groupBy(rows.columns()[0])
-                .as(Encoders.INT(), Encoders.row(rows.schema()))
-                .transformWithState(
-                        new Aggregations(plan, output), TimeMode.None(), OutputMode.Update(), Encoders.row(output));
+        Aggregations processor = new Aggregations(plan, output);
+        KeyValueGroupedDataset<Integer, Row> grouped = byBucket(rows);
+        if (kept == null) {
+            return grouped.transformWithState(
+                    processor, TimeMode.None(), OutputMode.Update(), Encoders.row(output));
+        }
+        return grouped.transformWithState(
+                processor,
+                TimeMode.None(),
+                OutputMode.Update(),
+                byBucket(kept),
+                Encoders.row(output),
+                Encoders.row(kept.schema()));
+    }
+
+    private static KeyValueGroupedDataset<Integer, Row> byBucket(Dataset<Row> rows) {
+        return rows.groupBy(rows.columns()[0]).as(Encoders.INT(), Encoders.row(rows.schema()));
     }
 
     @Override
@@ -126,6 +142,26 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
         return RowFactory.create(passed);
     }
 
+    @Override
+    public void handleInitialState(Integer bucket, Row kept, TimerValues timers) {
+        int tag = kept.getInt(TAG);
+        Core core = shelves.get(tag).open(new Results(tag, new ArrayList<>()));
+        for (Row entry : kept.<Row>getList(2)) {
+            core.restore((byte[]) entry.get(0), shelves.get(tag).window(entry, placeOfParts(tag) + 4));
+        }
+        core.finish();
+        shelves.get(tag).close();
+    }
+
+    /** Where the parts of an aggregation begin, among those of all. */
+    private int placeOfParts(int tag) {
+        int place = 0;
+        for (Plan.Item before : plan.items.subList(0, tag)) {
+            place += before.of() < 0 ? before.names().size() : 0;
+        }
+        return place;
+    }
+
     private Core open(int tag, Core[] cores, List<Row> results) {
         Told told = new Results(tag, results);
         for (int other = tag + 1; other < cores.length; other++) {
@@ -148,11 +184,7 @@ public final class Aggregations extends StatefulProcessor<Integer, Row, Row> {
             this.tag = tag;
             this.rows = rows;
             this.item = plan.items.get(tag);
-            int place = OWN;
-            for (Plan.Item before : plan.items.subList(0, item.of() < 0 ? tag : item.of())) {
-                place += before.of() < 0 ? before.names().size() : 0;
-            }
-            this.first = place;
+            this.first = OWN + placeOfParts(item.of() < 0 ? tag : item.of());
         }
 
         @Override

@@ -137,6 +137,15 @@ final class Shelf implements Kept {
         return parts;
     }
 
+    /** A window that was kept somewhere else: its start, end and time are columns 1 to 3. */
+    Window window(Row row, int firstPart) {
+        Object[] parts = new Object[types.length];
+        for (int i = 0; i < parts.length; i++) {
+            parts[i] = Values.read(row.get(firstPart + i), types[i]);
+        }
+        return new Window(row.getLong(1), row.getLong(2), row.getLong(3), parts);
+    }
+
     // --- slices ------------------------------------------------------------------------------------------
 
     @Override

@@ -38,9 +38,14 @@ class Silence:
     """Says when a client of librdkafka that nobody answers has to be made anew: after 5 s, then 10, up to 60.
 
     librdkafka drops each broker that is not in the last answer to a question for metadata, and an only
-    broker that is shutting down or starting answers that there are none. The client then has nobody left to
-    ask, and does not always turn to `bootstrap.servers` again (seen with 2.16.0, on busy machines). To
-    whoever uses it that looks like a broker that is away. Java's client takes no notice of such an answer.
+    broker that is shutting down, starting, or so busy that it misses its heartbeats answers that there are
+    none. When the last broker is dropped, a timer is set to turn to `bootstrap.servers` again; the handler of
+    the same answer, in another thread, takes that timer away if it comes later. Nobody is asked from then on,
+    and no setting helps: `metadata.recovery.rebootstrap.trigger.ms` counts from a question that was sent. To
+    whoever uses the client that looks like a broker that is away. Java's client and kafka-python take no
+    notice of such an answer.
+
+    Source: librdkafka's issue 5301; seen with 2.16.0.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

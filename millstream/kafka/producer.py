@@ -21,7 +21,12 @@ _SERVE_EVERY = 1000
 
 
 class RecordProducer:
-    """Sends records; each is written once, whatever is tried again. Used by one thread, closed by any."""
+    """Sends records; each is written once, whatever is tried again. Used by one thread, closed by any.
+
+    It is not made anew when nobody answers, as other clients are (`kafka/patience.py: Silence`): librdkafka
+    does not tell which records may have been written already, and a new producer could write them twice. So
+    one that has lost an only broker says that it cannot reach it.
+    """
 
     def __init__(self, config: StreamsConfig) -> None:
         """Connects when the first record is sent."""

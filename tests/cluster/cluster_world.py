@@ -9,13 +9,13 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pool import Pool, start_process
 from waiting import wait_until
@@ -352,13 +352,25 @@ class Cluster:
 
     def last_values(self, topic: str) -> dict[str, int]:
         """The last value of each key of an output topic of counts, by offset."""
+        last: dict[str, int] = {}
+        for message in self._messages(topic):
+            key, value = message.key(), message.value()
+            assert key is not None
+            assert value is not None
+            last[key.decode()] = int.from_bytes(value, "big", signed=True)
+        return last
+
+    def values(self, topic: str) -> Counter[str]:
+        """How often each value is in a topic."""
+        return Counter((message.value() or b"").decode() for message in self._messages(topic))
+
+    def _messages(self, topic: str) -> Iterator[Message]:
+        """All there are now, each partition's in their order."""
         consumer = Consumer(
             {"bootstrap.servers": self.servers, "group.id": "none", "enable.auto.commit": False}
         )
         try:
-            there = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-            last: dict[str, int] = {}
-            for partition in there:
+            for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
                 at = TopicPartition(topic, partition, 0)
                 _, end = consumer.get_watermark_offsets(at, timeout=10)
                 consumer.assign([at])
@@ -368,13 +380,10 @@ class Cluster:
                     assert time.monotonic() < deadline, f"{topic}-{partition}: {position} of {end} were read"
                     for message in consumer.consume(1000, 0.1):
                         assert message.error() is None, message.error()
-                        key, value, offset = message.key(), message.value(), message.offset()
-                        assert key is not None
-                        assert value is not None
+                        offset = message.offset()
                         assert offset is not None
-                        last[key.decode()] = int.from_bytes(value, "big", signed=True)
                         position = offset + 1
-            return last
+                        yield message
         finally:
             consumer.close()
 

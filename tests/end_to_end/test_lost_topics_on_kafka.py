@@ -92,6 +92,7 @@ def counted(world: World, client: KafkaStreams, expected: dict[str, int], read: 
     )
 
 
+@pytest.mark.timeout(300)  # Spark starts a query five times
 def test_what_was_deleted_while_no_client_ran_is_told_and_can_be_mended(world: World, tmp_path: Path) -> None:
     """A source, a changelog, a checkpoint: named, with the ways out, and nothing is skipped or lost."""
     source, out, app = world.topic("in"), world.topic("out"), world.name("app")

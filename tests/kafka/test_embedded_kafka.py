@@ -18,9 +18,11 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from forgetful_broker import ForgetfulBroker
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
+from millstream.broker.admin import Admin
 from millstream.broker.archive import Archive
 from millstream.broker.settings import broker_settings, properties_text
 from millstream.broker.storage import with_new_ids
@@ -115,6 +117,31 @@ def test_asking_for_a_topic_does_not_create_it(kafka: EmbeddedKafka) -> None:
         assert asked.error is not None
         assert asked.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert "embedded-asked" not in kafka.topics()
+
+
+@pytest.mark.kafka
+def test_a_broker_that_was_forgotten_is_found_again(kafka: EmbeddedKafka) -> None:
+    """One that is so busy that it misses its heartbeats says for a while that there are no brokers."""
+    kafka.create_topic("embedded-forgotten")
+    kafka.create_topic("embedded-stays")
+    broker = ForgetfulBroker(kafka.bootstrap_servers)
+    admin = Admin(broker.bootstrap_servers, {"metadata.recovery.strategy": "none"}, (0.5, 10.0, 20.0))
+    try:
+        for ask, there in (
+            (lambda: None, True),
+            (lambda: admin.delete("embedded-forgotten"), False),
+            (lambda: admin.create("embedded-forgotten", 1, {}), True),
+        ):
+            assert "embedded-stays" in admin.names()
+            broker.knows_brokers = False
+            denied = broker.denied
+            admin.names()
+            assert broker.denied > denied
+            broker.knows_brokers = True
+            ask()
+            assert ("embedded-forgotten" in admin.names()) == there
+    finally:
+        broker.close()
 
 
 @pytest.mark.kafka

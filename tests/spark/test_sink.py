@@ -39,6 +39,8 @@ ROW = (
 SOURCE = "key: binary, value: binary, topic: string, partition: int, `offset`: bigint, place: string"
 LETTER = f", letter struct<{SOURCE}>"
 HEADERS = [("h", b"1")]
+SOON = {"kafka.max.block.ms": "3000"}
+"""Of tests in which something is not there: that it is not is known sooner."""
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 Row = tuple[Any, ...]
 LARGE = random.Random(1).randbytes(50_000)
@@ -61,9 +63,7 @@ class Sink:
 
     def options(self, **producer: str) -> dict[str, str]:
         given = {name.replace("_", "."): value for name, value in producer.items()}
-        return sink_options(
-            {"bootstrap.servers": self.kafka.bootstrap_servers, "max.block.ms": "3000", **given}, {}
-        )
+        return sink_options({"bootstrap.servers": self.kafka.bootstrap_servers, **given}, {})
 
     def rows(self, rows: Sequence[Row], schema: str = ROW) -> DataFrame:
         return self.spark.createDataFrame(list(rows), schema).coalesce(1)
@@ -223,8 +223,8 @@ def test_records_that_kafka_refuses_are_dropped_and_no_others(sink: Sink, compre
     """Also not those that were in one request with them. Each has a dead letter of what it came of."""
     small, compacted, three, rows = refusing(sink)
     queue = sink.topic("dlq")
-    options = {"on.refused": "continue", "dead.letter.topic": queue, "kafka.compression.type": compression}
-    sink.write(sink.rows(rows, ROW + LETTER), **options)
+    drops = {"on.refused": "continue", "dead.letter.topic": queue, "kafka.compression.type": compression}
+    sink.write(sink.rows(rows, ROW + LETTER), **drops, **SOON)
     everybody = {b"%d" % number for number in range(20)}
     assert {m.key() for m in sink.read(small)} == everybody - {b"7"}
     assert {m.key() for m in sink.read(compacted)} == everybody - {b"8"}
@@ -269,7 +269,7 @@ def test_a_refused_record_fails_the_task_with_a_sentence(sink: Sink, which: str,
     """Topic, sizes, reason, and what to do."""
     *_, rows = refusing(sink)
     with pytest.raises(Py4JJavaError) as raised:
-        sink.write(sink.rows([row[:-1] for row in rows if row[0].startswith(which)]))
+        sink.write(sink.rows([row[:-1] for row in rows if row[0].startswith(which)]), **SOON)
     assert re.search(sentence, str(raised.value)), str(raised.value)[:2000]
 
 
@@ -277,7 +277,7 @@ def test_a_topic_that_is_not_there_is_no_refusal(sink: Sink) -> None:
     """Whatever the handler says: nothing would ever be written."""
     row = (f"nowhere-{sink.name}", b"k", b"v", None, None, TIME, None)
     with pytest.raises(Py4JJavaError, match=f"Topic nowhere-{sink.name} not present in metadata"):
-        sink.write(sink.rows([row]), **{"on.refused": "continue"})
+        sink.write(sink.rows([row]), **{"on.refused": "continue"}, **SOON)
 
 
 # --- exactly once -------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_what_is_refused_in_a_transaction_is_dropped_and_the_rest_is_written_onc
     queue = sink.topic("dlq")
     sink.topic("marker")
     source = batches(sink, rows)
-    drops = {"on.refused": "continue", "dead.letter.topic": queue, **transactional(sink, 1)}
+    drops = {"on.refused": "continue", "dead.letter.topic": queue, **SOON, **transactional(sink, 1)}
     query = sink.stream(source, **drops)
     query.awaitTermination(60)
     everybody = [b"%d" % number for number in range(20)]

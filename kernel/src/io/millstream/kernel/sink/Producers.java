@@ -28,7 +28,10 @@ public final class Producers {
         return producer;
     }
 
-    /** Close what a run of a query has left here: it has ended. */
+    /**
+     * Close what a run of a query has left here: it has ended. A producer that writes at least once is everybody's with
+     * the same settings, and stays until it has been idle.
+     */
     public static void endRun(String run) {
         TransactionSender.closeIdle(kept -> kept.options().run().equals(run));
     }

@@ -27,6 +27,8 @@ Header = tuple[str, bytes | None]
 
 SIZE_MS = 10_000
 GAP_MS = 1_000
+EVER = timedelta(days=4_000_000)
+"""The grace of windows: nothing is late."""
 
 _KEYS = (None, b"", b"k", b"key \xe2\x98\x83", b"\xff\xfe", b"\0" * 12, b"long " * 2000)
 _VALUES = (
@@ -99,9 +101,9 @@ def program(*, prefix: str = "") -> Topology:
     stream.repartition(again).group_by_key().count(Materialized.as_("counts"))
     grouped = stream.group_by_key()
     size, gap = timedelta(milliseconds=SIZE_MS), timedelta(milliseconds=GAP_MS)
-    windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(size)).count(Materialized.as_("windows"))
+    windowed = grouped.windowed_by(TimeWindows.of_size_and_grace(size, EVER)).count(Materialized.as_("windows"))
     windowed.to_stream().to(f"{prefix}windows")
-    sessions = SessionWindows.of_inactivity_gap_with_no_grace(gap)
+    sessions = SessionWindows.of_inactivity_gap_and_grace(gap, EVER)
     grouped.windowed_by(sessions).count(Materialized.as_("sessions")).to_stream().to(f"{prefix}sessions")
     table = builder.table(f"{prefix}table", numbers, Materialized.as_("table"))
     table.filter(lambda value: value == 0, Materialized.as_("zeros"))
@@ -115,7 +117,8 @@ def clamped(record: Fuzzed) -> int:
 
 
 def _windowed(records: Iterable[Fuzzed]) -> list[Fuzzed]:
-    return [r for r in records if is_good(r) and None not in (r.key, r.value) and r.timestamp >= 0]
+    # A null value counts in time windows and sessions, as in Kafka Streams.
+    return [r for r in records if is_good(r) and r.key is not None and r.timestamp >= 0]
 
 
 def counted(records: Iterable[Fuzzed]) -> dict[str, int]:

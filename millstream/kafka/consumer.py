@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as NativePartition
+from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # re-exported implicitly
 
 from millstream import program_end
 from millstream.config import StreamsConfig
@@ -30,20 +31,13 @@ from millstream.topology.names import is_internal_topic
 
 __all__ = ["KafkaChangelogConsumer"]
 
-_AWAY = frozenset(
-    (
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError._MAX_POLL_EXCEEDED,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-    )
-)
+_MAY_COME_BACK = AWAY | {
+    KafkaError._MAX_POLL_EXCEEDED,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+}
 """Errors of a broker that may come back: nothing to tell anyone."""
 
 _EPOCH_SIZE = 8
@@ -56,7 +50,7 @@ _LOOK_TIMEOUT_S = 1.0
 _FIRST_WAIT_S = 5.0
 """How long offsets are waited for before they are asked for again: of a new client, if need be."""
 
-_NOT_YET = frozenset((KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, *_AWAY))
+_NOT_YET = _MAY_COME_BACK | {KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT}
 """What is said of a partition whose broker is away, or comes back; and of one that does not exist."""
 _SETTLE_S = 1.0
 """How long it may be said of a partition by a cluster that answers."""
@@ -229,14 +223,11 @@ class KafkaChangelogConsumer:
             return
         missing = []
         for topic in self._topics:
-            began = time.monotonic()
             try:
-                found = self._open().list_topics(topic, timeout=_LOOK_TIMEOUT_S).topics[topic]
+                found = self._listed(topic).topics[topic]
             except KafkaException as error:
                 client_log.debug("changelog consumer: %s", error)
-                self._unanswered(time.monotonic() - began)
                 break  # the broker is away, which says nothing about topics
-            self._silence.answered()
             if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 missing.append(topic)
         # Seen twice: a topic that was just created may not have reached every broker.
@@ -273,7 +264,7 @@ class KafkaChangelogConsumer:
                 f"log: {error.str()}; the topic was truncated, or deleted and made anew",
                 partition=partition,
             )
-        if code in _AWAY or error.retriable():
+        if code in _MAY_COME_BACK or error.retriable():
             client_log.debug("changelog consumer: %s", error)
             return
         if error.fatal() or message.topic() is not None:
@@ -334,14 +325,21 @@ class KafkaChangelogConsumer:
 
     def _heard(self, topic: str) -> float | None:
         """When the cluster has answered, just now; None: it has not."""
+        try:
+            self._listed(topic)
+        except KafkaException:
+            return None
+        return time.monotonic()
+
+    def _listed(self, topic: str) -> ClusterMetadata:
         began = time.monotonic()
         try:
-            self._open().list_topics(topic, timeout=_LOOK_TIMEOUT_S)
+            listed: ClusterMetadata = self._open().list_topics(topic, timeout=_LOOK_TIMEOUT_S)
         except KafkaException:
             self._unanswered(time.monotonic() - began)
-            return None
+            raise
         self._silence.answered()
-        return time.monotonic()
+        return listed
 
     def _open(self) -> Consumer:
         if self._consumer is None:

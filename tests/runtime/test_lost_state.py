@@ -15,6 +15,7 @@ from waiting import wait_until
 
 from millstream import (
     IllegalStateException,
+    KafkaStreams,
     LostCheckpointException,
     LostTopicException,
     MissingSourceTopicException,
@@ -138,6 +139,14 @@ def of_pattern() -> Topology:
     return builder.build()
 
 
+def reading_a_pattern(make: Make, world: FakeWorld) -> KafkaStreams:
+    """A client that runs it; there is one topic that the pattern matches."""
+    world.topics.add("in-1", 1)
+    client = make(of_pattern())
+    put_into(State.RUNNING, client, world)
+    return client
+
+
 def read_up_to(root: Path, claim: str, offsets: str) -> None:
     """What Spark leaves at a checkpoint when it has read so far."""
     for part, content in (("offsets", f"v1\n{{}}\n{offsets}"), ("commits", "v1\n{}")):
@@ -151,9 +160,7 @@ def test_a_topic_that_a_pattern_began_to_match_while_the_client_ran_is_known_by_
 ) -> None:
     """Deleted and created again while no client runs, it is not read on at the old one's offsets."""
     root = tmp_path / "app" / "checkpoints"
-    world.topics.add("in-1", 1)
-    client = make(of_pattern())
-    put_into(State.RUNNING, client, world)
+    client = reading_a_pattern(make, world)
     world.topics.add("in-2", 1)
     wait_until(lambda: (root / "p0.1" / "topics-since.json").exists(), "it is noted", SOON_S)
     read_up_to(root, "p0.1", '{"in-1":{"0":0},"in-2":{"0":1}}')
@@ -177,9 +184,7 @@ def test_what_a_client_notes_while_it_runs_never_replaces_the_notes_of_a_later_c
 ) -> None:
     """Not even between its look whether the claim is held, and the writing."""
     root = tmp_path / "app" / "checkpoints"
-    world.topics.add("in-1", 1)
-    client = make(of_pattern())
-    put_into(State.RUNNING, client, world)
+    client = reading_a_pattern(make, world)
     read_up_to(root, "p0.1", '{"in-1":{"0":0}}')
     (old,) = world.engine.claims
     files = LocalCheckpointFiles(root)

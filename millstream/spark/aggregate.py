@@ -1,6 +1,6 @@
-"""Aggregations, and those that are not the kernel's: Python folds, and functions that it cannot merge.
+"""Aggregations, and those that are not the kernel's: of functions that it cannot merge.
 
-All of a kind in one flow become one operator: each row is repeated once for each of them, tagged with its
+All of those in one flow become one operator: each row is repeated once for each of them, tagged with its
 number, and grouped by tag and key.
 
 A group's timestamp is the largest of its records', as Kafka Streams has it.
@@ -20,10 +20,7 @@ from pyspark.sql import functions as F
 from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
-from millstream.spark import serdes
-from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
-from millstream.spark.folding import TAG, Folding, FoldSerdes
-from millstream.spark.programs import fold_in_python
+from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -39,16 +36,13 @@ from millstream.topology.nodes import (
 from millstream.topology.windows import SlidingWindows, Windows
 
 __all__ = [
-    "EVENT_TIME",
     "Made",
     "Pending",
     "column_of",
-    "fold",
     "fold_of",
     "group",
     "windowed_key",
     "with_context",
-    "with_stream_time",
 ]
 
 Made = tuple[Flow, dict[Node, Lane]]
@@ -132,27 +126,6 @@ def group(pending: list[Pending], names: Names) -> Made:
     return new, lanes
 
 
-# --- windows ---------------------------------------------------------------------------------------------
-
-
-EVENT_TIME = {"spark.watermarkDelayMs": 0}
-"""Makes a grouping column what Spark compares with its watermark: state whose value in it is not above the
-watermark is given up, and so are records that come for it."""
-
-
-def with_stream_time(df: DataFrame, pending: list[Pending], names: Names) -> DataFrame:
-    """Have Spark take the largest timestamp of the records that go into windows as its watermark.
-
-    That is Kafka's stream time. Each aggregation has its own grace: it is in the time at which its windows
-    close, which is a grouping column of their own (EVENT_TIME), so one watermark serves all of them.
-    """
-    counts = reduce(or_, (item.belongs for item in pending if item.windows is not None))
-    beginning = F.timestamp_millis(F.lit(0))  # leaves the maximum as it is
-    time = names.new("w")
-    df = df.withColumn(time, F.when(counts, F.col(TIMESTAMP)).otherwise(beginning))
-    return df.withWatermark(time, "0 seconds")
-
-
 def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
     """A windowed key, as functions see it."""
     window = F.struct(F.timestamp_millis(start_ms).alias("start"), F.timestamp_millis(end_ms).alias("end"))
@@ -210,87 +183,7 @@ def with_context(df: DataFrame, stamp: str) -> DataFrame:
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 
 
-# --- Python folds ----------------------------------------------------------------------------------------
-
-_BUCKETS = 32
-"""A bucket's records go to Python together: with more buckets there are more calls, with fewer they spread
-worse over tasks. It is in the state's keys, so it stays as it is."""
-
-
-def fold(
-    pending: list[tuple[Pending, FoldSerdes]],
-    names: Names,
-    patience_ms: int,
-    results: DataFrame | None = None,
-) -> Made:
-    """The Python folds of one flow, as one operator: the user asked for Python, record by record.
-
-    The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
-
-    Args:
-        patience_ms: how long a function may take for one record.
-        results: taken instead of what comes of records (rebuild.py).
-    """
-    df = results
-    if df is None:
-        folding = Folding(tuple((fold_of(item.node), using) for item, using in pending))
-        rows = _records(pending, names).withColumn("place", F.xxhash64("group"))
-        rows = rows.withColumn("bucket", F.pmod("place", F.lit(_BUCKETS)).cast("int"))
-        # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
-        order = ("bucket", "place", "topic", "partition", "offset")
-        rows = rows.repartition("bucket").sortWithinPartitions(*order)
-        df = fold_in_python(
-            rows.select("bucket", "place", "group", "value", "timestamp"), folding, patience_ms
-        )
-    number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
-    df = df.select(
-        F.conv(F.hex(F.substring("group", 1, TAG)), 16, 10).cast("int").alias(number),
-        F.substring("group", F.lit(TAG + 1), F.octet_length("group")).alias(key_bytes),
-        F.col("aggregate").alias(value_bytes),
-        F.timestamp_millis("timestamp").alias(stamp),
-    )
-    new = Flow(with_context(df, stamp), names)
-    lanes: dict[Node, Lane] = {}
-    for i, (item, using) in enumerate(pending):
-        where = F.lit(f"{item.node.name}: result of {describe_function(fold_of(item.node).adder)}")
-        mine = F.col(number) == i
-        key = new.with_column("k", serdes.from_bytes(using.key, F.when(mine, F.col(key_bytes)), where))
-        value = new.with_column(
-            "v", serdes.from_bytes(using.aggregate, F.when(mine, F.col(value_bytes)), where)
-        )
-        keep = new.with_column("f", mine) if len(pending) > 1 else None
-        lanes[item.node] = Lane(key, value, keep, using.key, using.aggregate)
-    return new, lanes
-
-
 def fold_of(node: Node) -> Fold:
     assert isinstance(node, Aggregate)
     assert isinstance(node.aggregation, Fold)
     return node.aggregation
-
-
-def _records(pending: list[tuple[Pending, FoldSerdes]], names: Names) -> DataFrame:
-    """What goes to Python: each record once for each fold that it belongs to."""
-    df = pending[0][0].flow.df
-    columns = [_record(i, item, using) for i, (item, using) in enumerate(pending)]
-    record = names.new("r")
-    # Of a single one too: Spark would move a filter in front of its columns, and read each value twice.
-    records = (
-        F.when(item.belongs, F.struct(*mine)) for (item, _), mine in zip(pending, columns, strict=True)
-    )
-    df = df.select(F.explode(F.array(*records)).alias(record))
-    return df.where(F.col(record).isNotNull()).select(f"{record}.*")
-
-
-def _record(number: int, item: Pending, using: FoldSerdes) -> list[Column]:
-    flow, lane, name = item.flow, item.lane, item.node.name
-    key = serdes.to_bytes(using.key, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key")
-    value = serdes.to_bytes(using.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value")
-    return [
-        F.concat(F.lit(bytearray(number.to_bytes(TAG, "big"))), key).alias("group"),
-        value.alias("value"),
-        F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
-        F.col(TOPIC).alias("topic"),
-        F.col(PARTITION).alias("partition"),
-        F.col(OFFSET).alias("offset"),
-    ]

@@ -18,13 +18,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import Serde
+from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import Made, Pending, fold, group
+from millstream.spark.aggregate import Pending, group
 from millstream.spark.dropped import LATE
 from millstream.spark.flow import (
     HEADERS,
@@ -57,7 +57,6 @@ from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
 from millstream.spark.trace import as_column, trace, translated
-from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import changelog_topic, internal_topic
@@ -66,8 +65,6 @@ from millstream.topology.pipeline import Pipeline, input_label
 
 __all__ = [
     "BY_SPARK",
-    "FOLD",
-    "WINDOWED_FOLD",
     "CompileContext",
     "Compiled",
     "Compiler",
@@ -76,8 +73,6 @@ __all__ = [
 ]
 
 BY_SPARK = "by Spark's own operator"
-FOLD = "folded in Python"
-WINDOWED_FOLD = "windows folded in Python"
 """The layouts of state that is not the kernel's, which Spark checks itself."""
 
 
@@ -95,7 +90,6 @@ class CompileContext:
         cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
         patience_ms: how long a fold in Python may take for one record.
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
-        folded: with it, the results of the Python folds, instead of what comes of records.
         kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
     """
@@ -110,7 +104,6 @@ class CompileContext:
     cached: bool = True
     patience_ms: int = 300_000
     only: Collection[str] | None = None
-    folded: DataFrame | None = None
     kept: Callable[[str], DataFrame] | None = None
     restored: Callable[[str, Restored], DataFrame] | None = None
 
@@ -820,7 +813,7 @@ class Compiler:
         self.pending.append(node)
 
     def _aggregate_pending(self) -> set[Node]:
-        """Turn what waits into stateful operators: one a flow for what Spark computes, one for its folds."""
+        """Turn what waits into stateful operators: one a flow, or two, where one of them is Spark's own."""
         aggregated: set[Node] = set()
         # State is kept by their numbers, so those must not depend on what stateless steps there are.
         self.pending.sort(key=self.pipeline.nodes.index)
@@ -834,23 +827,22 @@ class Compiler:
             ]
             flow.count_dropped()
             stored: dict[Node, Lane] = {}
-            on_kernel, by_spark = self._taken_apart([item for item in mine if not item.is_fold])
-            windowed = [item for item in mine if item.is_fold and item.windows is not None]
-            folded = [item for item in mine if item.is_fold and item.windows is None]
-            self._note_layouts(on_kernel, by_spark, windowed, folded)
-            if sum(map(bool, (on_kernel, by_spark, windowed, folded))) == 1:
+            on_kernel, by_spark = self._taken_apart(mine)
+            self._note_layouts(on_kernel, by_spark)
+            if not (on_kernel and by_spark):
                 self._look_ahead(flow)
             made = [group(by_spark, self.names)] if by_spark else []
             if on_kernel:
                 wanted = any(self._is_wanted(item.pending.node) for item in on_kernel)
                 kept = self.context.kept if wanted else None
-                alone = kept is None and not by_spark and not folded and not windowed
+                alone = kept is None and not by_spark
                 passing = self._passing(flow, {item.node for item in mine}) if alone else {}
                 results = aggregate(
                     on_kernel,
                     self.names,
                     list(passing.values()),
                     letters=self._letters,
+                    patience_ms=self.context.patience_ms,
                     kept=kept,
                     restored=None if self.context.restored is None else self._restored,
                 )
@@ -862,30 +854,16 @@ class Compiler:
                     name = one.item.pending.node.name
                     results.made[0].uncounted.append(Failure(one.flag, self.failures, LATE, name, one.what))
                     self.failures += 1
-            if folded:
-                each_fold = [(item, self._fold_serdes(item)) for item in folded]
-                made.append(fold(each_fold, self.names, self.context.patience_ms, self.context.folded))
-            if windowed:
-                each_window = [(item, self._fold_serdes(item)) for item in windowed]
-                made.append(merge_windows(each_window, self.names))
-                closing = [item.node for item in windowed if _goes_on_closed(item.node)]
-                if closing:
-                    made.append(self._held_until_closed(made[-1], closing, flow.scans))
             for item in mine:
                 del flow.lanes[item.node]
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
-                if not new.scans:
-                    feeds = _feeds(lanes)
-                    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for scan in flow.scans)
+                feeds = _feeds(lanes)
+                new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
-                    if isinstance(node, nodes.Aggregate) and node.on_close and node not in stored:
-                        if self.uses.get(node):
-                            new.lanes[node] = lane
-                    else:
-                        self._put(node, new, lane, stored.get(node))
+                    self._put(node, new, lane, stored.get(node))
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
@@ -911,45 +889,6 @@ class Compiler:
             place = Output(F.lit(None), F.lit(None), F.lit(None), made=F.col(row))
             self._pin(Passed("passed", ()), results.made[0], Lane(row, row, flag), place)
 
-    def _held_until_closed(self, made: Made, nodes_: list[Node], scans: tuple[Scan, ...]) -> Made:
-        """The last values of windows that Python folds, in an operator of their own: the fold tells each.
-
-        What their stores get stays in the flow that they are taken from.
-        """
-        flow, lanes = made
-        flow.scans = tuple(replace(scan, feeds=(*scan.feeds, *_feeds(lanes))) for scan in scans)
-        held: dict[Node, tuple[nodes.Aggregate, Item]] = {}
-        for node in nodes_:
-            assert isinstance(node, nodes.Aggregate)
-            assert node.windows is not None
-            lane = lanes.pop(node)
-            self._fill(Kept(node.name, (node,), node.stored), node.stored, flow, lane)
-            assert isinstance(lane.key_serde, WindowedSerde)
-            closed = nodes.Suppress(
-                node.name,
-                (node,),
-                Store("", logged=False),
-                until_close=True,
-                delay_ms=node.windows.closes_after_ms,
-                stops_when_full=True,
-            )
-            waiting = Pending(closed, flow, lane, lane.key_serde.inner)
-            partitions = max(1, self._partitions(f"{node.stored.name}-changelog"))
-            held[closed] = (
-                node,
-                item_of(waiting, flow.df, self.names, lane.key_serde.inner, partitions, at_once=False),
-            )
-        passing = self._passing(flow, lanes)
-        outcome = aggregate(
-            [item for _, item in held.values()],
-            self.names,
-            list(passing.values()),
-            letters=self._letters,
-        )
-        self._pass(flow, passing, outcome)
-        new, results = outcome.made
-        return new, {held[closed][0]: lane for closed, lane in results.items()}
-
     def _restored(self, item: Item) -> DataFrame:
         """What the changelog of an aggregation has."""
         node = item.pending.node
@@ -957,26 +896,26 @@ class Compiler:
         if store is None or not store.logged:
             raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
         assert self.context.restored is not None
-        value = self._settle(
-            store.value_serde,
-            item.pending.lane.value_serde if isinstance(node, nodes.ToTable) else None,
-            self.context.default_value_serde,
-            item.parts.type,
-        )
+        if item.using is not None:
+            value = Serdes.bytes()
+        else:
+            value = self._settle(
+                store.value_serde,
+                item.pending.lane.value_serde if isinstance(node, nodes.ToTable) else None,
+                self.context.default_value_serde,
+                item.parts.type,
+            )
         topic = internal_topic(self.context.application_id, f"{store.name}-changelog")
         return self.context.restored(topic, Restored(store.kind, item.pending.windows, value, item.parts))
 
-    def _note_layouts(
-        self, on_kernel: list[Item], by_spark: list[Pending], windowed: list[Pending], folded: list[Pending]
-    ) -> None:
+    def _note_layouts(self, on_kernel: list[Item], by_spark: list[Pending]) -> None:
         """Note how the state of each store is laid out: read as another layout, it would be misread."""
         for number, item in enumerate(on_kernel, 1):
             if item.pending.node.store is not None:
                 self.layouts[item.pending.node.store.name] = f"{layout(item)}; number {number}"
-        for kind, pending in ((BY_SPARK, by_spark), (WINDOWED_FOLD, windowed), (FOLD, folded)):
-            for each in pending:
-                if each.node.store is not None:
-                    self.layouts[each.node.store.name] = kind
+        for pending in by_spark:
+            if pending.node.store is not None:
+                self.layouts[pending.node.store.name] = BY_SPARK
 
     def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
         """Those that the kernel can merge, and those that only Spark's own operator can compute."""
@@ -1012,13 +951,15 @@ class Compiler:
         else:
             assert isinstance(parent, Repartition)
             partitions = self._partitions(parent.topic)
+        using = self._fold_serdes(pending) if pending.is_fold else None
         item = item_of(
             pending,
             flow.df,
             self.names,
-            key_serde,
+            key_serde if using is None else using.key,
             max(1, partitions),
             at_once=not self.context.cached or (store is not None and not store.cached),
+            using=using,
         )
         if isinstance(node, nodes.Aggregate) and not node.on_close:
             item = replace(item, held_back=tuple(self._right_behind(node)))
@@ -1112,10 +1053,6 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows, scans
-
-
-def _goes_on_closed(node: Node) -> bool:
-    return isinstance(node, nodes.Aggregate) and node.on_close
 
 
 def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:

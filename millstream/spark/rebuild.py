@@ -4,13 +4,11 @@ The rows are made by the pipeline's own plan, so they are what its query would w
 timestamps, with the epoch of the claim. What comes into the plan is replaced:
 
 - The kernel keeps the parts of each aggregate, which are read with Spark's state data source.
-- So are the results of a Python fold.
 - An aggregation of Spark's own, whose function the kernel cannot merge, runs for one micro-batch without
   records, in complete mode, which puts out every group of the state. It runs on a copy of the state, because
   a batch makes a new version of it.
 
-Windows that nobody needs any more, because no record can change them, are not in the state. The state of
-windows that Python folds cannot be read: it is laid out by bucket, not by window.
+Windows that nobody needs any more, because no record can change them, are not in the state.
 """
 
 from __future__ import annotations
@@ -28,8 +26,6 @@ from millstream.ports import CheckpointClaim, CompiledPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import (
     BY_SPARK,
-    FOLD,
-    WINDOWED_FOLD,
     CompileContext,
     Compiled,
     compile_pipeline,
@@ -87,20 +83,11 @@ def rebuild(
         # All of the operator's, or Spark would leave out of the state what nobody reads.
         mine = replace(context, only=topics, read=lambda node: _no_records(spark))
         laid_out = {plan.layouts[store].partition(";")[0] for store in stores}
-        if laid_out == {WINDOWED_FOLD}:
-            raise StreamsException(
-                f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "
-                "the state of windows that Python folds is not kept by window. "
-                "Start afresh with `millstream reset` or KafkaStreams.clean_up(checkpoints=True)"
-            )
         if laid_out == {BY_SPARK}:
             _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
             continue
         state = spark.read.format("statestore").options(operatorId=number, batchId=done)
-        if laid_out == {FOLD}:
-            mine = replace(mine, folded=_folded(state.load(claim.path)))
-        else:
-            mine = replace(mine, kept=partial(_kept, state, claim.path))
+        mine = replace(mine, kept=partial(_kept, state, claim.path))
         rows = compile_pipeline(compiled.pipeline, mine).rows_at(claim.epoch)
         assert rows is not None
         rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode("append").save()
@@ -119,17 +106,6 @@ def _no_records(spark: SparkSession) -> DataFrame:
 
 def _kept(state: DataFrameReader, path: str, variable: str) -> DataFrame:
     return state.option("stateVarName", variable).load(path)
-
-
-def _folded(state: DataFrame) -> DataFrame:
-    """What the folds of an operator have, in the form of their results (programs.py)."""
-    # As Folds.java keeps it: 8 bytes of the timestamp, then the aggregate.
-    group, kept = F.col("user_map_key")["value"], F.col("user_map_value")["value"]
-    return state.select(
-        group.alias("group"),
-        F.substring(kept, F.lit(9), F.octet_length(kept)).alias("aggregate"),
-        F.conv(F.hex(F.substring(kept, F.lit(1), F.lit(8))), 16, -10).cast("bigint").alias("timestamp"),
-    )
 
 
 def _from_copy(

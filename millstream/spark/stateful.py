@@ -23,11 +23,14 @@ from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.spark import serdes
-from millstream.spark.aggregate import Made, Pending, column_of, windowed_key, with_context
+from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
+from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
+from millstream.spark.programs import python_program
 from millstream.spark.sink import Output, written_fields
 from millstream.spark.trace import translated
+from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -49,6 +52,7 @@ class Item:
         partitions: how many buckets its keys are in.
         parts: what it merges.
         at_once: tell each change as it comes, not the last one of a micro-batch.
+        using: of a Python fold, its serdes.
         window: of a suppress behind windows, the names of the columns with a window's start and end.
         held_back: the suppresses right behind it, which are in the same operator.
     """
@@ -61,6 +65,7 @@ class Item:
     parts: Mergeable
     at_once: bool
     window: tuple[str, str] | None = None
+    using: FoldSerdes | None = None
     held_back: tuple[Suppress, ...] = ()
 
     @property
@@ -104,9 +109,16 @@ class Results:
 
 
 def item_of(
-    pending: Pending, df: DataFrame, names: Names, key_serde: Serde, partitions: int, *, at_once: bool
+    pending: Pending,
+    df: DataFrame,
+    names: Names,
+    key_serde: Serde,
+    partitions: int,
+    *,
+    at_once: bool,
+    using: FoldSerdes | None = None,
 ) -> Item:
-    """Take an aggregation apart. `df` is its flow's.
+    """Take an aggregation apart. `df` is its flow's, and `using` are the serdes of a Python fold.
 
     Raises:
         NotMergeableError: there is a function in it whose partial results cannot be merged.
@@ -133,6 +145,8 @@ def item_of(
             held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
         merged = Mergeable(held, F.col(last))
         return replace(item, parts=merged, window=window, at_once=False)
+    if using is not None:
+        return replace(item, parts=_folded(pending, value, using, names), using=using)
     column, function = column_of(pending, key, value)
 
     def cut() -> Mergeable | NotMergeableError:
@@ -145,6 +159,23 @@ def item_of(
     if isinstance(parts, NotMergeableError):
         raise parts
     return replace(item, parts=parts)
+
+
+def _folded(pending: Pending, value: str, using: FoldSerdes, names: Names) -> Mergeable:
+    """The bytes that a Python fold gets of a record; and of an aggregate, those that it returns.
+
+    Functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
+    """
+    name, node = names.new("p"), pending.node
+    read = pending.flow.type_of(pending.lane.value)
+    content = serdes.to_bytes(using.value, F.col(value), read, f"{node.name}: the value")
+    where = F.lit(f"{node.name}: result of {describe_function(fold_of(node).adder)}")
+    return Mergeable(
+        [Part(name, content, T.BinaryType(), "fold")],
+        serdes.from_bytes(using.aggregate, F.col(name), where),
+        T.BinaryType(),
+        lambda value, at: value,
+    )
 
 
 def _last_value(part: Part) -> Mergeable:
@@ -164,6 +195,7 @@ def aggregate(
     passing: Sequence[tuple[Lane, Output]] = (),
     *,
     letters: bool = False,
+    patience_ms: int = 0,
     kept: Callable[[str], DataFrame] | None = None,
     restored: Callable[[Item], DataFrame] | None = None,
 ) -> Results:
@@ -173,6 +205,7 @@ def aggregate(
         passing: what else is written of the flow. Its rows pass through the operator as they are: so what
             comes before it is computed once.
         letters: with what dead letters say of them.
+        patience_ms: how long a Python function may take for one record.
         kept: with it, the results are what the operator keeps in its state, as if all had been updated
             (rebuild.py).
         restored: with it, the operator begins with what changelogs have, where its checkpoint is new
@@ -186,7 +219,9 @@ def aggregate(
             [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
         )
         before = None if restored is None else _restored(items, restored)._jdf
-        operator = _state_package().Aggregations.of(rows._jdf, description, before)
+        operator = _state_package().Aggregations.of(
+            rows._jdf, description, before, _program(items, flow.df.sparkSession, patience_ms)
+        )
         made = DataFrame(operator, flow.df.sparkSession)
     else:
         made = _kept(items, kept)
@@ -232,6 +267,8 @@ def aggregate(
             parts[item.pending.node] = new.with_column("o", content)
         is_table = isinstance(item.pending.node, ToTable | Suppress)
         value_serde = item.pending.lane.value_serde if is_table else None
+        if item.using is not None:
+            value_serde = item.using.aggregate
         if isinstance(item.pending.node, ToTable):
             own_time = F.col(item.parts.parts[0].name)["at"]
             new.df = new.df.withColumn(TIMESTAMP, F.when(mine, own_time).otherwise(F.col(TIMESTAMP)))
@@ -259,6 +296,16 @@ def aggregate(
         passed = names.new("o"), new.with_column("f", F.col(tag) == PASSED)
         new.df = new.df.withColumnRenamed("passed", passed[0])
     return Results((new, lanes), stored, late, passed, parts)
+
+
+def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
+    """What the kernel has Python run."""
+    folds = {
+        number: (fold_of(item.pending.node), item.using)
+        for number, item in enumerate(items)
+        if item.using is not None
+    }
+    return python_program(spark, Folding(folds), patience_ms) if folds else None
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:

@@ -41,10 +41,24 @@ public final class Parts {
         return first(aggregate);
     }
 
+    /** Of the aggregate of a session, one that becomes a larger session's. */
+    public void begin(Object[] aggregate) {
+        for (int i = 0; i < rules.length; i++) {
+            if (aggregate[i] != null) {
+                aggregate[i] = rules[i].begin(aggregate[i]);
+            }
+        }
+    }
+
     /** How the values of one part are merged. */
     public interface Rule {
         /** What merges are done into. Takes a copy of what merges change in its place. */
         default Object first(Object value) {
+            return value;
+        }
+
+        /** What other aggregates are merged into, and records; it has this one to begin with. */
+        default Object begin(Object value) {
             return value;
         }
 

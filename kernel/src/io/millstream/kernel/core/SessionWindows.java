@@ -88,10 +88,12 @@ public final class SessionWindows extends Windowed {
             if (start != end) {
                 table.again(first);
             }
+            parts.begin(first.parts);
             parts.add(first.parts, record);
             table.changed(first);
             return;
         }
+        parts.begin(first.parts);
         for (Window session : near) {
             table.remove(session);
             if (session != first) {

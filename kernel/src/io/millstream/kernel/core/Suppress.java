@@ -3,7 +3,6 @@ package io.millstream.kernel.core;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Objects;
 
 /**
  * Holds the updates of a table back, and tells the last one of each key when its time has come, as closed.
@@ -170,7 +169,11 @@ public final class Suppress extends Core {
     }
 
     private boolean isTombstone(Window window) {
-        return Arrays.stream(window.parts, limits.isWindowed ? 2 : 0, window.parts.length).allMatch(Objects::isNull);
+        return Arrays.stream(window.parts, limits.isWindowed ? 2 : 0, window.parts.length).allMatch(Suppress::isNull);
+    }
+
+    private static boolean isNull(Object part) {
+        return part == null || part instanceof Folded folded && folded.bytes() == null;
     }
 
     /** About the bytes that Kafka Streams would count: of key and value, two times, and where the record was. */
@@ -179,6 +182,9 @@ public final class Suppress extends Core {
     }
 
     private static long size(Object value) {
+        if (value instanceof Folded folded) {
+            return size(folded.bytes());
+        }
         if (value instanceof byte[] bytes) {
             return bytes.length;
         }

@@ -1,9 +1,13 @@
 package io.millstream.kernel.state;
 
 import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.Folded;
+import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Window;
+import io.millstream.kernel.python.Folding;
+import io.millstream.kernel.python.Program;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
@@ -44,11 +48,13 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
     private final Plan plan;
     private final StructType output;
+    private final Program program;
     private transient List<Shelf> shelves;
 
-    private Aggregations(Plan plan, StructType output) {
+    private Aggregations(Plan plan, StructType output, Program program) {
         this.plan = plan;
         this.output = output;
+        this.program = program;
     }
 
     /**
@@ -61,9 +67,10 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
      *     Rows whose number is negative pass as they are; they have a column `passed`, and nothing else.
      * @param kept what a new checkpoint begins with; null for nothing: the bucket, the number of the aggregation,
      *     and an array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
+     * @param program what computes those whose part is a fold, by their numbers; null if there is none
      * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts
      */
-    public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept) {
+    public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept, Program program) {
         Plan plan = Plan.of(description, rows.schema());
         StructType output = new StructType()
                 .add("tag", DataTypes.IntegerType)
@@ -81,7 +88,7 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
         if (List.of(rows.columns()).contains(PASSED)) {
             output = output.add(PASSED, rows.schema().apply(PASSED).dataType());
         }
-        Aggregations processor = new Aggregations(plan, output);
+        Aggregations processor = new Aggregations(plan, output, program);
         KeyValueGroupedDataset<Integer, Row> grouped = byBucket(rows);
         if (kept == null) {
             return grouped.transformWithState(
@@ -103,14 +110,15 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
         shelves = new ArrayList<>();
+        Folds folds = new Folds(new Folding(program));
         for (int i = 0; i < plan.items.size(); i++) {
-            shelves.add(new Shelf(getHandle(), plan.items.get(i), i));
+            shelves.add(new Shelf(getHandle(), plan.items.get(i), i, folds));
         }
     }
 
     @Override
     public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
-        List<Row> results = new ArrayList<>();
+        List<Object[]> results = new ArrayList<>();
         Core[] cores = new Core[shelves.size()];
         while (rows.hasNext()) {
             Row row = rows.next();
@@ -122,7 +130,8 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
             if (cores[tag] == null) {
                 open(tag, cores, results);
             }
-            cores[tag].record((byte[]) row.get(KEY), row.getLong(AT), shelves.get(tag).parts(row));
+            byte[] key = (byte[]) row.get(KEY);
+            cores[tag].record(key, row.getLong(AT), shelves.get(tag).parts(key, row));
         }
         // What holds updates back comes after those that have them.
         for (int tag = 0; tag < cores.length; tag++) {
@@ -131,15 +140,25 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
                 shelves.get(tag).close();
             }
         }
-        return CollectionConverters.asScala(results.iterator());
+        return CollectionConverters.asScala(results.stream().map(this::row).iterator());
     }
 
-    private Row passed(Row row) {
+    /** A row of the output: with what has been computed for it by now. */
+    private Row row(Object[] result) {
+        for (int i = OWN; i < result.length && program != null; i++) {
+            if (result[i] instanceof Folded folded) {
+                result[i] = folded.bytes();
+            }
+        }
+        return RowFactory.create(result);
+    }
+
+    private Object[] passed(Row row) {
         Object[] passed = new Object[output.size()];
         passed[0] = row.getInt(TAG);
         passed[5] = row.getLong(AT);
         passed[passed.length - 1] = row.getAs(PASSED);
-        return RowFactory.create(passed);
+        return passed;
     }
 
     @Override
@@ -162,7 +181,7 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
         return place;
     }
 
-    private Core open(int tag, Core[] cores, List<Row> results) {
+    private Core open(int tag, Core[] cores, List<Object[]> results) {
         Told told = new Results(tag, results);
         for (int other = tag + 1; other < cores.length; other++) {
             if (plan.items.get(other).of() == tag) {
@@ -176,11 +195,11 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
     /** Makes rows of what is told. */
     private final class Results implements Told {
         private final int tag;
-        private final List<Row> rows;
+        private final List<Object[]> rows;
         private final int first;
         private final Plan.Item item;
 
-        Results(int tag, List<Row> rows) {
+        Results(int tag, List<Object[]> rows) {
             this.tag = tag;
             this.rows = rows;
             this.item = plan.items.get(tag);
@@ -194,7 +213,7 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
         @Override
         public void gone(byte[] key, Window window) {
-            rows.add(RowFactory.create(row(GONE, key, window.start, window.end, window.at)));
+            rows.add(row(GONE, key, window.start, window.end, window.at));
         }
 
         @Override
@@ -206,15 +225,17 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
         public void late(byte[] key, long at, long start, long end, long streamTime) {
             Object[] row = row(LATE, key, start, end, at);
             row[OWN - 1] = streamTime;
-            rows.add(RowFactory.create(row));
+            rows.add(row);
         }
 
         private void tell(int kind, byte[] key, Window window) {
             Object[] row = row(kind, key, window.start, window.end, window.at);
             for (int i = 0; i < window.parts.length; i++) {
-                row[first + i] = Values.write(window.parts[i], item.types().get(i));
+                row[first + i] = window.parts[i] instanceof Folded folded
+                        ? folded.share() // to be computed with others
+                        : Values.write(window.parts[i], item.types().get(i));
             }
-            rows.add(RowFactory.create(row));
+            rows.add(row);
         }
 
         private Object[] row(int kind, byte[] key, long start, long end, long at) {

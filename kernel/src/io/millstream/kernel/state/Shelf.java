@@ -3,6 +3,7 @@ package io.millstream.kernel.state;
 import io.millstream.kernel.core.Clock;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Due;
+import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Suppress;
@@ -42,6 +43,10 @@ final class Shelf implements Kept {
             .add("closing", DataTypes.createArrayType(COUNT));
 
     private final Plan.Item item;
+    private final int number;
+    private final Folds folds;
+    /** Which of its parts are folds. */
+    private final boolean[] folded;
     private final Parts rules;
     private final DataType[] types;
     private final int[] columns;
@@ -52,8 +57,14 @@ final class Shelf implements Kept {
     private Due due;
     private Due closing;
 
-    Shelf(StatefulProcessorHandle handle, Plan.Item item, int number) {
+    Shelf(StatefulProcessorHandle handle, Plan.Item item, int number, Folds folds) {
         this.item = item;
+        this.number = item.of() < 0 ? number : item.of();
+        this.folds = folds;
+        this.folded = new boolean[item.rules().size()];
+        for (int i = 0; i < folded.length; i++) {
+            folded[i] = item.rules().get(i).equals("fold");
+        }
         this.rules = item.parts();
         this.types = item.types().toArray(new DataType[0]);
         this.columns = item.columns().stream().mapToInt(Integer::intValue).toArray();
@@ -112,8 +123,8 @@ final class Shelf implements Kept {
     void close() {
         if (item.isWindowed()) {
             List<Object> own = new ArrayList<>();
-            for (long number : time.own) {
-                own.add(number);
+            for (long each : time.own) {
+                own.add(each);
             }
             clock.update(RowFactory.create(
                     time.streamTime, CollectionConverters.asScala(own), counts(due), counts(closing)));
@@ -129,21 +140,27 @@ final class Shelf implements Kept {
     }
 
     /** The parts that a row brings. */
-    Object[] parts(Row row) {
+    Object[] parts(byte[] key, Row row) {
         Object[] parts = new Object[columns.length];
         for (int i = 0; i < parts.length; i++) {
-            parts[i] = Values.read(row.get(columns[i]), types[i]);
+            Object value = row.get(columns[i]);
+            parts[i] = folded[i] ? folds.record(number, key, (byte[]) value) : Values.read(value, types[i]);
         }
         return parts;
     }
 
     /** A window that was kept somewhere else: its start, end and time are columns 1 to 3. */
     Window window(Row row, int firstPart) {
+        return window((byte[]) row.get(0), row, row.getLong(1), row.getLong(2), row.getLong(3), firstPart);
+    }
+
+    private Window window(byte[] key, Row row, long start, long end, long at, int first) {
         Object[] parts = new Object[types.length];
         for (int i = 0; i < parts.length; i++) {
-            parts[i] = Values.read(row.get(firstPart + i), types[i]);
+            Object value = row.get(first + i);
+            parts[i] = folded[i] ? folds.kept(number, key, (byte[]) value) : Values.read(value, types[i]);
         }
-        return new Window(row.getLong(1), row.getLong(2), row.getLong(3), parts);
+        return new Window(start, end, at, parts);
     }
 
     // --- slices ------------------------------------------------------------------------------------------
@@ -156,23 +173,15 @@ final class Shelf implements Kept {
         }
         if (!item.isWindowed()) {
             ArrayList<Window> windows = new ArrayList<>(1);
-            windows.add(window(kept, 0, 0, 1));
+            windows.add(window(key, kept, 0, 0, kept.getLong(0), 1));
             return windows;
         }
         List<Row> rows = kept.getList(0);
         ArrayList<Window> windows = new ArrayList<>(rows.size() + 1);
         for (Row row : rows) {
-            windows.add(window(row, row.getLong(1), row.getLong(2), 3));
+            windows.add(window(key, row, row.getLong(1), row.getLong(2), row.getLong(0), 3));
         }
         return windows;
-    }
-
-    private Window window(Row row, long start, long end, int first) {
-        Object[] parts = new Object[types.length];
-        for (int i = 0; i < parts.length; i++) {
-            parts[i] = Values.read(row.get(first + i), types[i]);
-        }
-        return new Window(start, end, row.getLong(0), parts);
     }
 
     @Override

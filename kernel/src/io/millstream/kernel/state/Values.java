@@ -1,5 +1,6 @@
 package io.millstream.kernel.state;
 
+import io.millstream.kernel.core.Folded;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Row;
@@ -38,6 +39,9 @@ final class Values {
     static Object write(Object value, DataType type) {
         if (value == null) {
             return null;
+        }
+        if (value instanceof Folded folded) {
+            return folded.bytes();
         }
         if (type instanceof StructType struct) {
             List<?> fields = (List<?>) value;

@@ -36,7 +36,7 @@ from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWind
 
 __all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of", "layout"]
 
-UPDATE, GONE, CLOSED, LATE = range(4)
+UPDATE, GONE, CLOSED, LATE, CLOSED_GONE = range(5)
 """What a row of the operator is: the column `kind`."""
 PASSED = -1
 """What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
@@ -74,7 +74,7 @@ class Item:
 
     @property
     def goes_on_closed(self) -> bool:
-        """Whether only rows of the kind CLOSED go on."""
+        """Whether only rows of the kinds CLOSED and CLOSED_GONE go on."""
         node = self.pending.node
         return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
 
@@ -289,7 +289,7 @@ def aggregate(
             lanes[node] = updates
             if own != number or item.goes_on_closed:
                 stored[node] = updates
-                closed = (F.col(tag) == own) & (F.col(kind) == CLOSED)
+                closed = (F.col(tag) == own) & F.col(kind).isin(CLOSED, CLOSED_GONE)
                 lanes[node] = replace(lane, keep=new.with_column("f", closed))
     passed = None
     if passing:

@@ -6,6 +6,7 @@ Kafka Streams sends record by record, in its order. A record's header says whose
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,10 @@ from driving import STRINGS, records
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from snapshots.traces import Row, Trace, traces
-from tiers import EVERYTHING
 
 from millstream import (
+    BufferConfig,
+    EmitStrategy,
     KStream,
     KTable,
     Materialized,
@@ -28,6 +30,7 @@ from millstream import (
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     Topology,
     Windowed,
@@ -40,6 +43,7 @@ from millstream.topology.windows import Windows
 pytestmark = pytest.mark.spark
 
 FOLDS = ("count", "reduce", "aggregate", "to_table")
+STATEFUL = {*FOLDS, "suppress"}
 STREAM_STEPS = {"select_key", "map_values", "filter", "group_by", "group_by_key", "windowed_by", "to_stream"}
 TOGETHER = 8
 """How many programs read one source: all of these are one operator."""
@@ -51,36 +55,57 @@ BEGINS_ANEW = {"time/random 2"}
 were no window, and the next record gives it a new time."""
 
 
-def fold_of(trace: Trace) -> Mapping[str, Any]:
-    return next((op for op in trace.program if op["op"] in FOLDS), {})
+def folds_of(trace: Trace) -> list[Mapping[str, Any]]:
+    return [op for op in trace.program if op["op"] in FOLDS]
 
 
-def can_be_said(trace: Trace) -> bool:
-    """Whether Spark's expressions can say what the program does; and Kafka Streams can run it."""
-    fold, function = fold_of(trace), fold_of(trace).get("function", "count")
-    operations = trace.operations
-    if operations[0] != "stream" or not fold or not set(operations[1:]) <= {*STREAM_STEPS, *FOLDS}:
+def can_be_said(trace: Trace, *, in_python: bool) -> bool:
+    """Whether Spark's expressions, or Python's functions, can say what the program does; and Kafka Streams
+    can run it."""
+    operations, folds = trace.operations, folds_of(trace)
+    if not set(operations[1:]) <= {*STREAM_STEPS, *STATEFUL} or not STATEFUL & {*operations}:
         return False
-    if sum(op in FOLDS for op in operations) > 1 or "emit" in fold or trace.name in BEGINS_ANEW:
+    if any(step.error for step in trace.steps) or trace.name in BEGINS_ANEW:
         return False
-    if any(op["op"] in ("filter", "map_values") and "store" in op for op in trace.program):
+    if trace.operation("suppress").get("bytes", 1) > 1:
+        return False  # Kafka Streams counts the bytes of old values as well
+    if any(op.get("emit") == "close" and "retention" not in op for op in folds):
+        return (
+            False  # Kafka Streams asks its store what has closed, and that drops some of it when time jumps
+        )
+    # A table's filter deletes what does not pass, also what never did. Where Kafka Streams knows old values,
+    # it tells no such deletion.
+    if any("store" in op for op in trace.program if op["op"] in ("filter", "map_values")):
         return False
-    # A table's filter deletes what does not pass, also what never did: Kafka Streams tells no such deletion.
-    if "filter" in operations[operations.index(fold["op"]) :]:
+    if "filter" in operations and (operations[0] == "table" or is_table_of_windows(trace)):
         return False
-    if any(step.error for step in trace.steps) or function == "concat unless -":  # forgets what it had
+    if in_python and not any(op["op"] in ("aggregate", "reduce") for op in folds):
         return False
+    if any(op.get("function") == "concat unless -" for op in folds):
+        return False  # forgets what it had, which here is known when the micro-batch is over
     # For these a null in a window is a value, or has what comes after it begin anew.
-    keeps_nulls = fold["op"] == "reduce" and function in ("first", "last", "concat")
+    functions = {op.get("function", "") for op in folds if op["op"] == "reduce"}
+    keeps_nulls = bool(functions & {"first", "last", "concat"})
     passes_over = trace.operation("windowed_by").get("windows") in (None, "sliding")
-    return not keeps_nulls or passes_over or all(record.value is not None for record in trace.records)
+    return not keeps_nulls or passes_over or has_no_nulls(trace)
 
 
-def chosen(*files: str) -> list[Trace]:
-    """A few of those that can be said, or all; the first ones are about edges, the last ones at random."""
-    every = [trace for trace in traces(*files) if can_be_said(trace)]
-    step = 1 if EVERYTHING else 3
-    return every[::step]
+def is_table_of_windows(trace: Trace) -> bool:
+    """Whether what it filters is a table of windows."""
+    before = trace.operations[: trace.operations.index("filter")]
+    return "windowed_by" in before and "to_stream" not in before[before.index("windowed_by") :]
+
+
+def has_no_nulls(trace: Trace) -> bool:
+    return all(record.value is not None for record in trace.records)
+
+
+def chosen(file: str, *, in_python: bool = False) -> list[Trace]:
+    """Some of those that can be said, from edges to random ones. The cores are tested with all of them
+    (tests/kernel/test_cores.py); what is seen here is what is around the cores."""
+    every = [trace for trace in traces(file) if can_be_said(trace, in_python=in_python)]
+    count = min(len(every), 2 * TOGETHER)
+    return [every[place * len(every) // count] for place in range(count)]
 
 
 # --- programs --------------------------------------------------------------------------------------------
@@ -90,8 +115,7 @@ def ms(number: int) -> timedelta:
     return timedelta(milliseconds=number)
 
 
-def windows_of(trace: Trace) -> Windows | None:
-    op = trace.operation("windowed_by")
+def windows_of(op: Mapping[str, Any]) -> Windows | None:
     match op.get("windows"):
         case "time":
             return TimeWindows.of_size_and_grace(ms(op["size"]), ms(op["grace"])).advance_by(
@@ -104,9 +128,47 @@ def windows_of(trace: Trace) -> Windows | None:
     return None
 
 
+def suppressed(op: Mapping[str, Any]) -> Suppressed:
+    buffer: Any = BufferConfig.unbounded()
+    if "records" in op:
+        buffer = buffer.with_max_records(op["records"])
+    if "bytes" in op:
+        buffer = buffer.with_max_bytes(op["bytes"])
+    if op["until"] == "window closes":
+        return Suppressed.until_window_closes(buffer)
+    return Suppressed.until_time_limit(ms(op["ms"]), buffer.emit_early_when_full())
+
+
+def folded_in_python(
+    grouped: Any, op: Mapping[str, Any], materialized: Materialized, *, merges: bool
+) -> KTable:
+    """By functions that do what those of TraceAll.java do."""
+    function = op["function"]
+
+    def reduced(one: Any, other: Any) -> Any:
+        if function == "concat":
+            return one + ("_" if other is None else other)
+        if function in ("first", "last"):
+            return one if function == "first" else other
+        if one is None or other is None:
+            return other if one is None else one
+        return {"sum": operator.add, "min": min, "max": max}[function](one, other)
+
+    def added(key: Any, value: Any, so_far: str) -> str | None:
+        if function == "concat unless -" and value == "-":
+            return None
+        return so_far + ("_" if value is None else str(value))
+
+    if op["op"] == "reduce":
+        return grouped.reduce(reduced, materialized)  # type: ignore[no-any-return]
+    merger = [lambda key, one, other: f"{one}+{other}"] if merges else []
+    kept = materialized.with_value_serde(Serdes.string())
+    return grouped.aggregate(lambda: "", added, *merger, kept)  # type: ignore[no-any-return]
+
+
 def folded(grouped: Any, op: Mapping[str, Any], materialized: Materialized) -> KTable:
     def concat(value: Column) -> Column:
-        return F.array_join(F.collect_list(F.coalesce(value, F.lit("_"))), "")
+        return F.array_join(F.collect_list(F.coalesce(value.cast("string"), F.lit("_"))), "")
 
     if op["op"] == "count":
         return grouped.count(materialized)  # type: ignore[no-any-return]
@@ -143,6 +205,7 @@ class Program:
 
     number: int
     trace: Trace
+    in_python: bool = False
 
     def build(self, source: KStream) -> None:
         made: Any = source.filter(
@@ -152,11 +215,13 @@ class Program:
         )
         if self.trace.program[0]["values"] == "long":
             made = made.map_values(lambda value: value.cast("long"))
-        for op in self.trace.program[1:]:
-            made = self._step(made, op)
+        if self.trace.program[0]["op"] == "table":
+            made = made.to_table()
+        for place, op in enumerate(self.trace.program[1:]):
+            made = self._step(made, op, place)
         made.to(f"out-{self.number}")
 
-    def _step(self, made: Any, op: Mapping[str, Any]) -> Any:
+    def _step(self, made: Any, op: Mapping[str, Any], place: int) -> Any:
         match op["op"]:
             case "select_key" | "group_by" as name:
                 return getattr(made, name)(KEYS[op["key"]])
@@ -169,22 +234,36 @@ class Program:
             case "group_by_key":
                 return made.group_by_key()
             case "windowed_by":
-                return made.windowed_by(windows_of(self.trace))
+                return made.windowed_by(windows_of(op))
             case "to_stream":
                 return made.to_stream()
-        materialized = Materialized.as_(f"store-{self.number}")
+            case "suppress":
+                return made.suppress(suppressed(op))
+        materialized = Materialized.as_(f"store-{self.number}-{place}")
         if "retention" in op:
             materialized = materialized.with_retention(ms(op["retention"]))
         if op["op"] == "to_table":
             return made.to_table(materialized)
+        if op.get("emit") == "close":
+            made = made.emit_strategy(EmitStrategy.on_window_close())
+        if self.in_python and op["op"] != "count":
+            merges = "gap" in self.trace.operation("windowed_by")
+            return folded_in_python(made, op, materialized, merges=merges)
         return folded(made, op, materialized)
+
+    @property
+    def first_store(self) -> str:
+        place = min(self.trace.operations.index(op["op"]) for op in folds_of(self.trace))
+        return f"store-{self.number}-{place - 1}"
 
     @property
     def key_serde(self) -> Serde:
         """Of what comes out."""
-        windows = windows_of(self.trace)
-        after = self.trace.operations[self.trace.operations.index(fold_of(self.trace)["op"]) :]
-        if windows is None or "select_key" in after:
+        windows = None
+        for op in self.trace.program:
+            if op["op"] in ("windowed_by", "select_key"):
+                windows = windows_of(op)
+        if windows is None:
             return Serdes.string()
         if isinstance(windows, SessionWindows):
             return WindowedSerdes.session_windowed_serde_from(Serdes.string())
@@ -192,8 +271,13 @@ class Program:
 
     @property
     def value_serde(self) -> Serde:
-        fold, kind = fold_of(self.trace), self.trace.program[0]["values"]
-        return Serdes.long() if fold["op"] == "count" or kind == "long" else Serdes.string()
+        kind = self.trace.program[0]["values"]
+        for op in folds_of(self.trace):
+            if op["op"] == "count":
+                kind = "long"
+            elif op["op"] == "aggregate" and op["function"].startswith("concat"):
+                kind = "string"
+        return Serdes.long() if kind == "long" else Serdes.string()
 
 
 def topology_of(programs: Sequence[Program]) -> Topology:
@@ -235,13 +319,15 @@ def row(record: TestRecord) -> Row:
     return Row(key, record.value, record.timestamp)
 
 
-def theirs(trace: Trace) -> list[Row]:
-    """What Kafka Streams sent; without the marks of merged sessions, for parts have one rule for records and
-    for sessions."""
+def theirs(program: Program) -> list[Row]:
+    """What Kafka Streams sent. Without the marks of merged sessions, unless functions made them: parts have
+    one rule for records and for sessions."""
+    sent = [each for step in program.trace.steps for each in step.out]
+    if program.in_python:
+        return sent
     return [
         replace(each, value=each.value.replace("+", "") if isinstance(each.value, str) else each.value)
-        for step in trace.steps
-        for each in step.out
+        for each in sent
     ]
 
 
@@ -265,13 +351,12 @@ def too_late(trace: Trace) -> int:
     return int(trace.dropped) - nulls
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed", "chains"])
-def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(
-    file: str, parts: int
-) -> None:
-    """Each update, in the same order, with the same time; and what is late is counted, and why."""
-    programs = [Program(number, trace) for number, trace in enumerate(chosen(file)[parts // 3 :: 2])]
+def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -> Counter[str]:
+    """Give every second of the programs their records in so many micro-batches. How many were late."""
+    programs = [
+        Program(number, trace, in_python)
+        for number, trace in enumerate(chosen(file, in_python=in_python)[first::2])
+    ]
     topology = topology_of(programs)
     nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
     with TopologyTestDriver(topology, UNCACHED) as driver:
@@ -280,16 +365,35 @@ def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_re
         counts = late(driver)
         for program in programs:
             trace = program.trace
-            assert came(driver, program) == theirs(trace), trace.line
-            if trace.operations[1:3] == ("group_by_key", "windowed_by"):
-                assert counts[nodes[f"store-{program.number}"]] == too_late(trace), trace.line
-    assert sum(counts.values()) > 0 or file in ("unwindowed", "chains")
+            assert came(driver, program) == theirs(program), trace.line
+            if trace.operations[1:3] == ("group_by_key", "windowed_by") and len(folds_of(trace)) == 1:
+                assert counts[nodes[program.first_store]] == too_late(trace), trace.line
+    return counts
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(
+    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress"]
+)
+def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(
+    file: str, parts: int
+) -> None:
+    """Each update, in the same order, with the same time; and what is late is counted, and why."""
+    counts = compare(file, parts=parts, first=parts // 3)
+    assert sum(counts.values()) > 0 or file not in ("time", "sliding")
+
+
+@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
+def test_python_functions_are_called_as_kafka_streams_calls_them(file: str) -> None:
+    """With the same aggregates, record by record; sessions are merged by the merger."""
+    compare(file, parts=2, in_python=True)
 
 
 @pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
 def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch(file: str) -> None:
     """Whatever was in between; and what was never told is never gone."""
-    programs = [Program(number, trace) for number, trace in enumerate(chosen(file)[::2])]
+    updates = [trace for trace in chosen(file) if "to_table" not in trace.operations and has_no_nulls(trace)]
+    programs = [Program(number, trace) for number, trace in enumerate(updates[:TOGETHER])]
     values: list[dict[Any, Any]] = [{} for _ in programs]
     with TopologyTestDriver(topology_of(programs), CACHED) as driver:
         for part in range(2):
@@ -303,7 +407,7 @@ def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch(file: st
                 )
                 mine.update(zip(told, (each.value for each in found), strict=True))
         for program, mine in zip(programs, values, strict=True):
-            wanted = {(each.key, each.start, each.end): each.value for each in theirs(program.trace)}
+            wanted = {(each.key, each.start, each.end): each.value for each in theirs(program)}
             assert there(mine) == there(wanted), program.trace.line
 
 

@@ -54,13 +54,13 @@ public final class Suppress extends Core {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);
-                hold(key, window.start, window.end, window.at, window.parts);
+                hold(key, window.start, window.end, window.at, window.parts, false);
             }
 
             @Override
             public void gone(byte[] key, Window window) {
                 first.gone(key, window);
-                hold(key, window.start, window.end, window.at, new Object[parts.size()]);
+                hold(key, window.start, window.end, window.at, new Object[parts.size()], true);
             }
 
             @Override
@@ -112,13 +112,13 @@ public final class Suppress extends Core {
     @Override
     protected void process(byte[] key, long at, Object[] record) {
         if (limits.isWindowed) {
-            hold(key, (Long) record[0], (Long) record[1], at, record);
+            hold(key, (Long) record[0], (Long) record[1], at, record, false);
         } else {
-            hold(key, 0, 0, at, record);
+            hold(key, 0, 0, at, record, false);
         }
     }
 
-    private void hold(byte[] key, long start, long end, long at, Object[] value) {
+    private void hold(byte[] key, long start, long end, long at, Object[] value, boolean gone) {
         table.makeRoom();
         clock.streamTime = Math.max(clock.streamTime, at);
         // In the order of these the updates of one time go on.
@@ -126,7 +126,9 @@ public final class Suppress extends Core {
                 .put(key).putLong(end).putLong(start).array();
         Slice slice = table.slice(name, 0);
         if (slice.windows.isEmpty()) {
-            table.add(slice, new Window(start, end, at, parts.copy(value)));
+            Window window = new Window(start, end, at, parts.copy(value));
+            window.gone = gone;
+            table.add(slice, window);
             held.add(limits.untilClose ? end : at, name, 0);
             clock.own[RECORDS]++;
         } else {
@@ -134,6 +136,7 @@ public final class Suppress extends Core {
             clock.own[BYTES] -= size(name, window);
             window.at = at;
             window.parts = parts.copy(value);
+            window.gone = gone;
         }
         clock.own[BYTES] += size(name, slice.windows.get(0));
         if (limits.isLogged) {
@@ -169,7 +172,7 @@ public final class Suppress extends Core {
     }
 
     private boolean isTombstone(Window window) {
-        return Arrays.stream(window.parts, limits.isWindowed ? 2 : 0, window.parts.length).allMatch(Suppress::isNull);
+        return window.gone || Arrays.stream(window.parts, limits.isWindowed ? 2 : 0, window.parts.length).allMatch(Suppress::isNull);
     }
 
     private static boolean isNull(Object part) {

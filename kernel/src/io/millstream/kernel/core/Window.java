@@ -14,6 +14,8 @@ public final class Window {
     public long at;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;
+    /** Of one that is held back: that there is no such window any more is what goes on. */
+    public boolean gone;
     /** Where it is; null when it is nowhere any more. */
     Slice slice;
     /** Whether its value has to be told yet. */

@@ -39,6 +39,7 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
     private static final int GONE = 1;
     private static final int CLOSED = 2;
     private static final int LATE = 3;
+    private static final int CLOSED_GONE = 4;
 
     private static final int TAG = 1;
     private static final int KEY = 2;
@@ -208,7 +209,11 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
         @Override
         public void update(byte[] key, Window window) {
-            tell(UPDATE, key, window);
+            if (window.gone) {
+                gone(key, window);
+            } else {
+                tell(UPDATE, key, window);
+            }
         }
 
         @Override
@@ -218,7 +223,11 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
         @Override
         public void closed(byte[] key, Window window) {
-            tell(CLOSED, key, window);
+            if (window.gone) {
+                rows.add(row(CLOSED_GONE, key, window.start, window.end, window.at));
+            } else {
+                tell(CLOSED, key, window);
+            }
         }
 
         @Override

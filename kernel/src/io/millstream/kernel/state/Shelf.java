@@ -3,6 +3,7 @@ package io.millstream.kernel.state;
 import io.millstream.kernel.core.Clock;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Due;
+import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Parts;
@@ -75,6 +76,9 @@ final class Shelf implements Kept {
         for (int i = 0; i < types.length; i++) {
             // By place and not by name: a column's name depends on what else there is.
             window = window.add("part" + i, types[i]);
+        }
+        if (item.of() >= 0) {
+            window = window.add("gone", DataTypes.BooleanType);
         }
         StructType slice = item.isWindowed()
                 ? new StructType().add("windows", DataTypes.createArrayType(window))
@@ -160,7 +164,9 @@ final class Shelf implements Kept {
             Object value = row.get(first + i);
             parts[i] = folded[i] ? folds.kept(number, key, (byte[]) value) : Values.read(value, types[i]);
         }
-        return new Window(start, end, at, parts);
+        Window window = new Window(start, end, at, parts);
+        window.gone = item.of() >= 0 && row.getBoolean(first + types.length);
+        return window;
     }
 
     // --- slices ------------------------------------------------------------------------------------------
@@ -193,13 +199,20 @@ final class Shelf implements Kept {
             List<Row> rows = new ArrayList<>(windows.size());
             windows.forEach(window -> rows.add(row(window, 3)));
             slices.updateValue(name, RowFactory.create(CollectionConverters.asScala(rows)));
+        } else if (isForgotten(windows.get(0))) {
+            slices.removeKey(name);
         } else {
             slices.updateValue(name, row(windows.get(0), 1));
         }
     }
 
+    /** Whether a function has returned nothing for a key, which is then as if it had never come. */
+    private static boolean isForgotten(Window window) {
+        return window.parts[0] instanceof Folded folded && folded.bytes() == null;
+    }
+
     private Row row(Window window, int first) {
-        Object[] row = new Object[first + types.length];
+        Object[] row = new Object[first + types.length + (item.of() < 0 ? 0 : 1)];
         row[0] = window.at;
         if (first > 1) {
             row[1] = window.start;
@@ -207,6 +220,9 @@ final class Shelf implements Kept {
         }
         for (int i = 0; i < types.length; i++) {
             row[first + i] = Values.write(window.parts[i], types[i]);
+        }
+        if (item.of() >= 0) {
+            row[first + types.length] = window.gone;
         }
         return RowFactory.create(row);
     }

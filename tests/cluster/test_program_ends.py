@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 from cluster_world import ClientProcess, Cluster
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 
@@ -29,6 +30,12 @@ def _end_by(client: ClientProcess, number: int, *, all_of_them: bool) -> int:
     code = client.process.wait(60)
     assert not psutil.wait_procs(family[1:], timeout=10)[1], client.end_of_log()
     return code
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal, which it has while it waits for its client."""
+    (caught,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def _is_clean(client: ClientProcess) -> bool:
@@ -77,6 +84,7 @@ def test_ctrl_c_and_sigterm_are_no_failures(cluster: Cluster) -> None:
     first = cluster.again(first)
     cluster.wait_until_running()
     second.tell("wait")
+    wait_until(lambda: _catches(second.process.pid, signal.SIGTERM), "the program waits for its client")
     assert _end_by(second, signal.SIGTERM, all_of_them=True) == 128 + signal.SIGTERM, second.end_of_log()
     assert _is_clean(second), second.end_of_log()
     assert "ERROR" not in second.log()
@@ -173,8 +181,7 @@ def test_a_forked_child_has_nothing_of_its_parents(
         assert parent == "parent b'v' RUNNING"
         first.process.kill()
         first.process.wait(10)
-        with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", urlsplit(url).port)) != 0
+        wait_until(lambda: _is_refused(url), "the child has closed its copy of the port")
         second = Forking(config, topic, tmp_path / "second.log")
         assert second.lines(4)[2:] == [child, parent], (tmp_path / "second.log").read_text()
         second.process.send_signal(signal.SIGTERM)
@@ -183,6 +190,11 @@ def test_a_forked_child_has_nothing_of_its_parents(
         first.end()
         if second is not None:
             second.end()
+
+
+def _is_refused(url: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", urlsplit(url).port)) != 0
 
 
 def _free_port() -> int:

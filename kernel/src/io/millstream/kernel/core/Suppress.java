@@ -187,8 +187,8 @@ public final class Suppress extends Core {
     }
 
     private static long size(Object value) {
-        if (value instanceof Folded folded) {
-            return size(folded.bytes());
+        if (value instanceof Encoded encoded) {
+            return size(encoded.bytes());
         }
         if (value instanceof byte[] bytes) {
             return bytes.length;

@@ -61,8 +61,8 @@ class KTable(TellsWhatIsMissing):
     ) -> KTable:
         """The rows for which `predicate` is true; a row that no longer is becomes a deletion.
 
-        Differs: so does one that never was. Kafka Streams leaves that deletion out where it knows the old value: of
-            a table with a store, and of a table of windows.
+        Differs: so does one that never was. Kafka Streams leaves that deletion out where it knows the old
+            value: of a table with a store, and of a table of windows.
         """
         check_function("filter", predicate)
         return self._then(

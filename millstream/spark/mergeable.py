@@ -264,7 +264,8 @@ def _cut_first(cutter: _Cutter, name: str, arguments: list[Column], whole: T.Dat
 
 
 def _values(cutter: _Cutter, element: Column, there: Column, rule: str) -> Column:
-    type_ = cutter._type(F.collect_list(element))
+    collected: Any = cutter._type(F.collect_list(element))
+    type_ = T.ArrayType(collected.elementType)  # Spark 4.2 does not see that NULLs are left out
     return cutter.part(F.when(there, F.array(element)), type_, rule)
 
 

@@ -202,6 +202,23 @@ def test_batches_are_counted_by_the_query_whose_checkpoint_they_are_of(steps: St
     assert came[-2:] == ["42", "0"]
 
 
+def test_a_marker_that_is_not_settled_is_waited_for_and_not_taken_for_none(steps: Steps) -> None:
+    """Kafka's client leaves it out of its answer; the first one, and one that follows another."""
+    batches = [
+        came
+        for batch in (0, 1)
+        for came in steps(
+            *(f"open a 1 {batch}", "send a one", "flush a", "mark a", "marker 0"),
+            *("commit a", "marker 0", "marker 7"),
+        )[4:]
+    ]
+    for unsettled in (batches[0], batches[4]):
+        assert unsettled.startswith("TimeoutException: Kafka has not told the markers of [app-p0-")
+        assert "a transaction that writes them is open" in unsettled
+    assert batches[1:4] == ["ok", "1", "0"]
+    assert batches[5:] == ["ok", "2", "0"]
+
+
 def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
     """Where a file system lets two clients have the same claim, the broker does not."""
     came = steps("claim 1", "provide 1 1", "claim 1 0 other", "open a 1 0", "provide 1 2")

@@ -5,13 +5,16 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
 
 /**
  * What was committed last under a transactional.id: an offset of the marker topic that is committed in a transaction,
@@ -24,6 +27,8 @@ import org.apache.kafka.common.TopicPartition;
  */
 record Marker(long next, long epoch, String of) {
     static final Marker NONE = new Marker(0, 0, "");
+
+    private static final long AGAIN_MS = 20;
 
     Map<TopicPartition, OffsetAndMetadata> offsets(Options options) {
         return Map.of(place(options), new OffsetAndMetadata(next, epoch + " " + of));
@@ -48,25 +53,59 @@ record Marker(long next, long epoch, String of) {
         return read(options, List.of(group)).get(group);
     }
 
-    /** Read several; each is there, or {@link #NONE}. */
+    /**
+     * Read several, once what is being committed is settled; each is there, or {@link #NONE}. That is soon, where the
+     * producers before were fenced.
+     *
+     * @throws TimeoutException it was not settled within max.block.ms
+     */
     static Map<String, Marker> read(Options options, Collection<String> groups) {
+        return read(options, groups, true);
+    }
+
+    /** Read several, as they are for now: what is being committed may come to be. */
+    static Map<String, Marker> glance(Options options, Collection<String> groups) {
+        return read(options, groups, false);
+    }
+
+    private static Map<String, Marker> read(Options options, Collection<String> groups, boolean settled) {
         if (groups.isEmpty()) {
             return Map.of();
         }
+        TopicPartition place = place(options);
         Map<String, ListConsumerGroupOffsetsSpec> asked = new HashMap<>();
-        groups.forEach(group -> asked.put(group, new ListConsumerGroupOffsetsSpec()));
+        groups.forEach(group -> asked.put(group, new ListConsumerGroupOffsetsSpec().topicPartitions(List.of(place))));
         Map<String, Marker> found = new HashMap<>();
+        String patience = options.kafka().getOrDefault(ProducerConfig.MAX_BLOCK_MS_CONFIG, "60000");
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Long.parseLong(patience));
         try (Admin admin = admin(options)) {
-            admin.listConsumerGroupOffsets(asked, new ListConsumerGroupOffsetsOptions().requireStable(true))
-                    .all()
-                    .get()
-                    .forEach((group, offsets) -> found.put(group, of(offsets.get(place(options)))));
+            while (true) {
+                admin.listConsumerGroupOffsets(asked, new ListConsumerGroupOffsetsOptions().requireStable(settled))
+                        .all()
+                        .get()
+                        .forEach((group, offsets) -> {
+                            // Kafka's client leaves out what is not settled; null is no offset.
+                            if (offsets.containsKey(place)) {
+                                found.put(group, of(offsets.get(place)));
+                            }
+                        });
+                asked.keySet().removeAll(found.keySet());
+                if (asked.isEmpty()) {
+                    return found;
+                }
+                if (System.nanoTime() > deadline) {
+                    throw new TimeoutException(
+                            "Kafka has not told the markers of " + asked.keySet() + " in topic '" + place.topic()
+                                    + "' for " + patience + " ms (max.block.ms): a transaction that writes them is "
+                                    + "open, or this client's user may not Describe the topic");
+                }
+                TimeUnit.MILLISECONDS.sleep(AGAIN_MS);
+            }
         } catch (ExecutionException error) {
             throw error.getCause() instanceof KafkaException cause ? cause : new KafkaException(error.getCause());
         } catch (InterruptedException error) {
             throw new org.apache.kafka.common.errors.InterruptException(error);
         }
-        return found;
     }
 
     static Admin admin(Options options) {

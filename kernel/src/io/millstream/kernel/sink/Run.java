@@ -61,7 +61,10 @@ public final class Run {
         }
     }
 
-    /** How far any sink partition has written of a query: the number of the batch after it; 0: none has. */
+    /**
+     * How far any sink partition has written of a query: the number of the batch after it; 0: none has. For a run that
+     * has taken over.
+     */
     public static long written(Map<String, String> texts, String query) {
         Options options = Options.of(texts);
         int parts = (int) Marker.read(options, options.runId()).next();
@@ -74,7 +77,7 @@ public final class Run {
     /** Whether anything is known of runs before. */
     public static boolean isKnown(Map<String, String> texts) {
         Options options = Options.of(texts);
-        return !Marker.read(options, options.runId()).equals(Marker.NONE);
+        return !Marker.glance(options, List.of(options.runId())).get(options.runId()).equals(Marker.NONE);
     }
 
     /** Before a batch with so many sink partitions: see that a newer run knows of all of them. */
@@ -101,7 +104,8 @@ public final class Run {
         settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
         KafkaException fenced = null;
         for (int i = 0; i < TRIES; i++) {
-            check(Marker.read(options, id), options, id, first); // who is late must not fence the newer one
+            // Who is late must not fence the newer one.
+            check(Marker.glance(options, List.of(id)).get(id), options, id, first);
             Producer<byte[], byte[]> producer = Producers.make(settings);
             try {
                 producer.initTransactions();

@@ -77,8 +77,9 @@ public final class TransactionSender implements Sender {
     @SuppressWarnings("resource") // the producer is kept, or closed
     private static Kept made(Options options, String id) {
         List<String> markers = List.of(id, options.runId());
-        // Looked at before as well: who only now finds out that it is late must not fence the newer one.
-        check(Marker.read(options, markers), options, id);
+        // Looked at before as well: who only now finds out that it is late must not fence the newer one. What a dead
+        // attempt has left open ends with the fencing only.
+        check(Marker.glance(options, markers), options, id);
         Map<String, String> settings = new TreeMap<>(options.kafka());
         settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
         Producer<byte[], byte[]> producer = Producers.make(settings);
@@ -111,7 +112,10 @@ public final class TransactionSender implements Sender {
     /** Why the broker takes no more of a producer. */
     private static RuntimeException lost(String id, Options options, Throwable cause) {
         try {
-            check(Marker.read(options, List.of(id, options.runId())), options, id);
+            // The other attempt, if there is one, may be in the middle of it.
+            Map<String, Marker> found = new HashMap<>(Marker.glance(options, List.of(id)));
+            found.put(options.runId(), Marker.read(options, options.runId()));
+            check(found, options, id);
         } catch (FencedException fenced) {
             fenced.addSuppressed(cause);
             return fenced;

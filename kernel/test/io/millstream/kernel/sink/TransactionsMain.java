@@ -12,7 +12,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
  * Writes in transactions, step by step, as its lines say; prints for each what came of it. Arguments: bootstrap
  * servers, topic, marker topic, prefix of transactional ids, and perhaps transaction.timeout.ms. A line: what to do,
  * the name of a sender, and for {@code open} the epoch, the batch, and the sink partition, 0 if it is not there, for
- * {@code send} the value; or what to do as a run, and its epoch.
+ * {@code send} the value; or what to do as a run, and its epoch; or {@code marker} and the sink partition.
  */
 public final class TransactionsMain {
     private final Map<String, TransactionSender> senders = new HashMap<>();
@@ -56,6 +56,11 @@ public final class TransactionsMain {
             case "provide" -> Run.provide(options(Long.parseLong(words[1])), Integer.parseInt(words[2]));
             case "written" -> {
                 return Long.toString(Run.written(texts(Long.parseLong(words[1])), words[2]));
+            }
+            case "marker" -> {
+                Map<String, String> texts = new HashMap<>(texts(0));
+                texts.put("kafka.max.block.ms", "500");
+                return Long.toString(Marker.read(Options.of(texts), arguments[3] + "-" + words[1]).next());
             }
             case "send" -> sender.send(
                     new ProducerRecord<>(arguments[1], null, words[2].getBytes(StandardCharsets.US_ASCII)),

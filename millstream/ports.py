@@ -168,6 +168,16 @@ class Engine(Protocol):
             StreamsException: the state cannot be read, or the changelogs not written.
         """
 
+    def written(self, claim: CheckpointClaim) -> int:
+        """The first micro-batch that Kafka has no marker of, as the claimed checkpoint counts them.
+
+        0: it has none. Only where something is written exactly once; then whoever had the pipeline before
+        writes no more.
+
+        Raises:
+            StreamsException: Kafka refuses, or cannot be reached.
+        """
+
     def warm_up(self, topic: str | None) -> None:
         """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""
 

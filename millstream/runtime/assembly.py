@@ -578,6 +578,7 @@ class Assembly:
                     self._sources,
                     offset_reset(self._config),
                 ),
+                written=lambda: engine.written(claim),
             )
             return claim
 

@@ -28,7 +28,7 @@ from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import FORMAT, Transactions, sink_options
 from millstream.spark.source import kafka_options, read_kafka
-from millstream.spark.transactions import check_session, end_run, take_over
+from millstream.spark.transactions import check_session, end_run, take_over, written
 from millstream.topology.names import markers_topic
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -248,6 +248,17 @@ class SparkEngine:
             )
         except (PySparkException, Py4JError, OSError) as error:
             raise translate(claim.pipeline, (), error, claim=claim)  # noqa: B904 - translate has set the cause
+
+    def written(self, claim: CheckpointClaim) -> int:
+        transactions = self._transactions(claim)
+        if transactions is None:
+            return 0
+        return written(
+            self.spark,
+            self._sink_options(transactions=transactions),
+            self.checkpoint_files(claim.path),
+            claim,
+        )
 
     def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
         """The checkpoints under a directory or URI, with the settings and rights that Spark has."""

@@ -14,14 +14,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from millstream.errors import CheckpointException, ConfigException
+from millstream.errors import CheckpointException, ConfigException, StreamsException
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.spark.failures import Report, causes_of, translate
 
-__all__ = ["check_session", "end_run", "take_over"]
+__all__ = ["check_session", "end_run", "take_over", "written"]
 
 log = logging.getLogger(__name__)
 
@@ -73,15 +73,19 @@ def take_over(
             )
         # What sink partitions there will be is not known yet; the run counts more of them when it has them.
         runs.claim(sink, 0)
-        written = int(runs.written(sink, query)) if query is not None else 0
-    except Py4JJavaError as error:
-        causes = tuple(causes_of(error.java_exception))
-        report = Report("; ".join(f"{name}: {message}" for name, message in causes[:1]), causes=causes)
-        raise translate(claim.pipeline, (), error, claim=claim, report=report)  # noqa: B904 - it has a cause
-    if written > (0 if last is None else last + 1):
+        next_batch = int(runs.written(sink, query)) if query is not None else 0
+    except (Py4JError, OSError) as error:
+        raise _told(error, claim)  # noqa: B904 - it has a cause
+    if last is not None and last != done and next_batch == last + 1:
+        log.warning(
+            "pipeline %s: micro-batch %d is written in part; it is repeated, and what is there is left out",
+            claim.pipeline,
+            last,
+        )
+    if next_batch > (0 if last is None else last + 1):
         raise CheckpointException(
             f"pipeline {claim.pipeline}: its checkpoint is older than what it has written: Kafka has markers "
-            f"up to micro-batch {written - 1}, and the checkpoint has begun "
+            f"up to micro-batch {next_batch - 1}, and the checkpoint has begun "
             f"{'none' if last is None else f'{last} at most'}. It was put back from a backup, or has lost "
             "files. Going on would leave records out; put the newest checkpoint back, or start afresh with "
             "`millstream reset`",
@@ -90,12 +94,35 @@ def take_over(
         )
 
 
+def written(
+    spark: SparkSession, sink: Mapping[str, str], files: CheckpointFiles, claim: CheckpointClaim
+) -> int:
+    """As `Engine.written`. All earlier runs are fenced: what they have left open is settled by that."""
+    query = _query_of(files)
+    if query is None:
+        return 0
+    try:
+        runs = _kernel(spark).Run
+        runs.claim(sink, 0)
+        return int(runs.written(sink, query))
+    except (Py4JError, OSError) as error:
+        raise _told(error, claim)  # noqa: B904 - it has a cause
+
+
 def end_run(spark: SparkSession, sink: Mapping[str, str]) -> None:
     """Close what a run has left in Spark's Java process; its query has ended."""
     try:
         _kernel(spark).Producers.endRun(sink["run"])
     except Exception:  # the process may be gone, and all of it with it
         log.debug("the producers of a run could not be closed", exc_info=True)
+
+
+def _told(error: Py4JError | OSError, claim: CheckpointClaim) -> StreamsException:
+    report = None
+    if isinstance(error, Py4JJavaError):
+        causes = tuple(causes_of(error.java_exception))
+        report = Report("; ".join(f"{name}: {message}" for name, message in causes[:1]), causes=causes)
+    return translate(claim.pipeline, (), error, claim=claim, report=report)
 
 
 def _kernel(spark: SparkSession) -> Any:

@@ -10,10 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from scenes import SOON, SOON_S, Handler, Make, put_into
+from scenes import SOON, SOON_S, Handler, Make, ended, put_into
 from waiting import wait_until
 
 from millstream import (
+    CheckpointException,
     IllegalStateException,
     KafkaStreams,
     LostCheckpointException,
@@ -78,6 +79,31 @@ def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
     again = make()
     put_into(State.RUNNING, again, world)
     assert world.engine.rebuilt == [], "what was mended is noted"
+
+
+def test_a_changelog_is_not_rebuilt_while_a_batch_is_written_in_part(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """The parts that are there are not written again, so their updates would be missing in it."""
+    ran_once(make, world, tmp_path)
+    (offsets,) = (tmp_path / "app" / "checkpoints").glob("p0.*/offsets")
+    (offsets / "1").write_text('v1\n{}\n{"lines":{"0":2}}')
+    world.topics.delete([CHANGELOG])
+    handler = Handler(StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
+    client = make(changelog__lost__policy="rebuild")
+    world.next_batch["p0"] = 2
+    client.set_uncaught_exception_handler(handler)
+    client.start()
+    assert ended(client) is State.ERROR
+    (error,) = handler.exceptions
+    assert isinstance(error, CheckpointException)
+    assert f"could not be written anew: '{CHANGELOG}'" in str(error)
+    assert "processing.guarantee=at_least_once" in str(error)
+    assert world.engine.rebuilt == []
+    client = make(changelog__lost__policy="rebuild")
+    world.next_batch["p0"] = 1
+    put_into(State.RUNNING, client, world)
+    assert world.engine.rebuilt == [("p0", frozenset({CHANGELOG}))]
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,13 @@ def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(world: Engi
         wait_until(lambda: (checkpoint / "commits" / str(number)).exists(), "the batch is done")  # noqa: B023
     running.stop()
     assert world.wait_for_end() is None
+    claim = world.claim(epoch=2, directory="checkpoint")
+    assert world.engine.written(claim) == 2
     for log in ("offsets", "commits"):
         for file in (checkpoint / log).glob("*1*"):
             file.unlink()
     with pytest.raises(CheckpointException, match="older than what it has written") as raised:
-        world.start(compiled, world.claim(epoch=2, directory="checkpoint"))
+        world.start(compiled, claim)
     assert "markers up to micro-batch 1, and the checkpoint has begun 0 at most" in str(raised.value)
     assert [message.value() for message in world.read(output, 2)] == [b"a", b"b"]
 

@@ -179,6 +179,7 @@ _TAKEN_BACK = frozenset(
         "org.apache.kafka.common.errors.InvalidProducerEpochException",
         "org.apache.kafka.common.errors.InvalidPidMappingException",
         "org.apache.kafka.common.errors.UnknownProducerIdException",
+        "org.apache.kafka.common.errors.TransactionAbortableException",
     )
 )
 """Source: RecordCollectorImpl, StreamsProducer.isRecoverable: with these a task has migrated."""

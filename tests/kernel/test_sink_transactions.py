@@ -133,6 +133,21 @@ def test_a_producer_is_used_again_and_knows_what_it_has_written(
     assert committed(kafka, topic) == ["one", "two"]
 
 
+def test_a_producer_is_not_used_again_if_another_executor_may_have_come_between(
+    kafka: EmbeddedKafka, steps: Steps, topic: str
+) -> None:
+    """It is fenced then, and to use it would look as if the transaction were lost. Batch 1 was not here."""
+    came = steps(
+        *("open a 1 0", "send a one", "flush a", "commit a"),
+        *("open elsewhere 1 1", "send elsewhere two", "flush elsewhere", "commit elsewhere"),
+        "close a",
+        *("open b 1 2", "send b three", "flush b", "commit b", "close b"),
+        *("open c 1 3", "send c four", "flush c", "commit c"),
+    )
+    assert [line for line in came if line != "ok"] == ["to be written"] * 4
+    assert committed(kafka, topic) == ["one", "two", "three", "four"]
+
+
 def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: Steps, topic: str) -> None:
     """One that is in the middle of a batch, and one that comes only then, which does not even disturb it."""
     came = steps(
@@ -223,7 +238,7 @@ def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
     """Where a file system lets two clients have the same claim, the broker does not."""
     came = steps("claim 1", "provide 1 1", "claim 1 0 other", "open a 1 0", "provide 1 2")
     assert came[2] == "ok"
-    assert "FencedException" in came[3]
+    assert "of epoch 1 (run run-1) was fenced by the run of the same epoch run-1other;" in came[3]
     assert "FencedException" in came[4]
 
 

@@ -22,6 +22,7 @@ def test_only_what_a_record_is_refused_for_goes_to_the_handler(kernel_java: Kern
         ("KafkaException", "BYSTANDER"),
         ("ProducerFencedException", "FENCED"),
         ("InvalidProducerEpochException", "FENCED"),
+        ("TransactionAbortableException", "FENCED"),
         ("KafkaException", "FENCED"),
         ("TimeoutException", "FAILED"),
         ("TopicAuthorizationException", "FAILED"),

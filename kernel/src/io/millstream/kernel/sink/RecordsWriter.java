@@ -111,6 +111,14 @@ final class RecordsWriter implements DataWriter<InternalRow> {
                 if (failed || kept == null && round > ROUNDS) {
                     throw thrown(worst());
                 }
+                if (round > ROUNDS) {
+                    Failure last = failures.peek();
+                    throw new RecordRefusedException(
+                            "a transaction was sent " + round + " times, and each time other records were refused; "
+                                    + "make micro-batches smaller (max.batch.records). The last one: "
+                                    + Verdict.sentence(last.sent.record, last.error),
+                            last.error);
+                }
                 if (kept != null) {
                     sendAllAgain();
                 } else {

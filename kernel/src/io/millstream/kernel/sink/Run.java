@@ -1,7 +1,6 @@
 package io.millstream.kernel.sink;
 
 import io.millstream.kernel.FailPoint;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -90,10 +89,15 @@ public final class Run {
         }
     }
 
+    /** Whether this is the run's driver. If there is a task here too, it has no executors. */
+    static boolean isOfThisDriver(Options options) {
+        return COUNTED.containsKey(options.run());
+    }
+
     /** Throws, unless nothing speaks against this run in its marker. */
     static void check(Marker marker, Options options, String id) {
         if (!marker.equals(Marker.NONE) && !marker.of().equals(options.run())) {
-            throw TransactionSender.fenced(id, options, marker.epoch(), null);
+            throw TransactionSender.fenced(id, options, marker, null);
         }
     }
 
@@ -124,17 +128,17 @@ public final class Run {
                 }
                 fenced = error; // the marker will tell by whom
             } finally {
-                producer.close(Duration.ZERO);
+                Producers.close(producer);
             }
         }
-        throw TransactionSender.fenced(id, options, -1, fenced);
+        throw TransactionSender.fenced(id, options, null, fenced);
     }
 
     private static void check(Marker before, Options options, String id, boolean first) {
         if (!first) {
             check(before, options, id);
         } else if (before.epoch() > options.epoch()) {
-            throw TransactionSender.fenced(id, options, before.epoch(), null);
+            throw TransactionSender.fenced(id, options, before, null);
         }
     }
 

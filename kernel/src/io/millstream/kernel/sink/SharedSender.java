@@ -1,6 +1,5 @@
 package io.millstream.kernel.sink;
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -47,7 +46,7 @@ final class SharedSender implements Sender {
             POOL.values().removeIf(
                     shared -> shared.users == 0 && shared.idleSince - before < 0 && idle.add(shared));
         }
-        idle.forEach(shared -> shared.producer.close(Duration.ZERO));
+        idle.forEach(shared -> Producers.close(shared.producer));
     }
 
     @Override
@@ -108,7 +107,7 @@ final class SharedSender implements Sender {
             last = shared.broken && shared.users == 0;
         }
         if (last) {
-            shared.producer.close(Duration.ZERO);
+            Producers.close(shared.producer);
         }
     }
 }

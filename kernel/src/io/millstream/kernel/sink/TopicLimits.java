@@ -1,15 +1,13 @@
 package io.millstream.kernel.sink;
 
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.TopicConfig;
 import org.slf4j.Logger;
@@ -20,7 +18,7 @@ final class TopicLimits {
     private static final Logger LOG = LoggerFactory.getLogger(TopicLimits.class);
     private static final long UNKNOWN = Long.MAX_VALUE;
     private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
-    private static final long PATIENCE_SECONDS = 10;
+    private static final int PATIENCE_MS = 10_000;
     private static final Map<String, Limit> KNOWN = new ConcurrentHashMap<>();
 
     private record Limit(long bytes, long since) {}
@@ -38,17 +36,16 @@ final class TopicLimits {
     }
 
     private static long asked(Options options, String topic) {
-        Map<String, Object> settings = new HashMap<>(options.kafka());
-        settings.keySet().retainAll(AdminClientConfig.configNames());
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        try (Admin admin = Admin.create(settings)) {
-            ConfigEntry entry = admin.describeConfigs(List.of(resource))
+        try (Admin admin = Marker.admin(options)) {
+            // Closing waits for the answer, as long as the client does.
+            ConfigEntry entry = admin.describeConfigs(List.of(resource), new DescribeConfigsOptions().timeoutMs(PATIENCE_MS))
                     .all()
-                    .get(PATIENCE_SECONDS, TimeUnit.SECONDS)
+                    .get()
                     .get(resource)
                     .get(TopicConfig.MAX_MESSAGE_BYTES_CONFIG);
             return entry == null || entry.value() == null ? UNKNOWN : Long.parseLong(entry.value());
-        } catch (ExecutionException | TimeoutException error) {
+        } catch (ExecutionException error) {
             LOG.debug("max.message.bytes of topic '{}' is not known", topic, error);
             return UNKNOWN;
         } catch (InterruptedException error) {

@@ -1,7 +1,6 @@
 package io.millstream.kernel.sink;
 
 import io.millstream.kernel.FailPoint;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -25,10 +24,21 @@ import org.apache.kafka.common.KafkaException;
 public final class TransactionSender implements Sender {
     private static final Map<String, Kept> IDLE = new HashMap<>();
 
-    /** A producer between two batches. */
-    record Kept(Options options, String id, Producer<byte[], byte[]> producer, long next, long idleSince) {
+    /**
+     * A producer between two batches.
+     *
+     * @param next the first batch that is not written
+     * @param seen the last batch that was here, also if there was nothing to write; -1: none was
+     */
+    record Kept(
+            Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {
         void close() {
-            producer.close(Duration.ZERO);
+            Producers.close(producer);
+        }
+
+        /** Nobody can have written to the sink partition in between: no other executor has had a batch, or is there. */
+        boolean isLastBefore(long batch) {
+            return seen + 1 == batch || Run.isOfThisDriver(options);
         }
     }
 
@@ -45,7 +55,7 @@ public final class TransactionSender implements Sender {
     }
 
     static TransactionSender open(Options options, int sinkPartition, long batch) {
-        return new TransactionSender(take(options, options.transactionalId(sinkPartition)), batch);
+        return new TransactionSender(take(options, options.transactionalId(sinkPartition), batch), batch);
     }
 
     static void closeIdle(Predicate<Kept> which) {
@@ -56,16 +66,16 @@ public final class TransactionSender implements Sender {
         gone.forEach(Kept::close);
     }
 
-    private static Kept take(Options options, String id) {
+    private static Kept take(Options options, String id, long batch) {
         Kept kept;
         synchronized (IDLE) {
             kept = IDLE.remove(id);
             if (kept != null && kept.options.epoch() > options.epoch()) {
                 IDLE.put(id, kept);
-                throw fenced(id, options, kept.options.epoch(), null);
+                throw fenced(id, options, new Marker(0, kept.options.epoch(), kept.options.run()), null);
             }
         }
-        if (kept != null && kept.options.equals(options)) {
+        if (kept != null && kept.options.equals(options) && kept.isLastBefore(batch)) {
             return kept;
         }
         if (kept != null) {
@@ -87,9 +97,9 @@ public final class TransactionSender implements Sender {
             producer.initTransactions();
             Map<String, Marker> found = Marker.read(options, markers);
             check(found, options, id);
-            return new Kept(options, id, producer, found.get(id).nextOf(options.query()), System.nanoTime());
+            return new Kept(options, id, producer, found.get(id).nextOf(options.query()), -1, System.nanoTime());
         } catch (RuntimeException error) {
-            producer.close(Duration.ZERO);
+            Producers.close(producer);
             throw Verdict.of(error) == Verdict.FENCED ? lost(id, options, error) : error;
         }
     }
@@ -97,15 +107,30 @@ public final class TransactionSender implements Sender {
     private static void check(Map<String, Marker> found, Options options, String id) {
         Run.check(found.get(options.runId()), options, id);
         if (found.get(id).epoch() > options.epoch()) {
-            throw fenced(id, options, found.get(id).epoch(), null);
+            throw fenced(id, options, found.get(id), null);
         }
     }
 
-    static FencedException fenced(String id, Options options, long newer, Throwable cause) {
-        String by = newer < 0 ? "a newer run" : "the run of epoch " + newer;
+    /**
+     * What a run is told that has to end.
+     *
+     * @param newer what speaks against it; null: the broker alone
+     */
+    static FencedException fenced(String id, Options options, Marker newer, Throwable cause) {
+        String own = "of epoch " + options.epoch();
+        String by = "a newer run";
+        String more = "";
+        if (newer != null && newer.epoch() == options.epoch()) {
+            own += " (run " + options.run() + ")";
+            by = "the run of the same epoch " + newer.of();
+        } else if (newer != null) {
+            by = "the run of epoch " + newer.epoch();
+            more = ". Its marker is in topic '" + options.markerTopic() + "'; if the checkpoints were deleted, and "
+                    + "the topic was not, start afresh with `millstream reset`";
+        }
         return new FencedException(
-                "transactional.id '" + id + "' of epoch " + options.epoch() + " was fenced by " + by
-                        + "; nothing of this run counts that it had not committed",
+                "transactional.id '" + id + "' " + own + " was fenced by " + by
+                        + "; nothing of this run counts that it had not committed" + more,
                 cause);
     }
 
@@ -215,7 +240,7 @@ public final class TransactionSender implements Sender {
             return;
         }
         long next = begun ? batch + 1 : kept.next;
-        Kept back = new Kept(kept.options, kept.id, kept.producer, next, System.nanoTime());
+        Kept back = new Kept(kept.options, kept.id, kept.producer, next, batch, System.nanoTime());
         Kept other;
         synchronized (IDLE) {
             other = IDLE.put(kept.id, back);

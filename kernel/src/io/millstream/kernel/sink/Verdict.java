@@ -2,13 +2,13 @@ package io.millstream.kernel.sink;
 
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.InvalidRecordException;
 import org.apache.kafka.common.errors.InvalidTimestampException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordBatchTooLargeException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TransactionAbortableException;
 import org.apache.kafka.common.errors.TransactionAbortedException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.utils.ByteUtils;
@@ -16,7 +16,7 @@ import org.apache.kafka.common.utils.Utils;
 
 /** What an error at sending means for the record that met it. */
 enum Verdict {
-    /** Another producer has taken over the transactional.id. */
+    /** The broker has taken the transaction back: mostly, another producer has taken over the transactional.id. */
     FENCED,
     /** Nothing about this record: the topic, the cluster, the rights. */
     FAILED,
@@ -46,7 +46,7 @@ enum Verdict {
         }
         if (error instanceof ProducerFencedException
                 || error instanceof InvalidProducerEpochException
-                || error instanceof FencedInstanceIdException) {
+                || error instanceof TransactionAbortableException) {
             return FENCED;
         }
         if (error instanceof TransactionAbortedException) {

@@ -11,6 +11,7 @@ import org.apache.kafka.common.errors.RecordBatchTooLargeException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.TopicAuthorizationException;
+import org.apache.kafka.common.errors.TransactionAbortableException;
 import org.apache.kafka.common.errors.TransactionAbortedException;
 
 /** Prints what errors mean, and the sentence about a record that one of them says. */
@@ -31,6 +32,7 @@ public final class VerdictMain {
                 new KafkaException("in an error state", new RecordTooLargeException("m")),
                 new ProducerFencedException("m"),
                 new InvalidProducerEpochException("m"),
+                new TransactionAbortableException("m"),
                 new KafkaException("in an error state", new ProducerFencedException("m")),
                 new TimeoutException("m"),
                 new TopicAuthorizationException("out"),

@@ -30,6 +30,7 @@ from millstream.runtime.events import GroupLost
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
+from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
 
 CHANGELOG = "app-counts-changelog"
@@ -261,7 +262,9 @@ def test_nobody_waits_for_a_changelog_that_is_written_anew(
 def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(
     make: Make, world: FakeWorld, tmp_path: Path
 ) -> None:
-    """A clean-up deletes the group and the internal topics, and is refused while the group has members."""
+    """A clean-up deletes the group and the internal topics, those of another guarantee too; it is refused
+    while the group has members.
+    """
     world.checkpoints_lost = True
     ran_once(make, world, tmp_path)
     world.topics.commits["app"] = {TopicPartition("lines", 0): 1}
@@ -272,12 +275,14 @@ def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(
     assert f"changelog '{CHANGELOG}' has records up to offset 1" in str(raised.value)
     assert "the group has committed 'lines' up to offset 1 in partition 0" in str(raised.value)
     world.topics.alive.add("app")
+    markers = markers_topic("app")
+    world.topics.add(markers, 1)
     with pytest.raises(IllegalStateException, match="members"):
         client.clean_up(checkpoints=True)
     assert CHANGELOG in world.topics.names()
     world.topics.alive.clear()
     client.clean_up(checkpoints=True)
-    assert CHANGELOG not in world.topics.names()
+    assert not {CHANGELOG, markers} & world.topics.names()
     assert world.topics.commits == {}
     put_into(State.RUNNING, make(), world)
 

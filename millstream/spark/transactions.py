@@ -60,9 +60,9 @@ def take_over(
         CheckpointException: the checkpoint is older than what was written.
         StreamsException: Kafka refuses, or cannot be reached.
     """
-    runs = _kernel(spark).Run
-    query, last, done = _query_of(files), _last(files, "offsets"), _last(files, "commits")
     try:
+        runs = _kernel(spark).Run
+        query, last, done = _query_of(files), _last(files, "offsets"), _last(files, "commits")
         if last is not None and last != done and not runs.isKnown(sink):
             log.warning(
                 "pipeline %s: micro-batch %d was begun, and Kafka has no marker of it: it was begun with "
@@ -98,11 +98,10 @@ def written(
     spark: SparkSession, sink: Mapping[str, str], files: CheckpointFiles, claim: CheckpointClaim
 ) -> int:
     """As `Engine.written`. All earlier runs are fenced: what they have left open is settled by that."""
-    query = _query_of(files)
-    if query is None:
-        return 0
     try:
-        runs = _kernel(spark).Run
+        query, runs = _query_of(files), _kernel(spark).Run
+        if query is None:
+            return 0
         runs.claim(sink, 0)
         return int(runs.written(sink, query))
     except (Py4JError, OSError) as error:

@@ -28,7 +28,7 @@ from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import FORMAT, Transactions, sink_options
 from millstream.spark.source import kafka_options, read_kafka
-from millstream.spark.transactions import check_session, end_run, take_over, written
+from millstream.spark.transactions import check_session, end_run, fit_session, take_over, written
 from millstream.topology.names import markers_topic
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -94,6 +94,7 @@ class SparkEngine:
         self._closing = closing or threading.Event()
         self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
         if settings.transaction_timeout_ms is not None:
+            fit_session(self.spark, settings.spark)
             check_session(self.spark)
         self._executors = ExecutorWatch(self.spark)
 

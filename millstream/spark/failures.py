@@ -141,6 +141,15 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         ),
     ),
     (
+        "while awaiting AddOffsetsToTxn",
+        (
+            PipelineException,
+            "Kafka has not taken the marker of a micro-batch within producer.max.block.ms: the topic "
+            "'<application.id>-millstream-markers' was deleted, or brokers are not well, those of the topic "
+            "__consumer_offsets among them. Where the topic is gone: start the client again, which makes it",
+        ),
+    ),
+    (
         "while awaiting EndTxn",
         (
             PipelineException,

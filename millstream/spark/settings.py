@@ -12,6 +12,7 @@ from pathlib import Path
 
 __all__ = [
     "SQL_DEFAULTS",
+    "TRANSACTION_SETTINGS",
     "has_connector",
     "java_options",
     "launch_settings",
@@ -51,6 +52,12 @@ SQL_DEFAULTS: Mapping[str, str] = {
     f"{_STREAMING}statefulOperator.allowMultiple": "false",
 }
 """SQL settings of a client's session, unless its user has others."""
+
+TRANSACTION_SETTINGS: Mapping[str, str] = {
+    # Spark's default is true: a batch that is repeated could have other sink partitions.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+}
+"""What a client's session has besides, where it writes exactly once and its configuration has no others."""
 
 _NEEDED = frozenset(
     (

@@ -15,13 +15,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millstream.errors import CheckpointException, ConfigException, StreamsException
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.spark.failures import Report, causes_of, translate
+from millstream.spark.settings import TRANSACTION_SETTINGS
 
-__all__ = ["check_session", "end_run", "take_over", "written"]
+__all__ = ["check_session", "end_run", "fit_session", "take_over", "written"]
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +37,18 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
 """Settings of Spark with which a batch would not come out the same when it is repeated."""
 
 
+def fit_session(spark: SparkSession, given: Mapping[str, str]) -> None:
+    """Give a client's own session what exactly once needs, and the client's configuration does not say."""
+    for name, value in TRANSACTION_SETTINGS.items():
+        if name not in given:
+            spark.conf.set(name, value)
+
+
 def check_session(spark: SparkSession) -> None:
     """Raises a ConfigException where the session has a setting that exactly once does not go with."""
     context: Any = spark.sparkContext
     for name, (refused, why) in _REFUSED.items():
-        value = spark.conf.get(name, None) if name.startswith("spark.sql.") else context.getConf().get(name)
+        value = _in_effect(spark, name) if name.startswith("spark.sql.") else context.getConf().get(name)
         if str(value).lower() == refused:
             raise ConfigException(
                 f"'{name}' is {value}, which does not go with processing.guarantee=exactly_once_v2: {why}; "
@@ -114,6 +123,14 @@ def end_run(spark: SparkSession, sink: Mapping[str, str]) -> None:
         _kernel(spark).Producers.endRun(sink["run"])
     except Exception:  # the process may be gone, and all of it with it
         log.debug("the producers of a run could not be closed", exc_info=True)
+
+
+def _in_effect(spark: SparkSession, name: str) -> str | None:
+    """A setting's value, which may be Spark's own default; None: this Spark does not have the setting."""
+    try:
+        return spark.conf.get(name)
+    except PySparkException:
+        return None
 
 
 def _told(error: Py4JError | OSError, claim: CheckpointClaim) -> StreamsException:

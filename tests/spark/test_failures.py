@@ -416,6 +416,7 @@ TAKEN_BACK = "io.millstream.kernel.sink.TransactionLostException"
             "is repeated",
         ),
         ("org.apache.kafka.common.errors.InvalidProducerEpochException", "Producer attempted", "is repeated"),
+        ("org.apache.kafka.common.errors.TransactionAbortableException", "Abort it", "is repeated"),
     ],
 )
 def test_a_producer_that_may_write_no_more_is_a_task_migrated(name: str, message: str, told: str) -> None:
@@ -434,6 +435,7 @@ def test_a_producer_that_may_write_no_more_is_a_task_migrated(name: str, message
     [
         ("InvalidTxnTimeoutException", "set producer.transaction.timeout.ms to at most"),
         ("TimeoutException", "see whether its brokers are well"),
+        ("TimeoutException of a marker", "'<application.id>-millstream-markers' was deleted"),
         ("TransactionalIdAuthorizationException", "--transactional-id <application.id>-"),
         ("GroupAuthorizationException", "--group <application.id>-"),
     ],
@@ -443,6 +445,7 @@ def test_what_kafka_refuses_of_transactions_is_told_with_the_fix(name: str, fix:
     said = {
         "InvalidTxnTimeoutException": "larger than allowed (as configured by transaction.max.timeout.ms)",
         "TimeoutException": "Timeout expired after 60000ms while awaiting InitProducerId",
+        "TimeoutException of a marker": "Timeout expired after 60000ms while awaiting AddOffsetsToTxn",
     }.get(name, "no")
     causes = ((f"org.apache.kafka.common.errors.{name}", said),)
     report = Report(f"org.apache.kafka.common.errors.{name}: {said}", causes=causes)

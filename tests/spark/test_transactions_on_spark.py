@@ -17,7 +17,7 @@ from millstream.broker import EmbeddedKafka
 from millstream.errors import CheckpointException, ConfigException, PipelineException
 from millstream.ports import CompiledPipeline
 from millstream.spark.source import FORMAT, kafka_options
-from millstream.spark.transactions import check_session
+from millstream.spark.transactions import check_session, fit_session
 from millstream.topology.names import markers_topic
 
 pytestmark = pytest.mark.spark
@@ -124,11 +124,16 @@ def test_a_timeout_that_the_broker_does_not_allow_is_refused_with_the_fix(
     world.close()
 
 
-def test_a_session_that_changes_partitions_between_attempts_is_refused(spark: SparkSession) -> None:
-    """By the setting's name."""
-    session = spark.newSession()
-    check_session(session)
+def test_a_session_that_changes_partitions_between_attempts_is_refused(
+    world: EngineWorld, spark: SparkSession
+) -> None:
+    """By the setting's name. Spark's default is true; a client's own session has false, unless it is told."""
     name = "spark.sql.adaptive.streaming.stateless.enabled"
+    assert world.engine.spark.conf.get(name) == "false"
+    session = spark.newSession()
     session.conf.set(name, "true")
+    fit_session(session, {name: "true"})
     with pytest.raises(ConfigException, match=name):
         check_session(session)
+    fit_session(session, {})
+    check_session(session)

@@ -9,13 +9,20 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pool import Pool, start_process
 from waiting import wait_until
@@ -42,6 +49,45 @@ def is_alive(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def read_committed(servers: str, topic: str, timeout_s: float = 30.0) -> tuple[list[Message], int]:
+    """What a reader of committed records finds in a topic, each partition's in the order of offsets; and how
+    many offsets there are behind it, of transactions that are still open.
+
+    The end of a partition is an offset and no number of records: the end of a transaction has one as well.
+    """
+    options = {
+        "bootstrap.servers": servers,
+        "group.id": "none",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer({**options, "isolation.level": "read_committed"})
+    anything = Consumer({**options, "isolation.level": "read_uncommitted"})
+    try:
+        left = set(consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
+        found: list[Message] = []
+        behind = 0
+        deadline = time.monotonic() + timeout_s
+        while left:
+            assert time.monotonic() < deadline, f"{topic}: not at the end of {left}"
+            for message in consumer.consume(1000, 0.05):
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                if error is None:
+                    found.append(message)
+                    continue
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                at = TopicPartition(topic, partition)
+                behind += anything.get_watermark_offsets(at, timeout=timeout_s)[1] - offset
+                left.discard(partition)
+        return found, behind
+    finally:
+        consumer.close()
+        anything.close()
 
 
 class Asked(Exception):
@@ -379,28 +425,14 @@ class Cluster:
         """How often each value is in a topic."""
         return Counter((message.value() or b"").decode() for message in self._messages(topic))
 
-    def _messages(self, topic: str) -> Iterator[Message]:
-        """All there are now, each partition's in their order."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.servers, "group.id": "none", "enable.auto.commit": False}
-        )
-        try:
-            for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-                at = TopicPartition(topic, partition, 0)
-                _, end = consumer.get_watermark_offsets(at, timeout=10)
-                consumer.assign([at])
-                position = 0
-                deadline = time.monotonic() + 30
-                while position < end:
-                    assert time.monotonic() < deadline, f"{topic}-{partition}: {position} of {end} were read"
-                    for message in consumer.consume(1000, 0.1):
-                        assert message.error() is None, message.error()
-                        offset = message.offset()
-                        assert offset is not None
-                        position = offset + 1
-                        yield message
-        finally:
-            consumer.close()
+    def _messages(self, topic: str) -> list[Message]:
+        """All there are, each partition's in their order; once no transaction is open in the topic."""
+
+        def closed() -> list[list[Message]]:
+            messages, behind = read_committed(self.servers, topic)
+            return [] if behind else [messages]
+
+        return wait_until(closed, f"every transaction in {topic} has come to its end", 30)[0]
 
     # --- clients -----------------------------------------------------------------------------------------
 

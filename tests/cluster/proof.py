@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
-from cluster_world import Cluster
-from confluent_kafka import Consumer, TopicPartition
+from cluster_world import Cluster, read_committed
 
-__all__ = ["PROGRAMS", "Proof", "committed"]
+__all__ = ["PROGRAMS", "Proof", "entries_of"]
 
 PROGRAMS = ("map", "count", "windows", "chain")
 Entry = tuple[str, bytes, int]
 
 
-def committed(servers: str, topic: str, timeout_s: float = 30.0) -> tuple[list[Entry], bool]:
+def entries_of(servers: str, topic: str) -> tuple[list[Entry], bool]:
     """Key, value and partition of every record that a reader of committed records finds, in order of offsets;
     and whether there is something behind them that is not committed yet, nor taken back.
     """
-    options = {
-        "bootstrap.servers": servers,
-        "group.id": "proof",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(options)
-    anything = Consumer({**options, "isolation.level": "read_uncommitted"})
-    try:
-        there = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
-        found: list[Entry] = []
-        is_open = False
-        left = set(there)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in there])
-        deadline = time.monotonic() + timeout_s
-        while left:
-            assert time.monotonic() < deadline, f"{topic} was not read to its end in {timeout_s} s"
-            for message in consumer.consume(1000, 0.05):
-                if message.error() is not None:
-                    end = anything.get_watermark_offsets(
-                        TopicPartition(topic, message.partition() or 0), timeout=timeout_s
-                    )[1]
-                    is_open |= (message.offset() or 0) < end
-                    left.discard(message.partition() or 0)
-                    continue
-                found.append(
-                    ((message.key() or b"").decode(), message.value() or b"", message.partition() or 0)
-                )
-        return found, is_open
-    finally:
-        consumer.close()
-        anything.close()
+    messages, behind = read_committed(servers, topic)
+    entries = [
+        ((each.key() or b"").decode(), each.value() or b"", each.partition() or 0) for each in messages
+    ]
+    return entries, behind > 0
 
 
 class Proof:
@@ -90,7 +60,7 @@ class Proof:
 
     def expect_what_is_there(self) -> None:
         """Whatever became of the writer's records: what the source has is what the clients have to have."""
-        entries, _ = committed(self.cluster.servers, self.source)
+        entries, _ = entries_of(self.cluster.servers, self.source)
         self.words = Counter(value.decode() for _, value, _ in entries)
         self.ids = {key for key, _, _ in entries}
         assert len(self.ids) == len(entries), "the writer has written a record twice"
@@ -107,7 +77,7 @@ class Proof:
         return found
 
     def _judged(self, topic: str, check: Callable[[list[Entry]], list[str]]) -> list[str]:
-        entries, is_open = committed(self.cluster.servers, topic)
+        entries, is_open = entries_of(self.cluster.servers, topic)
         wrong = [f"{topic}: {each}" for each in check(entries)]
         return [*wrong, f"{topic}: a transaction is open"] if is_open else wrong
 

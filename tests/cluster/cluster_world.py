@@ -9,8 +9,8 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pool import Pool, start_process
+from spark_start import java_options
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -250,6 +251,18 @@ class ClientProcess:
         for each in self.family() if jvm else self.family()[:1]:
             each.send_signal(signal.SIGSTOP)
 
+    @contextmanager
+    def unaware(self) -> Iterator[None]:
+        """Stop its Python for a moment, so that it does not see what happens halfway. It goes on as one that
+        was busy, so another client may run in its process afterwards.
+        """
+        python = psutil.Process(self.process.pid)
+        python.suspend()
+        try:
+            yield
+        finally:
+            python.resume()
+
     def wake_jvm(self) -> None:
         """SIGCONT to Spark's Java process alone."""
         for each in self.family():
@@ -446,7 +459,7 @@ class Cluster:
             "consumer.session.timeout.ms": SESSION_MS,
             "consumer.heartbeat.interval.ms": SESSION_MS // 5,
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # as tests/end_to_end/world.py
+            "spark.driver.extraJavaOptions": java_options(),
             **more,
         }
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import cast
 
 from cluster_world import Cluster, read_committed
+from confluent_kafka import Producer
+from waiting import wait_until
 
 __all__ = ["PROGRAMS", "Proof", "entries_of"]
 
 PROGRAMS = ("map", "count", "windows", "chain")
 Entry = tuple[str, bytes, int]
+Check = Callable[[list[Entry]], list[str]]
 
 
 def entries_of(servers: str, topic: str) -> tuple[list[Entry], bool]:
@@ -52,11 +57,24 @@ class Proof:
         return key
 
     def write(self, words: Iterable[str]) -> None:
-        """Records that are to be there once."""
+        """Records that are to be there once. They come at once, so that a micro-batch has all of them."""
+        writer = self._writer
+        writer.begin_transaction()
         for word in words:
-            self.cluster._producer.produce(self.source, key=self.id_of(word).encode(), value=word.encode())
-            self.cluster._producer.poll(0)
-        assert self.cluster._producer.flush(60) == 0
+            writer.produce(self.source, key=self.id_of(word).encode(), value=word.encode())
+        writer.commit_transaction(60)
+
+    @cached_property
+    def _writer(self) -> Producer:
+        writer = Producer(
+            {
+                "bootstrap.servers": self.cluster.servers,
+                "transactional.id": f"{self.cluster.application_id}-writer",
+                "log_level": 2,
+            }
+        )
+        writer.init_transactions(60)
+        return writer
 
     def expect_what_is_there(self) -> None:
         """Whatever became of the writer's records: what the source has is what the clients have to have."""
@@ -65,18 +83,34 @@ class Proof:
         self.ids = {key for key, _, _ in entries}
         assert len(self.ids) == len(entries), "the writer has written a record twice"
 
-    def wrong(self) -> list[str]:
-        """What is not as it has to be, by now."""
-        found: list[str] = []
-        for program, topic in self.outputs.items():
-            check: Callable[[list[Entry]], list[str]] = getattr(self, f"_{program}")
-            found += self._judged(topic, check)
+    def wrong(self) -> Iterator[list[str]]:
+        """What is not as it has to be, by now: the findings of each topic that has any."""
+        judged = [
+            (topic, cast("Check", getattr(self, f"_{program}"))) for program, topic in self.outputs.items()
+        ]
         for program, store in (("count", "counts"), ("chain", "chained")):
             if program in self.outputs:
-                found += self._judged(f"{self.cluster.application_id}-{store}-changelog", self._last)
-        return found
+                judged.append((f"{self.cluster.application_id}-{store}-changelog", self._last))
+        for topic, check in judged:
+            if wrong := self._judged(topic, check):
+                yield wrong
 
-    def _judged(self, topic: str, check: Callable[[list[Entry]], list[str]]) -> list[str]:
+    def settle(self, what: str, timeout_s: float) -> None:
+        """Wait until all is there, and exactly that. What is there twice would never become right again."""
+
+        def right() -> bool:
+            wrong = next(self.wrong(), [])
+            twice = [each for each in wrong if "more than once" in each or "were there before" in each]
+            assert not twice, f"{what}: {twice}"
+            return not wrong
+
+        try:
+            wait_until(right, what, timeout_s, every_s=0.1)
+        except AssertionError as error:
+            everything = [each for wrong in self.wrong() for each in wrong]
+            raise AssertionError(f"{error}; by now: {everything}") from error
+
+    def _judged(self, topic: str, check: Check) -> list[str]:
         entries, is_open = entries_of(self.cluster.servers, topic)
         wrong = [f"{topic}: {each}" for each in check(entries)]
         return [*wrong, f"{topic}: a transaction is open"] if is_open else wrong

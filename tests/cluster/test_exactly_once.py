@@ -24,7 +24,7 @@ STEPS = {
     "p0-2.committed": "after the commit of a stateless part, before its task ends",
     "p0-4.flushed": "after the records of a stateful part, before its marker",
     "p0-4.marked": "after the marker of a stateful part, before the commit",
-    "p0-7.committed": "after the commit of a stateful part, before its task ends",
+    "p0-3.committed": "after the commit of a stateful part, before its task ends",
     "p0-run.written": "after all commits, before the commit log",
     "p1-run.planned": "behind a repartition topic, before anything is written",
     "p1-0.marked": "behind a repartition topic, after the marker, before the commit",
@@ -34,7 +34,7 @@ STEPS = {
 KILLS = (
     ("p1-run.planned", "p0-run.planned"),
     ("p1-0.marked", "p0-0.opened", "p0-1.flushed", "p0-4.flushed"),
-    ("p1-run.written", "p0-1.marked", "p0-2.committed", "p0-4.marked", "p0-7.committed"),
+    ("p1-run.written", "p0-1.marked", "p0-2.committed", "p0-4.marked", "p0-3.committed"),
     ("p0-run.written",),
     ("p0-run.claimed",),
 )

@@ -166,10 +166,12 @@ def test_after_twenty_five_kills_the_stores_equal_the_topic_at_their_positions(
             with table.start() as client:
                 assert client.stdout is not None
                 began = writer.written
+                span = starting * 3 // 2
                 if number % 2:
                     assert client.stdout.readline().strip() == "RUNNING"
                     starting = writer.written - began
-                until = writer.written + random.randrange(1, max(12_000, 2 * starting))
+                    span = starting // 2
+                until = writer.written + random.randrange(1, span)
                 wait_until(lambda until=until: writer.written >= until or writer.failure, "it is written")
                 client.send_signal(signal.SIGKILL)
             positions = table.positions()

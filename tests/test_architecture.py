@@ -95,7 +95,6 @@ MORE_IN = {
 OUTSIDE: dict[str, set[str]] = {
     "pyspark": {"spark/", "cli/word_count.py"},  # the demo is a user's program, and those do
     "py4j": {"spark/"},
-    "pandas": {"spark/windowed.py"},
     # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
     "confluent_kafka": {"kafka/", "broker/admin.py"},
     "kafka": {"kafka/"},

@@ -59,7 +59,11 @@ class KTable(TellsWhatIsMissing):
         *,
         named: str | Named | None = None,
     ) -> KTable:
-        """The rows for which `predicate` is true; a row that no longer is becomes a deletion."""
+        """The rows for which `predicate` is true; a row that no longer is becomes a deletion.
+
+        Differs: so does one that never was. Kafka Streams leaves that deletion out where it knows the old
+            value: of a table with a store, and of a table of windows.
+        """
         check_function("filter", predicate)
         return self._then(
             nodes.TableFilter("", (), predicate), "filter", "KTABLE-FILTER-", materialized, named

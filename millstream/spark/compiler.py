@@ -895,6 +895,11 @@ class Compiler:
         store = node.store
         if store is None or not store.logged:
             raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
+        if item.goes_on_closed:
+            raise TopologyException(
+                f"{node.name}: its changelog does not say which windows have been told, so its state "
+                "cannot be restored"
+            )
         assert self.context.restored is not None
         if item.using is not None:
             value = Serdes.bytes()

@@ -294,7 +294,7 @@ class ColumnAggregation(Aggregation):
 
 @dataclass(frozen=True, slots=True)
 class Fold(Aggregation):
-    """Python functions, record by record: in a micro-batch by topic, partition and offset.
+    """Python functions, called record by record in the order in which a task of Kafka Streams has them.
 
     `adder(key, value, aggregate) -> aggregate`; with `initializer` None (a reduce) the first value
     of a key is its first aggregate and `adder` is called as `adder(aggregate, value)`.

@@ -19,6 +19,7 @@ MAY_IMPORT = (
     "io.millstream.kernel.",
     "java.",
     "com.fasterxml.jackson.",  # comes with Spark; descriptions from Python are JSON
+    "org.apache.datasketches.hll.",  # comes with Spark, whose functions keep such sketches
     "org.apache.kafka.clients.",
     "org.apache.kafka.common.",
     "org.slf4j.",

@@ -57,7 +57,7 @@ class EngineWorld:
         )
 
     def topic(self, base: str, partitions: int = 1) -> str:
-        name = f"{base}-{self.number}"
+        name = f"{base}-{self.application_id}"
         self.kafka.create_topic(name, partitions)
         return name
 

@@ -8,7 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,41 +185,88 @@ def test_a_program_that_takes_long_says_that_it_gets_on(other: Other) -> None:
 STRINGS = FoldSerdes(Serdes.string(), Serdes.string(), Serdes.string())
 
 
-def folding(*folds: tuple[Fold, FoldSerdes]) -> Callable[..., dict[bytes, bytes | None]]:
-    """A program as a function of groups, each with what it has and its values; it tells that it gets on."""
-    program = Folding(folds)
-
-    def call(groups: dict[bytes, tuple[bytes | None, list[bytes | None]]]) -> dict[bytes, bytes | None]:
-        counts = [len(values) for _, values in groups.values()]
-        told: list[int] = []
-        values = [value for _, each in groups.values() for value in each]
-        frames = [list(groups), [before for before, _ in groups.values()], tuple(counts), values]
-        [now] = program(frames, lambda: told.append(1))
-        assert len(told) == sum(counts)
-        return dict(zip(groups, now, strict=True))
-
-    return call
+NOTHING, WANTED, USED_AGAIN = -1, 1, 2
 
 
-def test_each_group_is_folded_by_its_own_fold_from_what_it_has() -> None:
+def computed(
+    folds: Sequence[tuple[Fold, FoldSerdes]],
+    keys: Sequence[tuple[bytes, int]],
+    steps: Sequence[tuple[int, int, int, list[bytes | None], int]],
+    kept: Sequence[bytes | None] = (),
+) -> list[bytes | None]:
+    """What a program returns for aggregates: of which key, what each begins with, what is merged into that,
+    its records, and whether it is wanted or used again. It tells that it gets on, for each call of a
+    function."""
+    told: list[int] = []
+    frames = [
+        [key for key, _ in keys],
+        tuple(fold for _, fold in keys),
+        *(tuple(step[place] for step in steps) for place in range(3)),
+        tuple(len(step[3]) for step in steps),
+        tuple(step[4] for step in steps),
+        [value for step in steps for value in step[3]],
+        list(kept),
+    ]
+    [wanted] = Folding(dict(enumerate(folds)))(frames, lambda: told.append(1))
+    assert len(told) == sum(len(step[3]) + (step[2] != NOTHING) for step in steps)
+    return wanted
+
+
+def test_each_aggregate_is_folded_by_its_own_fold_from_what_it_begins_with() -> None:
     """A fold begins with its initializer, a reduction with the first value; None deletes, and begins anew."""
     joined = Fold(lambda key, value, so_far: None if value == "x" else f"{so_far}{key}{value}", lambda: "<")
     reduced = Fold(lambda one, other: one + other)
-    call = folding((joined, STRINGS), (reduced, STRINGS))
-    assert call(
-        {
-            b"\0\0a": (None, [b"1", b"2"]),
-            b"\0\0b": (b"[", [b"1"]),
-            b"\0\0c": (b"[", [b"1", b"x"]),
-            b"\0\0d": (b"[", [b"x", b"1"]),
-            b"\0\1a": (None, [b"1", b"2"]),
-            b"\0\1b": (b"[", [b"1"]),
-        }
-    ) == {
-        b"\0\0a": b"<a1a2",
-        b"\0\0b": b"[b1",
-        b"\0\0c": None,
-        b"\0\0d": b"<d1",
-        b"\0\1a": b"12",
-        b"\0\1b": b"[1",
-    }
+    assert computed(
+        [(joined, STRINGS), (reduced, STRINGS)],
+        [(b"a", 0), (b"b", 1)],
+        [
+            (0, NOTHING, NOTHING, [b"1", b"2"], WANTED),
+            (0, 6, NOTHING, [b"1"], WANTED),
+            (0, 6, NOTHING, [b"1", b"x"], WANTED),
+            (0, 6, NOTHING, [b"x", b"1"], WANTED),
+            (1, NOTHING, NOTHING, [b"1", b"2"], WANTED),
+            (1, 6, NOTHING, [b"1"], WANTED),
+        ],
+        [b"["],
+    ) == [b"<a1a2", b"[a1", None, b"<a1", b"12", b"[1"]
+
+
+def test_aggregates_are_merged_and_what_is_on_the_way_to_others_is_not_returned() -> None:
+    """Into what the initializer returns, one after the other. A reduction merges with its own function."""
+    merging = Fold(
+        lambda key, value, so_far: so_far + value, lambda: "<", lambda key, one, other: f"({one}{key}{other})"
+    )
+    reduced = Fold(lambda one, other: one + other)
+    assert computed(
+        [(merging, STRINGS), (reduced, STRINGS)],
+        [(b"a", 0), (b"b", 1)],
+        [
+            (0, NOTHING, NOTHING, [b"1"], 0),
+            (0, NOTHING, 0, [], 0),
+            (0, 1, 6, [b"2"], WANTED),
+            (1, NOTHING, NOTHING, [b"1"], 0),
+            (1, NOTHING, 3, [], 0),
+            (1, 4, 6, [b"2"], WANTED),
+        ],
+        [b"K"],
+    ) == [b"((<a<1)aK)2", b"1K2"]
+
+
+def test_a_function_may_change_what_it_is_given() -> None:
+    """Others that come from the same aggregate get another copy, and what was returned stays as it was."""
+
+    def append(key: str, value: str, so_far: dict[str, list[str]]) -> dict[str, list[str]]:
+        so_far["all"].append(value)
+        return so_far
+
+    lists = FoldSerdes(Serdes.string(), Serdes.string(), Serdes.json("all array<string>"))
+    assert computed(
+        [(Fold(append, lambda: {"all": []}), lists)],
+        [(b"a", 0)],
+        [
+            (0, NOTHING, NOTHING, [b"1"], WANTED | USED_AGAIN),
+            (0, 0, NOTHING, [b"2"], WANTED),
+            (0, 0, NOTHING, [b"3"], WANTED),
+            (0, 2, NOTHING, [b"4"], WANTED),
+        ],
+    ) == [b'{"all":["1"]}', b'{"all":["1","2"]}', b'{"all":["1","3"]}', b'{"all":["1","3","4"]}']

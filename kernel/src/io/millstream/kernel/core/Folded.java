@@ -10,7 +10,7 @@ import java.util.List;
  * <p>It begins with another one, or with what the functions begin with; that one is merged with; and then come
  * records. It is changed only until somebody else has it.
  */
-public final class Folded {
+public final class Folded implements Encoded {
     private final Folds folds;
     /** Whose functions compute it, and the key that they are told. */
     public final int fold;
@@ -92,6 +92,7 @@ public final class Folded {
     }
 
     /** What has been computed; null for nothing. */
+    @Override
     public byte[] bytes() {
         if (!known) {
             folds.compute();

@@ -37,6 +37,7 @@ public final class Rules {
             case "largest" -> (one, other) -> compare(field(other, 0), field(one, 0)) > 0 ? other : one;
             case "smallest" -> (one, other) -> compare(field(other, 0), field(one, 0)) < 0 ? other : one;
             case "fold" -> new Folds.Rule();
+            case "hll" -> new Sketches.Rule();
             case "moments" -> new Moments();
             default -> throw new IllegalArgumentException("no rule '" + name + "'");
         };

@@ -172,7 +172,9 @@ public final class Suppress extends Core {
     }
 
     private boolean isTombstone(Window window) {
-        return window.gone || Arrays.stream(window.parts, limits.isWindowed ? 2 : 0, window.parts.length).allMatch(Suppress::isNull);
+        int own = limits.isWindowed ? 2 : 0;
+        return window.gone
+                || Arrays.stream(window.parts, own, window.parts.length).allMatch(Suppress::isNull);
     }
 
     private static boolean isNull(Object part) {
@@ -185,8 +187,8 @@ public final class Suppress extends Core {
     }
 
     private static long size(Object value) {
-        if (value instanceof Folded folded) {
-            return size(folded.bytes());
+        if (value instanceof Encoded encoded) {
+            return size(encoded.bytes());
         }
         if (value instanceof byte[] bytes) {
             return bytes.length;

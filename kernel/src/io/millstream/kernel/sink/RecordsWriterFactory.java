@@ -1,6 +1,7 @@
 package io.millstream.kernel.sink;
 
 import io.millstream.kernel.FailPoint;
+import io.millstream.kernel.Kernel;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
@@ -12,6 +13,10 @@ final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWrit
 
     private final Options options;
     private final Rows rows;
+    /** The driver's kernel. */
+    private final String version = Kernel.version();
+
+    private final String digest = Kernel.digest();
 
     RecordsWriterFactory(Options options, Rows rows) {
         this.options = options;
@@ -33,11 +38,13 @@ final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWrit
 
     @Override
     public DataWriter<InternalRow> createWriter(int partition, long task) {
+        Kernel.require(version, digest);
         return new RecordsWriter(rows, options, SharedSender.open(options));
     }
 
     @Override
     public DataWriter<InternalRow> createWriter(int partition, long task, long batch) {
+        Kernel.require(version, digest);
         Sender sender = options.transactional()
                 ? TransactionSender.open(options, partition, batch)
                 : SharedSender.open(options);

@@ -1,15 +1,30 @@
 package io.millstream.kernel.state;
 
 import io.millstream.kernel.Partitions;
+import io.millstream.kernel.core.Sketches;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 
-/** Columns that bring records into the buckets, and the order, in which Kafka Streams would have them. */
+/**
+ * Columns of what comes into the operator: the buckets, and the order, in which Kafka Streams would have records, and
+ * parts that Spark has no function for.
+ */
 public final class Order {
     private Order() {}
+
+    /**
+     * A sketch of each value alone; null of null.
+     *
+     * @param value bigint or binary
+     * @param logOfSize of the sketch: 4 to 21
+     */
+    public static Column sketch(Column value, int logOfSize) {
+        UDF1<Object, byte[]> sketch = one -> one == null ? null : Sketches.of(one, logOfSize);
+        return functions.udf(sketch, DataTypes.BinaryType).apply(value);
+    }
 
     /**
      * The bucket of a key.

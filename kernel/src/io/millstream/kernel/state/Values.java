@@ -1,6 +1,6 @@
 package io.millstream.kernel.state;
 
-import io.millstream.kernel.core.Folded;
+import io.millstream.kernel.core.Encoded;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Row;
@@ -40,8 +40,8 @@ final class Values {
         if (value == null) {
             return null;
         }
-        if (value instanceof Folded folded) {
-            return folded.bytes();
+        if (value instanceof Encoded encoded) {
+            return encoded.bytes();
         }
         if (type instanceof StructType struct) {
             List<?> fields = (List<?>) value;

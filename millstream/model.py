@@ -39,9 +39,10 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
 EPOCH_HEADER = "millstream.epoch"
 """The header of records in changelogs: the epoch of the pipeline that wrote it, 8 bytes, big-endian.
 
-A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen. It
-is the last header of a record. It is read in topics that the application owns, and nowhere else: what a
-header says in a topic of somebody else's is data.
+A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen.
+Only at least once stands on that: exactly once, the broker refuses what such a client writes, and the header
+is there so that both read the same changelogs. It is the last header of a record. It is read in topics that
+the application owns, and nowhere else: what a header says in a topic of somebody else's is data.
 """
 
 PARTS_HEADER = "millstream.parts"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import overload
 
-from millstream.dsl.aggregations import Folding
+from millstream.dsl.aggregations import Unmerged
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Materialized, Named, name_of
@@ -20,7 +20,7 @@ from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWind
 __all__ = ["KGroupedStream"]
 
 
-class KGroupedStream(Folding, TellsWhatIsMissing):
+class KGroupedStream(Unmerged, TellsWhatIsMissing):
     """Records grouped by key. Those with a null key or a null value take no part.
 
     Source: org.apache.kafka.streams.kstream.KGroupedStream.

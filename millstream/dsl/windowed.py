@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, overload
 
-from millstream.dsl.aggregations import Aggregating, Folding
+from millstream.dsl.aggregations import Aggregating, Unmerged
 from millstream.dsl.emission import EmitStrategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Materialized, Named
@@ -65,7 +65,7 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
         return self._table_of(*arguments, **options, windows=self._windows, on_close=on_close)
 
 
-class TimeWindowedKStream(_WindowedKStream, Folding):
+class TimeWindowedKStream(_WindowedKStream, Unmerged):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.

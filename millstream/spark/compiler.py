@@ -2,7 +2,7 @@
 
 One `visit_<Node>` for each node class: it takes the lane of its parent (flow.py) and puts a lane of its own.
 Aggregations wait until everything before them is built, because all those of one flow become one stateful
-operator (aggregate.py). What reaches a topic is pinned, and sink.py turns the pinned lanes into rows.
+operator (stateful.py). What reaches a topic is pinned, and sink.py turns the pinned lanes into rows.
 
 Nothing here reads or writes Kafka: where records come from and go to is given (`CompileContext.read`,
 sink.py), so that the test driver compiles the same plan over memory.

@@ -34,6 +34,7 @@ from millstream.spark.compiler import (
 from millstream.spark.flow import CONTEXT
 from millstream.spark.sink import FORMAT
 from millstream.topology.names import changelog_topic
+from millstream.topology.nodes import Suppress
 from millstream.topology.pipeline import state_before
 
 __all__ = ["rebuild"]
@@ -74,6 +75,13 @@ def rebuild(
             "filled from the results of another one in the same query. Start afresh with `millstream reset` "
             "or KafkaStreams.clean_up(checkpoints=True)"
         )
+    for name, node in nodes.items():
+        if isinstance(node, Suppress) and changelog_topic(context.application_id, name) in changelogs:
+            raise StreamsException(
+                f"pipeline '{claim.pipeline}': the changelog of '{node.name}' cannot be written anew: it has "
+                "what is held back. Start afresh with `millstream reset` or "
+                "KafkaStreams.clean_up(checkpoints=True)"
+            )
     plan: Compiled = compiled.plan
     for number, stores in enumerate(operators(compiled.scans)):
         topics = {changelog_topic(context.application_id, store) for store in stores}

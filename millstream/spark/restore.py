@@ -102,4 +102,11 @@ def _parts(newest: Column, into: Restored) -> Column:
         value = serdes.from_bytes(into.value, newest["value"], F.lit("a changelog"))
         return F.struct(into.parts.of_result(value, newest["timestamp"]).alias("part0"))
     own = F.filter(newest["headers"], lambda header: header["key"] == PARTS_HEADER)
-    return parts_from_bytes(own[0]["value"], into.parts.parts)
+    missing = F.raise_error(
+        F.lit(
+            "a changelog does not tell what a result was made of: that was too much, or the record is of a "
+            "version that did not tell"
+        )
+    )
+    told = F.when(F.size(own) > 0, own[0]["value"]).otherwise(missing.cast("binary"))
+    return parts_from_bytes(told, into.parts.parts)

@@ -290,6 +290,8 @@ def aggregate(
             if own != number or item.goes_on_closed:
                 stored[node] = updates
                 closed = (F.col(tag) == own) & F.col(kind).isin(CLOSED, CLOSED_GONE)
+                if isinstance(node, Suppress) and node.until_close:  # no deletions
+                    closed &= F.col(value).isNotNull()
                 lanes[node] = replace(lane, keep=new.with_column("f", closed))
     passed = None
     if passing:
@@ -411,6 +413,8 @@ def _described(item: Item) -> dict[str, Any]:
         core, settings = "suppress", {**_limits(node), "windowed": int(item.window is not None)}
     if isinstance(node, Aggregate) and node.on_close:
         settings["on_close"] = 1
+    if isinstance(node, ToTable):  # a NULL is a deletion
+        settings["deletes"] = 1
     store = node.store
     if store is not None and store.retention_ms is not None:
         settings["retention"] = store.retention_ms
@@ -439,12 +443,20 @@ def _limits(node: Suppress) -> dict[str, int]:
     }
 
 
+_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged"))
+"""Settings that what is kept does not depend on."""
+
+
 def layout(item: Item) -> str:
     """How its state is laid out, in words. Of parts what they are called does not count, but their order."""
     described = _described(item)
-    settings = "".join(f" {name}={value}" for name, value in sorted(described["settings"].items()))
+    settings = "".join(
+        f" {name}={value}" for name, value in sorted(described["settings"].items()) if name not in _MAY_CHANGE
+    )
     parts = ", ".join(f"{part.rule} {part.type.simpleString()}" for part in item.parts.parts)
-    held = "".join(f"; held back: {_holding(node, 0)['settings']}" for node in item.held_back)
+    held = "".join(
+        f"; held back, until_close={int(node.until_close)} delay={node.delay_ms}" for node in item.held_back
+    )
     return f"{described['core']}{settings} of {parts}; {item.partitions} buckets{held}"
 
 
@@ -490,9 +502,13 @@ _JSON = {
 
 
 def parts_as_bytes(parts: Sequence[Part]) -> Column:
-    """Parts for the header PARTS_HEADER. Those that are NULL are left out."""
+    """Parts for the header PARTS_HEADER. Those that are NULL are left out; NULL, where there is too much.
+
+    The record would be too large for Kafka, though its value is not: each different value that was counted.
+    """
     named = (F.col(part.name).alias(f"part{place}") for place, part in enumerate(parts))
-    return F.to_json(F.struct(*named), _JSON).cast("binary")
+    content = F.to_json(F.struct(*named), _JSON).cast("binary")
+    return F.when(F.octet_length(content) <= MOST_OF_PARTS, content)
 
 
 def parts_from_bytes(content: Column, parts: Sequence[Part]) -> Column:
@@ -500,6 +516,9 @@ def parts_from_bytes(content: Column, parts: Sequence[Part]) -> Column:
     fields = [T.StructField(f"part{place}", part.type) for place, part in enumerate(parts)]
     return F.from_json(content.cast("string"), T.StructType(fields), _JSON)
 
+
+MOST_OF_PARTS = 65_536
+"""Bytes of the header PARTS_HEADER: with more, a changelog does not tell the state."""
 
 _CHUNK = 10_000
 """How many aggregates the kernel gets at a time."""

@@ -30,7 +30,6 @@ Program = Callable[[list[Any], Callable[[], None]], list[list[bytes | None]]]
 """Frames in, frames out; it calls the function that it is given once for each record: it is getting on."""
 
 _PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR = b"PRBAE"
-_NUMBERS = {ord("i"): ("i", 4), ord("q"): ("q", 8)}
 _BYTES = ord("y")
 _MOST_PROGRAMS = 32
 _TELL_S = 1.0
@@ -43,9 +42,8 @@ def decoded(data: bytes) -> list[Any]:
     for _ in range(count):
         kind, size = struct.unpack_from(">bi", data, at)
         at += 5
-        code, width = _NUMBERS.get(kind, ("i", 4))
-        numbers = struct.unpack_from(f">{size}{code}", data, at)
-        at += size * width
+        numbers = struct.unpack_from(f">{size}i", data, at)
+        at += size * 4
         if kind != _BYTES:
             frames.append(numbers)
             continue

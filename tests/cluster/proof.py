@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import cast
 
-from cluster_world import Cluster
-from confluent_kafka import Consumer, TopicPartition
+from cluster_world import Cluster, read_committed
+from confluent_kafka import Producer
+from waiting import wait_until
 
-__all__ = ["PROGRAMS", "Proof", "committed"]
+__all__ = ["PROGRAMS", "Proof", "entries_of"]
 
 PROGRAMS = ("map", "count", "windows", "chain")
 Entry = tuple[str, bytes, int]
+Check = Callable[[list[Entry]], list[str]]
 
 
-def committed(servers: str, topic: str, timeout_s: float = 30.0) -> tuple[list[Entry], bool]:
+def entries_of(servers: str, topic: str) -> tuple[list[Entry], bool]:
     """Key, value and partition of every record that a reader of committed records finds, in order of offsets;
     and whether there is something behind them that is not committed yet, nor taken back.
     """
-    options = {
-        "bootstrap.servers": servers,
-        "group.id": "proof",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(options)
-    anything = Consumer({**options, "isolation.level": "read_uncommitted"})
-    try:
-        there = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
-        found: list[Entry] = []
-        is_open = False
-        left = set(there)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in there])
-        deadline = time.monotonic() + timeout_s
-        while left:
-            assert time.monotonic() < deadline, f"{topic} was not read to its end in {timeout_s} s"
-            for message in consumer.consume(1000, 0.05):
-                if message.error() is not None:
-                    end = anything.get_watermark_offsets(
-                        TopicPartition(topic, message.partition() or 0), timeout=timeout_s
-                    )[1]
-                    is_open |= (message.offset() or 0) < end
-                    left.discard(message.partition() or 0)
-                    continue
-                found.append(
-                    ((message.key() or b"").decode(), message.value() or b"", message.partition() or 0)
-                )
-        return found, is_open
-    finally:
-        consumer.close()
-        anything.close()
+    messages, behind = read_committed(servers, topic)
+    entries = [
+        ((each.key() or b"").decode(), each.value() or b"", each.partition() or 0) for each in messages
+    ]
+    return entries, behind > 0
 
 
 class Proof:
@@ -82,32 +57,61 @@ class Proof:
         return key
 
     def write(self, words: Iterable[str]) -> None:
-        """Records that are to be there once."""
+        """Records that are to be there once. They come at once, so that a micro-batch has all of them."""
+        writer = self._writer
+        writer.begin_transaction()
         for word in words:
-            self.cluster._producer.produce(self.source, key=self.id_of(word).encode(), value=word.encode())
-            self.cluster._producer.poll(0)
-        assert self.cluster._producer.flush(60) == 0
+            writer.produce(self.source, key=self.id_of(word).encode(), value=word.encode())
+        writer.commit_transaction(60)
+
+    @cached_property
+    def _writer(self) -> Producer:
+        writer = Producer(
+            {
+                "bootstrap.servers": self.cluster.servers,
+                "transactional.id": f"{self.cluster.application_id}-writer",
+                "log_level": 2,
+            }
+        )
+        writer.init_transactions(60)
+        return writer
 
     def expect_what_is_there(self) -> None:
         """Whatever became of the writer's records: what the source has is what the clients have to have."""
-        entries, _ = committed(self.cluster.servers, self.source)
+        entries, _ = entries_of(self.cluster.servers, self.source)
         self.words = Counter(value.decode() for _, value, _ in entries)
         self.ids = {key for key, _, _ in entries}
         assert len(self.ids) == len(entries), "the writer has written a record twice"
 
-    def wrong(self) -> list[str]:
-        """What is not as it has to be, by now."""
-        found: list[str] = []
-        for program, topic in self.outputs.items():
-            check: Callable[[list[Entry]], list[str]] = getattr(self, f"_{program}")
-            found += self._judged(topic, check)
+    def wrong(self) -> Iterator[list[str]]:
+        """What is not as it has to be, by now: the findings of each topic that has any."""
+        judged = [
+            (topic, cast("Check", getattr(self, f"_{program}"))) for program, topic in self.outputs.items()
+        ]
         for program, store in (("count", "counts"), ("chain", "chained")):
             if program in self.outputs:
-                found += self._judged(f"{self.cluster.application_id}-{store}-changelog", self._last)
-        return found
+                judged.append((f"{self.cluster.application_id}-{store}-changelog", self._last))
+        for topic, check in judged:
+            if wrong := self._judged(topic, check):
+                yield wrong
 
-    def _judged(self, topic: str, check: Callable[[list[Entry]], list[str]]) -> list[str]:
-        entries, is_open = committed(self.cluster.servers, topic)
+    def settle(self, what: str, timeout_s: float) -> None:
+        """Wait until all is there, and exactly that. What is there twice would never become right again."""
+
+        def right() -> bool:
+            wrong = next(self.wrong(), [])
+            twice = [each for each in wrong if "more than once" in each or "were there before" in each]
+            assert not twice, f"{what}: {twice}"
+            return not wrong
+
+        try:
+            wait_until(right, what, timeout_s, every_s=0.1)
+        except AssertionError as error:
+            everything = [each for wrong in self.wrong() for each in wrong]
+            raise AssertionError(f"{error}; by now: {everything}") from error
+
+    def _judged(self, topic: str, check: Check) -> list[str]:
+        entries, is_open = entries_of(self.cluster.servers, topic)
         wrong = [f"{topic}: {each}" for each in check(entries)]
         return [*wrong, f"{topic}: a transaction is open"] if is_open else wrong
 

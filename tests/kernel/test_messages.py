@@ -14,7 +14,7 @@ pytestmark = pytest.mark.disk
 
 
 def test_java_writes_a_message_as_it_has_read_it(kernel_java: KernelJava) -> None:
-    """Columns of byte strings, of numbers of both sizes, none at all, and empty ones; what is no message is
+    """Columns of byte strings, of numbers, none at all, and empty ones; what is no message is
     refused."""
     chosen = random.Random(7)
     columns = [
@@ -22,23 +22,7 @@ def test_java_writes_a_message_as_it_has_read_it(kernel_java: KernelJava) -> Non
         for size in (0, 1, 50)
     ]
     messages = [encoded(ord("R"), columns[:count]) for count in range(4)]
-    body = struct.pack(
-        ">bibi2ibi2qbii1s",
-        ord("R"),
-        3,
-        ord("i"),
-        2,
-        -1,
-        7,
-        ord("q"),
-        2,
-        -(2**63),
-        2**40,
-        ord("y"),
-        1,
-        1,
-        b"x",
-    )
+    body = struct.pack(">bibi2ibii1s", ord("R"), 2, ord("i"), 2, -1, 7, ord("y"), 1, 1, b"x")
     messages.append(struct.pack(">i", len(body)) + body)
     wrong = {
         b"\0\0\0\1R": "IOException a Python worker sent 1 as the size of a message",
@@ -50,4 +34,4 @@ def test_java_writes_a_message_as_it_has_read_it(kernel_java: KernelJava) -> Non
     answered = kernel_java("io.millstream.kernel.python.MessageMain", text).splitlines()
     assert answered == [*(message.hex() for message in messages), *wrong.values()]
     assert decoded(bytes.fromhex(answered[3])[5:]) == columns
-    assert decoded(bytes.fromhex(answered[4])[5:]) == [(-1, 7), (-(2**63), 2**40), [b"x"]]
+    assert decoded(bytes.fromhex(answered[4])[5:]) == [(-1, 7), [b"x"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
+from millstream import (
+    BufferConfig,
+    Consumed,
+    Materialized,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
 from millstream.spark.compiler import CompileContext, compile_pipeline
 from millstream.spark.flow import CONTEXT
 
@@ -24,6 +36,7 @@ def layouts(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
         return spark.createDataFrame([], T.StructType(columns))
 
     stores = {f"{name}-changelog": 2 for name in ("a", "b", "c")}
+    stores |= {f"last-{name}-store-changelog": 2 for name in ("a", "b", "c")}
     (pipeline,) = topology.pipelines
     return compile_pipeline(pipeline, CompileContext("app", stores, source)).layouts
 
@@ -48,3 +61,27 @@ def test_stateless_steps_do_not_change_which_number_an_aggregation_has(spark: Sp
     }
     assert layouts(spark, program(steps=False)) == expected
     assert layouts(spark, program(steps=True)) == expected
+
+
+def held_back(retention: timedelta, buffer: Any) -> Topology:
+    builder = StreamsBuilder()
+    group = builder.stream("in", Consumed.with_(Serdes.string(), Serdes.string())).group_by_key()
+    hour = timedelta(hours=1)
+    for name, windows in {
+        "a": TimeWindows.of_size_with_no_grace(hour),
+        "b": SessionWindows.of_inactivity_gap_with_no_grace(hour),
+        "c": SlidingWindows.of_time_difference_with_no_grace(hour),
+    }.items():
+        counts = group.windowed_by(windows).count(Materialized.as_(name).with_retention(retention))
+        counts.suppress(Suppressed.until_time_limit(hour, buffer).with_name(f"last-{name}")).to_stream().to(
+            f"out-{name}"
+        )
+    return builder.build()
+
+
+def test_a_retention_and_the_limits_of_a_buffer_may_change(spark: SparkSession) -> None:
+    """What is kept does not depend on them."""
+    buffer = BufferConfig.max_records(7)
+    before = layouts(spark, held_back(timedelta(hours=3), buffer))
+    assert before["b"].startswith("sessions gap=3600000 grace=0 of sum bigint; 2 buckets; held back")
+    assert before == layouts(spark, held_back(timedelta(days=30), buffer.with_max_bytes(1000)))

@@ -174,6 +174,8 @@ def test_every_mergeable_function_gives_what_spark_gives_for_all_records_at_once
             "approx": F.approx_count_distinct(number),
             "sketch": F.hll_sketch_estimate(F.hll_sketch_agg(value)),
             "numbers": F.hll_sketch_agg(number.cast("int"), 10),
+            "pairs": F.count_distinct(F.encode(value, "utf-8"), F.lit(1)),
+            "zeros": F.count_distinct(F.when(number > 0, F.lit(0.0)).otherwise(F.lit(-0.0))),
             "union": F.hll_sketch_estimate(F.hll_union_agg(F.unhex(F.lit(SKETCH)))),
         }
 

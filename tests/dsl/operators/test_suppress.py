@@ -135,6 +135,22 @@ def fold(stream: KStream, emit: EmitStrategy) -> Any:
     return windowed.aggregate(lambda: "", lambda key, value, text: text + value, kept)
 
 
+def test_a_value_made_of_nothing_goes_on_too() -> None:
+    """A window whose records are all passed over has a value, such as 0. One that is NULL is a deletion, and
+    stays behind."""
+    builder = StreamsBuilder()
+    group = builder.stream("in", STRINGS).group_by_key().windowed_by(WINDOWS)
+    for name, function in {
+        "number": lambda value: F.count_if(value == "x"),
+        "most": lambda value: F.max(F.when(value == "x", value)),
+    }.items():
+        group.aggregate(function).suppress(Suppressed.until_window_closes(UNBOUNDED)).to_stream().to(name)
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "in", ("a", "y", 1), ("a", "x", 12), ("a", "y", 99))
+        assert read(driver, "number", KEYS, "long") == [(a(0), 0), (a(10), 1)]
+        assert read(driver, "most", KEYS, "string") == [(a(10), "x")]
+
+
 def test_folds_in_python_go_on_when_their_windows_close() -> None:
     """The store has every value, as with Spark's functions."""
     builder = StreamsBuilder()

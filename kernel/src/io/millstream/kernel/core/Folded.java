@@ -22,6 +22,8 @@ public final class Folded implements Encoded {
     private ArrayList<byte[]> records;
     private byte[] bytes;
     private boolean known;
+    /** About how many bytes it will have. */
+    private long size;
     /** How many others come from it. */
     private int uses;
     /** Whether something else needs it, now or later. */
@@ -61,33 +63,37 @@ public final class Folded implements Encoded {
         Folded sum = this;
         if (known || shared || uses > 0) {
             sum = folds.noted(new Folded(folds, fold, key));
-            sum.before = used();
+            sum.before = used(sum);
         }
         if (sum.records == null) {
             sum.records = new ArrayList<>(1);
         }
         sum.records.add(value);
-        folds.count(value);
+        long added = value == null ? 0 : value.length;
+        sum.size += added;
+        folds.count(1, added);
         return sum;
     }
 
     /** This and another one. */
     Folded merge(Folded other) {
         Folded sum = folds.noted(new Folded(folds, fold, key));
-        sum.before = used();
-        sum.merged = other.used();
+        sum.before = used(sum);
+        sum.merged = other.used(sum);
         return sum;
     }
 
     /** What the functions begin with, and this one. */
     Folded begin() {
         Folded sum = folds.noted(new Folded(folds, fold, key));
-        sum.merged = used();
+        sum.merged = used(sum);
         return sum;
     }
 
-    private Folded used() {
+    private Folded used(Folded by) {
         uses++;
+        by.size += size;
+        folds.count(0, size);
         return this;
     }
 
@@ -102,6 +108,7 @@ public final class Folded implements Encoded {
 
     void set(byte[] computed) {
         bytes = computed;
+        size = computed == null ? 0 : computed.length;
         known = true;
         before = null;
         merged = null;

@@ -5,7 +5,7 @@ import java.util.List;
 
 /** Aggregates that somebody else computes ({@link Folded}), and how they are merged. */
 public final class Folds {
-    /** So many bytes, or records, are computed together. */
+    /** So many bytes, about, or records, are computed together. */
     private static final int MOST_BYTES = 1 << 22;
 
     private static final int MOST_RECORDS = 20_000;
@@ -45,9 +45,9 @@ public final class Folds {
         return one;
     }
 
-    void count(byte[] value) {
-        records++;
-        bytes += value == null ? 0 : value.length;
+    void count(int more, long bytesMore) {
+        records += more;
+        bytes += bytesMore;
     }
 
     void makeRoom() {

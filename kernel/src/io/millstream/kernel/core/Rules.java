@@ -2,6 +2,7 @@ package io.millstream.kernel.core;
 
 import io.millstream.kernel.core.Parts.Rule;
 import java.math.BigDecimal;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -137,8 +138,18 @@ public final class Rules {
             return values;
         }
 
+        /** What is equal exactly where Spark finds values equal. */
         private static Object name(Object value) {
-            return value instanceof byte[] bytes ? java.nio.ByteBuffer.wrap(bytes) : value;
+            if (value instanceof byte[] bytes) {
+                return ByteBuffer.wrap(bytes);
+            }
+            if (value instanceof List<?> list) {
+                return list.stream().map(Union::name).toList();
+            }
+            if (value instanceof Double number && number == 0 || value instanceof Float other && other == 0) {
+                return 0; // 0.0 and -0.0
+            }
+            return value;
         }
     }
 

@@ -22,11 +22,15 @@ public final class SessionWindows extends Windowed {
      * @param retention how long after its end, in stream time, a session can become a part of another
      */
     public SessionWindows(Task task, long gap, long grace, long retention) {
-        // A session is in the slice of its end. Few sessions are in one slice, and few slices are needed.
-        super(task, Math.max(4 * gap, retention / 8), retention);
+        super(task, span(gap, grace), retention);
         this.gap = gap;
         this.grace = grace;
         this.retention = retention;
+    }
+
+    /** Of a slice. A session is in the slice of its end. Few sessions are in one, and few can still change. */
+    public static long span(long gap, long grace) {
+        return Math.max(4 * gap, (gap + grace) / 8);
     }
 
     @Override
@@ -61,6 +65,10 @@ public final class SessionWindows extends Windowed {
     /** The sessions that a record belongs to, in their order. */
     private void find(byte[] key, long at, long streamTime) {
         near.clear();
+        long closes = closes(clock.streamTime);
+        if (at < closes && !reaches(key, at, closes)) {
+            return; // late, whatever it would belong to
+        }
         // What ended before, the store that Kafka Streams would have has forgotten.
         long from = Math.max(0, Math.max(at - gap, streamTime - retention + 1));
         for (long number = number(from); number <= number(clock.streamTime); number++) {
@@ -73,6 +81,21 @@ public final class SessionWindows extends Windowed {
                 }
             }
         }
+    }
+
+    /** Whether a record that is late by itself belongs to a session that has not closed. */
+    private boolean reaches(byte[] key, long at, long closes) {
+        for (long number = number(closes); number <= number(clock.streamTime); number++) {
+            for (Window session : table.slice(key, number).windows) {
+                if (session.start > at + gap) {
+                    return false;
+                }
+                if (session.end >= closes) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     private void merge(byte[] key, long at, Object[] record, long closedBefore) {

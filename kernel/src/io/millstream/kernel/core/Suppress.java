@@ -24,7 +24,7 @@ public final class Suppress extends Core {
      * When updates go on.
      *
      * @param name of what holds them back, for messages
-     * @param untilClose when their window closes, and no tombstones; otherwise after some time
+     * @param untilClose when their window closes, and not that it is gone; otherwise after some time
      * @param delay how long after the window's end, or after the first update's time
      * @param records as many are held back; then the first ones go on
      * @param bytes the same, of an estimate
@@ -161,7 +161,7 @@ public final class Suppress extends Core {
         Window window = table.slice(name, 0).windows.get(0);
         clock.own[RECORDS]--;
         clock.own[BYTES] -= size(name, window);
-        if (!limits.untilClose || !isTombstone(window)) {
+        if (!limits.untilClose || !window.gone) {
             told.closed(key(name), window);
         }
         if (limits.isLogged) {
@@ -169,16 +169,6 @@ public final class Suppress extends Core {
         } else {
             table.forget(window);
         }
-    }
-
-    private boolean isTombstone(Window window) {
-        int own = limits.isWindowed ? 2 : 0;
-        return window.gone
-                || Arrays.stream(window.parts, own, window.parts.length).allMatch(Suppress::isNull);
-    }
-
-    private static boolean isNull(Object part) {
-        return part == null || part instanceof Folded folded && folded.bytes() == null;
     }
 
     /** About the bytes that Kafka Streams would count: of key and value, two times, and where the record was. */

@@ -12,8 +12,7 @@ import java.util.List;
  *
  * <pre>
  * message: int32 size of what follows | byte kind | int32 count of frames | frames
- * frame:   byte 'q' | int32 count | count x int64
- *          byte 'i' | int32 count | count x int32
+ * frame:   byte 'i' | int32 count | count x int32
  *          byte 'y' | int32 count | count x int32 size, -1 is null | the bytes, one after the other
  * </pre>
  *
@@ -43,11 +42,6 @@ final class Message {
 
     byte kind() {
         return kind;
-    }
-
-    Message add(long[] column) {
-        frames.add(column);
-        return this;
     }
 
     Message add(int[] column) {
@@ -83,9 +77,6 @@ final class Message {
     }
 
     private static int size(Object frame) {
-        if (frame instanceof long[] column) {
-            return 5 + 8 * column.length;
-        }
         if (frame instanceof int[] column) {
             return 5 + 4 * column.length;
         }
@@ -98,11 +89,7 @@ final class Message {
     }
 
     private static void put(ByteBuffer data, Object frame) {
-        if (frame instanceof long[] column) {
-            data.put((byte) 'q').putInt(column.length);
-            data.asLongBuffer().put(column);
-            data.position(data.position() + 8 * column.length);
-        } else if (frame instanceof int[] column) {
+        if (frame instanceof int[] column) {
             data.put((byte) 'i').putInt(column.length);
             data.asIntBuffer().put(column);
             data.position(data.position() + 4 * column.length);
@@ -139,12 +126,6 @@ final class Message {
         byte type = data.get();
         int count = data.getInt();
         switch (type) {
-            case 'q' -> {
-                long[] column = new long[count];
-                data.asLongBuffer().get(column);
-                data.position(data.position() + 8 * count);
-                return column;
-            }
             case 'i' -> {
                 int[] column = new int[count];
                 data.asIntBuffer().get(column);

@@ -65,8 +65,8 @@ final class Plan implements Serializable {
             return switch (core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
-                case "suppress" -> setting("delay") / 256;
-                default -> retention() / 256;
+                case "suppress" -> Math.max(1_000, setting("delay") / 256);
+                default -> SessionWindows.span(setting("gap"), setting("grace"));
             };
         }
 

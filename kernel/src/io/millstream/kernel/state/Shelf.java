@@ -206,9 +206,12 @@ final class Shelf implements Kept {
         }
     }
 
-    /** Whether a function has returned nothing for a key, which is then as if it had never come. */
-    private static boolean isForgotten(Window window) {
-        return window.parts[0] instanceof Folded folded && folded.bytes() == null;
+    /** Whether a key has nothing, and is as if it had never come: a function has returned that, or it was deleted. */
+    private boolean isForgotten(Window window) {
+        if (item.setting("deletes") != 0) {
+            return ((List<?>) window.parts[0]).get(0) == null;
+        }
+        return window.parts[0] instanceof Folded computed && computed.bytes() == null;
     }
 
     private Row row(Window window, int first) {

@@ -42,7 +42,9 @@ final class Memory implements Kept {
     private ArrayList<Window> copy(List<Window> windows) {
         ArrayList<Window> copies = new ArrayList<>();
         for (Window window : windows) {
-            copies.add(new Window(window.start, window.end, window.at, parts.copy(window.parts)));
+            Window copy = new Window(window.start, window.end, window.at, parts.copy(window.parts));
+            copy.gone = window.gone;
+            copies.add(copy);
         }
         return copies;
     }

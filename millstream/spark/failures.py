@@ -302,7 +302,9 @@ def translate(
     elif fenced := _fenced_by_kafka(report):
         translated = TaskMigratedException(
             f"pipeline {pipeline}: another client has taken it over, and Kafka takes no more records of this "
-            f"one; nothing that it had not finished counts ({fenced})"
+            f"one; nothing that it had not finished counts ({fenced}). If no other client runs, and the "
+            "checkpoints were deleted: their markers are still in the topic "
+            "'<application.id>-millstream-markers'; start afresh with `millstream reset`"
         )
     elif lost := _transaction_lost(report):
         translated = TaskMigratedException(

@@ -238,7 +238,7 @@ def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
     """Where a file system lets two clients have the same claim, the broker does not."""
     came = steps("claim 1", "provide 1 1", "claim 1 0 other", "open a 1 0", "provide 1 2")
     assert came[2] == "ok"
-    assert "of epoch 1 (run run-1) was fenced by the run of the same epoch run-1other;" in came[3]
+    assert "of epoch 1 was fenced by the run of epoch 1 (run-1other); nothing of this run (run-1)" in came[3]
     assert "FencedException" in came[4]
 
 

@@ -5,7 +5,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
@@ -13,8 +12,11 @@ import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.utils.Utils;
 
 /**
  * What was committed last under a transactional.id: an offset of the marker topic that is committed in a transaction,
@@ -31,7 +33,7 @@ record Marker(long next, long epoch, String of) {
     private static final long AGAIN_MS = 20;
 
     Map<TopicPartition, OffsetAndMetadata> offsets(Options options) {
-        return Map.of(place(options), new OffsetAndMetadata(next, epoch + " " + of));
+        return Map.of(new TopicPartition(options.markerTopic(), 0), new OffsetAndMetadata(next, epoch + " " + of));
     }
 
     /** How far a query has written, which counts its batches from 0 on. */
@@ -48,63 +50,43 @@ record Marker(long next, long epoch, String of) {
         return new Marker(committed.offset(), epoch, words.length < 2 ? "" : words[1]);
     }
 
-    /** Read it, once what is being committed is settled. */
-    static Marker read(Options options, String group) {
-        return read(options, List.of(group)).get(group);
-    }
-
     /**
-     * Read several, once what is being committed is settled; each is there, or {@link #NONE}. That is soon, where the
-     * producers before were fenced.
+     * Read several; each is there, or {@link #NONE}.
      *
-     * @throws TimeoutException it was not settled within max.block.ms
+     * @param settled wait for what is being committed, up to max.block.ms; that is soon settled, where the producers
+     *     before were fenced. If not, what is there is told as it is for now
      */
-    static Map<String, Marker> read(Options options, Collection<String> groups) {
-        return read(options, groups, true);
-    }
-
-    /** Read several, as they are for now: what is being committed may come to be. */
-    static Map<String, Marker> glance(Options options, Collection<String> groups) {
-        return read(options, groups, false);
-    }
-
-    private static Map<String, Marker> read(Options options, Collection<String> groups, boolean settled) {
-        if (groups.isEmpty()) {
-            return Map.of();
-        }
-        TopicPartition place = place(options);
+    static Map<String, Marker> read(Options options, Collection<String> groups, boolean settled) {
+        List<TopicPartition> places = List.of(new TopicPartition(options.markerTopic(), 0));
         Map<String, ListConsumerGroupOffsetsSpec> asked = new HashMap<>();
-        groups.forEach(group -> asked.put(group, new ListConsumerGroupOffsetsSpec().topicPartitions(List.of(place))));
+        groups.forEach(group -> asked.put(group, new ListConsumerGroupOffsetsSpec().topicPartitions(places)));
+        ListConsumerGroupOffsetsOptions how = new ListConsumerGroupOffsetsOptions().requireStable(settled);
         Map<String, Marker> found = new HashMap<>();
         String patience = options.kafka().getOrDefault(ProducerConfig.MAX_BLOCK_MS_CONFIG, "60000");
-        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Long.parseLong(patience));
+        long deadline = System.nanoTime() + 1_000_000 * Long.parseLong(patience);
         try (Admin admin = admin(options)) {
-            while (true) {
-                admin.listConsumerGroupOffsets(asked, new ListConsumerGroupOffsetsOptions().requireStable(settled))
-                        .all()
-                        .get()
-                        .forEach((group, offsets) -> {
-                            // Kafka's client leaves out what is not settled; null is no offset.
-                            if (offsets.containsKey(place)) {
-                                found.put(group, of(offsets.get(place)));
-                            }
-                        });
+            while (!asked.isEmpty()) {
+                // Kafka's client leaves out what is not settled; null is no offset.
+                answered(admin.listConsumerGroupOffsets(asked, how).all())
+                        .forEach((group, told) -> told.values().forEach(offset -> found.put(group, of(offset))));
                 asked.keySet().removeAll(found.keySet());
-                if (asked.isEmpty()) {
-                    return found;
+                if (!asked.isEmpty() && System.nanoTime() > deadline) {
+                    throw new TimeoutException("Kafka has not told the markers of " + asked.keySet()
+                            + ": a transaction that writes them is open, or this user may not Describe " + places);
                 }
-                if (System.nanoTime() > deadline) {
-                    throw new TimeoutException(
-                            "Kafka has not told the markers of " + asked.keySet() + " in topic '" + place.topic()
-                                    + "' for " + patience + " ms (max.block.ms): a transaction that writes them is "
-                                    + "open, or this client's user may not Describe the topic");
-                }
-                TimeUnit.MILLISECONDS.sleep(AGAIN_MS);
+                Utils.sleep(asked.isEmpty() ? 0 : AGAIN_MS);
             }
+        }
+        return found;
+    }
+
+    static <T> T answered(KafkaFuture<T> answer) {
+        try {
+            return answer.get();
         } catch (ExecutionException error) {
             throw error.getCause() instanceof KafkaException cause ? cause : new KafkaException(error.getCause());
         } catch (InterruptedException error) {
-            throw new org.apache.kafka.common.errors.InterruptException(error);
+            throw new InterruptException(error);
         }
     }
 
@@ -112,9 +94,5 @@ record Marker(long next, long epoch, String of) {
         Map<String, Object> known = new HashMap<>(options.kafka());
         known.keySet().retainAll(AdminClientConfig.configNames());
         return Admin.create(known);
-    }
-
-    private static TopicPartition place(Options options) {
-        return new TopicPartition(options.markerTopic(), 0);
     }
 }

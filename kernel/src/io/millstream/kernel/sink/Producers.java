@@ -10,14 +10,12 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.kafka.common.utils.Utils;
 
 /** Makes producers; and closes those that have been idle, in every JVM that has some. */
 public final class Producers {
     private static final Duration IDLE = Duration.ofMinutes(5);
     private static final Duration LOOK_EVERY = Duration.ofSeconds(30);
-    private static final Logger LOG = LoggerFactory.getLogger(Producers.class);
     private static ScheduledExecutorService sweeper;
 
     private Producers() {}
@@ -41,11 +39,7 @@ public final class Producers {
 
     /** Close it at once, whatever it says about that: it is not used any more. */
     static void close(Producer<byte[], byte[]> producer) {
-        try {
-            producer.close(Duration.ZERO);
-        } catch (RuntimeException error) {
-            LOG.warn("a producer could not be closed; it may still hold threads and connections", error);
-        }
+        Utils.closeQuietly(() -> producer.close(Duration.ZERO), "a producer");
     }
 
     /** Do something about a producer that its task is done with. */

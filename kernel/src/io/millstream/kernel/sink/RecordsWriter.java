@@ -22,7 +22,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** Writes the rows of one task. */
 final class RecordsWriter implements DataWriter<InternalRow> {
     private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
-    /** How often records are sent again that nothing is wrong with, before the task fails. */
+    /** How often records are sent again that nothing is wrong with, before the task fails; a transaction too. */
     private static final int ROUNDS = 100;
     /** Topics that were found not to have a partition that was chosen, and when. Finding out takes max.block.ms. */
     private static final Map<String, Long> LACKING = new ConcurrentHashMap<>();
@@ -108,16 +108,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (!sender.isWritten()) {
             sender.flush();
             for (int round = 1; !failures.isEmpty(); round++) {
-                if (failed || kept == null && round > ROUNDS) {
+                if (failed || round > ROUNDS) {
                     throw thrown(worst());
-                }
-                if (round > ROUNDS) {
-                    Failure last = failures.peek();
-                    throw new RecordRefusedException(
-                            "a transaction was sent " + round + " times, and each time other records were refused; "
-                                    + "make micro-batches smaller (max.batch.records). The last one: "
-                                    + Verdict.sentence(last.sent.record, last.error),
-                            last.error);
                 }
                 if (kept != null) {
                     sendAllAgain();

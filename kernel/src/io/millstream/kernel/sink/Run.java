@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
@@ -51,11 +50,7 @@ public final class Run {
         FailPoint.reach(options.runId() + ".claimed");
         if (all > 0) {
             try (Admin admin = Marker.admin(options)) {
-                admin.fenceProducers(ids(options, all)).all().get();
-            } catch (ExecutionException error) {
-                throw error.getCause() instanceof KafkaException cause ? cause : new KafkaException(error.getCause());
-            } catch (InterruptedException error) {
-                throw new org.apache.kafka.common.errors.InterruptException(error);
+                Marker.answered(admin.fenceProducers(ids(options, all)).all());
             }
         }
     }
@@ -66,8 +61,8 @@ public final class Run {
      */
     public static long written(Map<String, String> texts, String query) {
         Options options = Options.of(texts);
-        int parts = (int) Marker.read(options, options.runId()).next();
-        return Marker.read(options, ids(options, parts)).values().stream()
+        int parts = (int) Marker.read(options, List.of(options.runId()), true).get(options.runId()).next();
+        return Marker.read(options, ids(options, parts), true).values().stream()
                 .mapToLong(marker -> marker.nextOf(query))
                 .max()
                 .orElse(0);
@@ -76,7 +71,7 @@ public final class Run {
     /** Whether anything is known of runs before. */
     public static boolean isKnown(Map<String, String> texts) {
         Options options = Options.of(texts);
-        return !Marker.glance(options, List.of(options.runId())).get(options.runId()).equals(Marker.NONE);
+        return !Marker.read(options, List.of(options.runId()), false).get(options.runId()).equals(Marker.NONE);
     }
 
     /** Before a batch with so many sink partitions: see that a newer run knows of all of them. */
@@ -109,11 +104,11 @@ public final class Run {
         KafkaException fenced = null;
         for (int i = 0; i < TRIES; i++) {
             // Who is late must not fence the newer one.
-            check(Marker.glance(options, List.of(id)).get(id), options, id, first);
+            check(Marker.read(options, List.of(id), false).get(id), options, id, first);
             Producer<byte[], byte[]> producer = Producers.make(settings);
             try {
                 producer.initTransactions();
-                Marker before = Marker.read(options, id);
+                Marker before = Marker.read(options, List.of(id), true).get(id);
                 check(before, options, id, first);
                 int all = Math.max(parts, (int) before.next());
                 Marker mine = new Marker(all, options.epoch(), options.run());

@@ -3,11 +3,11 @@ package io.millstream.kernel.sink;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeConfigsOptions;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.TopicConfig;
 import org.slf4j.Logger;
@@ -39,17 +39,14 @@ final class TopicLimits {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         try (Admin admin = Marker.admin(options)) {
             // Closing waits for the answer, as long as the client does.
-            ConfigEntry entry = admin.describeConfigs(List.of(resource), new DescribeConfigsOptions().timeoutMs(PATIENCE_MS))
-                    .all()
-                    .get()
+            DescribeConfigsOptions how = new DescribeConfigsOptions().timeoutMs(PATIENCE_MS);
+            ConfigEntry entry = Marker.answered(admin.describeConfigs(List.of(resource), how).all())
                     .get(resource)
                     .get(TopicConfig.MAX_MESSAGE_BYTES_CONFIG);
             return entry == null || entry.value() == null ? UNKNOWN : Long.parseLong(entry.value());
-        } catch (ExecutionException error) {
+        } catch (KafkaException error) { // an interruption too: the thread is marked, and ends at what comes next
             LOG.debug("max.message.bytes of topic '{}' is not known", topic, error);
             return UNKNOWN;
-        } catch (InterruptedException error) {
-            throw new org.apache.kafka.common.errors.InterruptException(error);
         }
     }
 }

@@ -30,17 +30,7 @@ public final class TransactionSender implements Sender {
      * @param next the first batch that is not written
      * @param seen the last batch that was here, also if there was nothing to write; -1: none was
      */
-    record Kept(
-            Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {
-        void close() {
-            Producers.close(producer);
-        }
-
-        /** Nobody can have written to the sink partition in between: no other executor has had a batch, or is there. */
-        boolean isLastBefore(long batch) {
-            return seen + 1 == batch || Run.isOfThisDriver(options);
-        }
-    }
+    record Kept(Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {}
 
     private final Kept kept;
     private final long batch;
@@ -63,7 +53,7 @@ public final class TransactionSender implements Sender {
         synchronized (IDLE) {
             IDLE.values().removeIf(kept -> which.test(kept) && gone.add(kept));
         }
-        gone.forEach(Kept::close);
+        gone.forEach(kept -> Producers.close(kept.producer));
     }
 
     private static Kept take(Options options, String id, long batch) {
@@ -75,11 +65,13 @@ public final class TransactionSender implements Sender {
                 throw fenced(id, options, new Marker(0, kept.options.epoch(), kept.options.run()), null);
             }
         }
-        if (kept != null && kept.options.equals(options) && kept.isLastBefore(batch)) {
+        // If a batch was not here, another executor may have had it, and the broker fenced this producer.
+        boolean alone = Run.isOfThisDriver(options);
+        if (kept != null && kept.options.equals(options) && (alone || kept.seen + 1 == batch)) {
             return kept;
         }
         if (kept != null) {
-            kept.close();
+            Producers.close(kept.producer);
         }
         return made(options, id);
     }
@@ -89,13 +81,13 @@ public final class TransactionSender implements Sender {
         List<String> markers = List.of(id, options.runId());
         // Looked at before as well: who only now finds out that it is late must not fence the newer one. What a dead
         // attempt has left open ends with the fencing only.
-        check(Marker.glance(options, markers), options, id);
+        check(Marker.read(options, markers, false), options, id);
         Map<String, String> settings = new TreeMap<>(options.kafka());
         settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
         Producer<byte[], byte[]> producer = Producers.make(settings);
         try {
             producer.initTransactions();
-            Map<String, Marker> found = Marker.read(options, markers);
+            Map<String, Marker> found = Marker.read(options, markers, true);
             check(found, options, id);
             return new Kept(options, id, producer, found.get(id).nextOf(options.query()), -1, System.nanoTime());
         } catch (RuntimeException error) {
@@ -117,30 +109,17 @@ public final class TransactionSender implements Sender {
      * @param newer what speaks against it; null: the broker alone
      */
     static FencedException fenced(String id, Options options, Marker newer, Throwable cause) {
-        String own = "of epoch " + options.epoch();
-        String by = "a newer run";
-        String more = "";
-        if (newer != null && newer.epoch() == options.epoch()) {
-            own += " (run " + options.run() + ")";
-            by = "the run of the same epoch " + newer.of();
-        } else if (newer != null) {
-            by = "the run of epoch " + newer.epoch();
-            more = ". Its marker is in topic '" + options.markerTopic() + "'; if the checkpoints were deleted, and "
-                    + "the topic was not, start afresh with `millstream reset`";
-        }
+        String by = newer == null ? "a newer run" : "the run of epoch " + newer.epoch() + " (" + newer.of() + ")";
         return new FencedException(
-                "transactional.id '" + id + "' " + own + " was fenced by " + by
-                        + "; nothing of this run counts that it had not committed" + more,
+                "transactional.id '" + id + "' of epoch " + options.epoch() + " was fenced by " + by
+                        + "; nothing of this run (" + options.run() + ") counts that it had not committed",
                 cause);
     }
 
     /** Why the broker takes no more of a producer. */
     private static RuntimeException lost(String id, Options options, Throwable cause) {
         try {
-            // The other attempt, if there is one, may be in the middle of it.
-            Map<String, Marker> found = new HashMap<>(Marker.glance(options, List.of(id)));
-            found.put(options.runId(), Marker.read(options, options.runId()));
-            check(found, options, id);
+            Run.check(Marker.read(options, List.of(options.runId()), true).get(options.runId()), options, id);
         } catch (FencedException fenced) {
             fenced.addSuppressed(cause);
             return fenced;
@@ -234,7 +213,7 @@ public final class TransactionSender implements Sender {
                 try {
                     restart(); // what cannot be taken back now, the next producer of this transactional.id takes back
                 } finally {
-                    kept.close();
+                    Producers.close(kept.producer);
                 }
             });
             return;
@@ -246,7 +225,7 @@ public final class TransactionSender implements Sender {
             other = IDLE.put(kept.id, back);
         }
         if (other != null) {
-            other.close(); // of an attempt that was given up: the broker has fenced one of the two
+            Producers.close(other.producer); // of an attempt that was given up: the broker has fenced one of the two
         }
     }
 }

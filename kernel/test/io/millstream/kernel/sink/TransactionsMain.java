@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
@@ -60,7 +61,8 @@ public final class TransactionsMain {
             case "marker" -> {
                 Map<String, String> texts = new HashMap<>(texts(0));
                 texts.put("kafka.max.block.ms", "500");
-                return Long.toString(Marker.read(Options.of(texts), arguments[3] + "-" + words[1]).next());
+                String id = arguments[3] + "-" + words[1];
+                return Long.toString(Marker.read(Options.of(texts), List.of(id), true).get(id).next());
             }
             case "send" -> sender.send(
                     new ProducerRecord<>(arguments[1], null, words[2].getBytes(StandardCharsets.US_ASCII)),

@@ -23,13 +23,28 @@ from rich.console import Console  # noqa: E402
 from rich.status import Status  # noqa: E402
 from rich.table import Table as RichTable  # noqa: E402
 
-from bench import failures, latency, memory, reads, restore, server, startup, throughput  # noqa: E402
+from bench import (  # noqa: E402
+    failures,
+    folds,
+    latency,
+    memory,
+    reads,
+    restore,
+    server,
+    sink,
+    startup,
+    throughput,
+    windows,
+)
 from bench.figures import Report  # noqa: E402
 from bench.lab import Lab, machine_facts  # noqa: E402
 
 _BENCHMARKS: dict[str, Callable[..., Report]] = {
     "throughput": throughput.measure,
     "latency": latency.measure,
+    "windows": windows.measure,
+    "sink": sink.measure,
+    "folds": folds.measure,
     "reads": reads.measure,
     "server": server.measure,
     "startup": startup.measure,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from bench.kafka_streams import JavaReads, NotMeasured
 from bench.lab import Lab
 from bench.stores import BATCH, Entries, apply_rate, entries, handle, rate, raw_database, window_handle
 from millstream.model import StoreKind, TaskId
+from millstream.query.metadata import default_partition
 from millstream.query.windowed import ReadOnlyWindowStore
 from millstream.stores.keys import window_key
 from millstream.stores.memory import MemoryStore
@@ -155,7 +155,7 @@ def _partitioned(directory: Path, data: Entries) -> list[RocksDBStore]:
         RocksDBStore("disk", TaskId(0, number), directory / f"disk-{number}") for number in range(_PARTITIONS)
     ]
     for number, store in enumerate(stores):
-        mine = [entry for entry in data if zlib.crc32(entry[0]) % _PARTITIONS == number]
+        mine = [entry for entry in data if default_partition(entry[0], _PARTITIONS) == number]
         for start in range(0, len(mine), BATCH):
             store.apply(mine[start : start + BATCH], start + BATCH)
     return stores

@@ -4,7 +4,6 @@ that a long one takes."""
 from __future__ import annotations
 
 import time
-import zlib
 
 import psutil
 
@@ -13,8 +12,9 @@ from bench.lab import Lab
 from bench.words import PARTITIONS, produce
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
-from millstream.model import TIMESTAMP_HEADER, TaskId, TopicPartition
+from millstream.model import EPOCH_HEADER, TaskId, TopicPartition
 from millstream.ports import KeyValueBytesStore
+from millstream.query.metadata import default_partition
 from millstream.stores.memory import MemoryStore
 from millstream.stores.rocksdb import RocksDBStore
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
@@ -132,7 +132,7 @@ def _long(lab: Lab, records: int, tell: Progress) -> tuple[Table, Goal]:
 
 
 def _produce(servers: str, topic: str, records: int) -> None:
-    stamp: list[tuple[str, str | bytes | None]] = [(TIMESTAMP_HEADER, (1_700_000_000_000).to_bytes(8, "big"))]
+    epoch: list[tuple[str, str | bytes | None]] = [(EPOCH_HEADER, (1).to_bytes(8, "big"))]
     keys = (b"key-%08d" % number for number in range(records))
     produce(
         servers,
@@ -141,8 +141,9 @@ def _produce(servers: str, topic: str, records: int) -> None:
             {
                 "value": number.to_bytes(8, "big"),
                 "key": key,
-                "partition": zlib.crc32(key) % PARTITIONS,
-                "headers": stamp,
+                "partition": default_partition(key, PARTITIONS),
+                "headers": epoch,
+                "timestamp": 1_700_000_000_000,
             }
             for number, key in enumerate(keys)
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import rocksdict
 from millstream.dsl.serdes import Serdes
 from millstream.model import TaskId
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.metadata import default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlyWindowStore
@@ -68,7 +68,7 @@ def handle(store: Any, partitions: int = 1) -> ReadOnlyKeyValueStore[str, int]:
         {"t1": "RUNNING"},
         {
             "counts": StoreDeclaration(
-                "counts", Serdes.string(), Serdes.long(), lambda key: zlib.crc32(key) % partitions
+                "counts", Serdes.string(), Serdes.long(), lambda key: default_partition(key, partitions)
             )
         },
         {"counts": [LocalStore(TaskId(0, number), part, "t1") for number, part in enumerate(parts)]},

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
-from millstream.model import TIMESTAMP_HEADER
 from millstream.topology.topology import Topology
 
 __all__ = [
@@ -121,21 +120,22 @@ def hand_written(
     checkpoint: Path,
     options: dict[str, str],
 ) -> StreamingQuery:
-    """The same job in PySpark: the same records to the same two topics, and nothing besides."""
+    """The same job in PySpark: the same records to the same two topics, and nothing besides.
+
+    Spark's sink writes no timestamps, so that of a changelog record is in a header.
+    """
     big_endian: Callable[[Any], Any] = lambda number: F.unhex(F.lpad(F.hex(number), 16, "0"))  # noqa: E731
     word = F.col("word").cast("binary")
     headers = "array<struct<key: string, value: binary>>"
     stamp = F.array(
-        F.struct(
-            F.lit(TIMESTAMP_HEADER).alias("key"), big_endian(F.unix_millis(F.col("latest"))).alias("value")
-        )
+        F.struct(F.lit("timestamp").alias("key"), big_endian(F.unix_millis(F.col("latest"))).alias("value"))
     )
     records = F.array(
         F.struct(
             F.lit(changelog).alias("topic"),
             word.alias("key"),
             big_endian(F.col("n")).alias("value"),
-            (F.crc32(word) % PARTITIONS).cast("int").alias("partition"),
+            F.lit(None).cast("int").alias("partition"),
             stamp.cast(headers).alias("headers"),
         ),
         F.struct(
@@ -191,6 +191,7 @@ class OutputWatcher:
     expected: int
     decode: Callable[[bytes], int]
     records: int = 0
+    first_at: float = 0.0
     complete_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -218,6 +219,7 @@ class OutputWatcher:
             for message in self._consumer.consume(20_000, 0.02):
                 if message.error() is not None:
                     continue
+                self.first_at = self.first_at or time.time()
                 self.records += 1
                 key, count = message.key() or b"", self.decode(message.value() or b"")
                 self._total += count - latest.get(key, 0)

@@ -10,6 +10,13 @@ Everything public can be imported from here; exceptions also from `millstream.er
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.emission import (
+    BufferConfig,
+    EagerBufferConfig,
+    EmitStrategy,
+    StrictBufferConfig,
+    Suppressed,
+)
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.handlers import (
@@ -133,10 +140,13 @@ __all__ = [
     "Branched",
     "BranchedKStream",
     "BrokerException",
+    "BufferConfig",
     "CheckpointException",
     "ConfigException",
     "Consumed",
     "DefaultProductionExceptionHandler",
+    "EagerBufferConfig",
+    "EmitStrategy",
     "ExecutorLostException",
     "FailureContext",
     "FailureReason",
@@ -212,6 +222,8 @@ __all__ = [
     "StreamsNotStartedException",
     "StreamsRebalancingException",
     "StreamsUncaughtExceptionResponse",
+    "StrictBufferConfig",
+    "Suppressed",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

@@ -99,7 +99,7 @@ NO_EFFECT: dict[str, str] = {
     "key.deserializer": _BYTES,
     "key.serializer": _BYTES,
     "partition.assignment.strategy": _GROUP,
-    "transactional.id": "Spark's Kafka sink has no transactions",
+    "transactional.id": "it is made of application.id, the pipeline and the sink partition",
     "value.deserializer": _BYTES,
     "value.serializer": _BYTES,
 }

@@ -25,6 +25,10 @@ __all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
 
 log = logging.getLogger(__name__)
 
+EXACTLY_ONCE: Final = "exactly_once_v2"
+"""The value of `processing.guarantee` with which sinks write in transactions."""
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""The default of `transaction.timeout.ms`, and the most that a broker allows by default."""
 EMBEDDED: Final = "embedded"
 """The value of `bootstrap.servers` for a broker of the client's own."""
 MASKED: Final = "[hidden]"
@@ -99,6 +103,8 @@ class StreamsConfig(Mapping[str, Any]):
     NUM_STREAM_THREADS: Final = "num.stream.threads"
     PROCESSING_EXCEPTION_HANDLER: Final = "processing.exception.handler"
     PROCESSING_GUARANTEE: Final = "processing.guarantee"
+    AT_LEAST_ONCE: Final = "at_least_once"
+    EXACTLY_ONCE_V2: Final = EXACTLY_ONCE
     PROCESSING_MODE: Final = "processing.mode"
     PRODUCTION_EXCEPTION_HANDLER: Final = "production.exception.handler"
     REPLICATION_FACTOR: Final = "replication.factor"
@@ -120,6 +126,8 @@ class StreamsConfig(Mapping[str, Any]):
         self._given: dict[str, Any] = given
         defaults = {key.name: key.default for key in KEYS.values() if key.default is not None}
         self._values: dict[str, Any] = {**defaults, "state.dir": _default_state_dir(), **given}
+        if self.exactly_once:
+            _check_exactly_once(self)
 
     # --- a mapping -----------------------------------------------------------------------------------------
 
@@ -210,6 +218,11 @@ class StreamsConfig(Mapping[str, Any]):
         return self._values.get("default.value.serde")
 
     @property
+    def has_cache(self) -> bool:
+        """Whether several updates of a key become one, where a store does not say."""
+        return bool(self._values["statestore.cache.max.bytes"] and self._values["cache.max.bytes.buffering"])
+
+    @property
     def in_memory_stores(self) -> bool:
         """Whether tables get memory stores where the topology does not say."""
         return bool(self._values["default.dsl.store"] == "in_memory")
@@ -229,6 +242,22 @@ class StreamsConfig(Mapping[str, Any]):
     @property
     def continue_max_ratio(self) -> float:
         return float(self._values["errors.continue.max.ratio"])
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether what pipelines write is there once, for who reads what is committed."""
+        return bool(self._values["processing.guarantee"] == EXACTLY_ONCE)
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """How long a transaction of a sink may be open, before the broker takes it back."""
+        given = self.client_options("producer.").get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+        try:
+            return int(as_text(given))
+        except ValueError:
+            raise ConfigException(
+                f"'transaction.timeout.ms' is {given!r}; it is a whole number of milliseconds"
+            ) from None
 
     @property
     def commit_interval(self) -> timedelta:
@@ -550,6 +579,50 @@ def _check_range(key: Key, value: Any) -> None:
         near = difflib.get_close_matches(text.replace("_", "-"), key.valid, n=1)
         hint = f". Did you mean '{near[0]}'?" if near else ""
         raise ConfigException(f"'{key.name}' is {value!r}; it can be {key.fits}{hint}")
+
+
+_EXACTLY_ONCE_NEEDS = (
+    ("consumer.", "isolation.level", ("read_committed",)),
+    ("producer.", "enable.idempotence", ("true",)),
+    ("producer.", "acks", ("all", "-1")),
+)
+"""Settings of clients that have one meaning with exactly_once_v2."""
+_MAX_IN_FLIGHT = 5
+
+
+def _check_exactly_once(config: StreamsConfig) -> None:
+    """Whether clients are set so that exactly once can hold.
+
+    Source: StreamsConfig.verifyMaxInFlightRequestPerConnection, verifyEOSTransactionTimeoutCompatibility,
+        checkIfUnexpectedUserSpecifiedClientConfig.
+    Differs: what contradicts the guarantee is an error; Kafka Streams logs that it ignores it.
+    """
+    said = "does not go with processing.guarantee=exactly_once_v2"
+    prefixes = {"consumer.": ("main.consumer.", "restore.consumer.", "global.consumer."), "producer.": ()}
+    for kind, name, fit in _EXACTLY_ONCE_NEEDS:
+        for more in ((), *((prefix,) for prefix in prefixes[kind])):
+            value = config.client_options(kind, *more).get(name)
+            if value is not None and as_text(value).lower() not in fit:
+                raise ConfigException(f"'{name}' is {value!r}, which {said}; leave it out: it is {fit[0]}")
+    producer = config.client_options("producer.")
+    if int(as_text(producer.get("retries", 1))) < 1:
+        raise ConfigException(f"'retries' is 0, which {said}; leave it out")
+    if int(as_text(producer.get("max.in.flight.requests.per.connection", 1))) > _MAX_IN_FLIGHT:
+        raise ConfigException(
+            f"'max.in.flight.requests.per.connection' is more than {_MAX_IN_FLIGHT}, which {said}; "
+            "leave it out"
+        )
+    if config.spark.get("spark.speculation", "false").lower() == "true":
+        raise ConfigException(
+            f"'spark.speculation' is true, which {said}: two attempts at a task would fence "
+            "each other; leave it out"
+        )
+    interval_ms, timeout_ms = config["commit.interval.ms"], config.transaction_timeout_ms
+    if timeout_ms < interval_ms:
+        raise ConfigException(
+            f"'transaction.timeout.ms' is {timeout_ms}, less than commit.interval.ms={interval_ms}; a "
+            "micro-batch of so long would always be taken back. Make the one larger or the other smaller"
+        )
 
 
 def _check_application_id(value: str) -> None:

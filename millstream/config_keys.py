@@ -79,7 +79,7 @@ class Key:
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours this acts on."
-_NO_CACHE = "Spark merges the updates of a micro-batch; there is no record cache."
+_CACHE = "0: every update goes out. Else a micro-batch is the cache: the last one of each key does."
 _BALANCED = "The assignor balances by the number of threads."
 _FAIL_OR_CONTINUE = ("fail", "continue")
 _TIMEOUTS = "A timeout ends what waited, and reaches the thread that owns it."
@@ -157,13 +157,13 @@ _WORKING = (
         Type.STRING,
         "at_least_once",
         _MEDIUM,
-        "What holds for output topics after a failure. Stores are exact either way: an update names its "
-        "key's value, not a difference.",
-        valid=("at_least_once",),
+        "What holds for output topics after a failure: with at_least_once records may be there twice; with "
+        "exactly_once_v2 each is there once, for who reads with isolation.level=read_committed. Stores are "
+        "exact either way: an update names its key's value, not a difference.",
+        valid=("at_least_once", "exactly_once_v2"),
         refused=(
-            ("exactly_once_v2", "Spark's Kafka sink writes at least once"),
-            ("exactly_once", "Spark's Kafka sink writes at least once"),
-            ("exactly_once_beta", "Spark's Kafka sink writes at least once"),
+            ("exactly_once", "Kafka Streams 4.0 removed this name; the guarantee is exactly_once_v2"),
+            ("exactly_once_beta", "Kafka Streams 4.0 removed this name; the guarantee is exactly_once_v2"),
         ),
     ),
     Key("num.stream.threads", Type.INT, 1, _MEDIUM, "How many stream threads the client has.", least=1),
@@ -452,10 +452,11 @@ _WORKING = (
         Type.HANDLER,
         "fail",
         _MEDIUM,
-        "What happens to a record that its serde cannot write, or that is larger than "
-        "producer.max.request.size: 'fail' (DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
-        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Other failures of a "
-        "write always end the pipeline.",
+        "What happens to a record that its serde cannot write, or that Kafka refuses (too large, a time or a "
+        "null key that the topic does not take, no such partition): 'fail' "
+        "(DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
+        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Failures that are not "
+        "about one record, and those of changelog records, always end the pipeline.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
@@ -551,8 +552,8 @@ _WITHOUT_EFFECT = (
         ("repartition.purge.interval.ms", Type.INT, 30_000, _LOW),
     ),
     *_kept(
-        Effect.NONE,
-        _NO_CACHE,
+        Effect.YES,
+        _CACHE,
         ("cache.max.bytes.buffering", Type.INT, 10_485_760, _MEDIUM),
         ("statestore.cache.max.bytes", Type.INT, 10_485_760, _MEDIUM),
     ),

@@ -9,9 +9,11 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 __all__ = [
+    "EPOCH_HEADER",
+    "FORMER_HEADER",
     "MAX_TIMESTAMP_MS",
     "MIN_TIMESTAMP_MS",
-    "TIMESTAMP_HEADER",
+    "PARTS_HEADER",
     "HostInfo",
     "KeyValue",
     "LagInfo",
@@ -34,15 +36,23 @@ V = TypeVar("V")
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
 
-TIMESTAMP_HEADER = "millstream.ts"
-"""The header of records in internal topics that carries their timestamp: 8 bytes, big-endian, milliseconds.
+EPOCH_HEADER = "millstream.epoch"
+"""The header of records in changelogs: the epoch of the pipeline that wrote it, 8 bytes, big-endian.
 
-Spark's Kafka sink ignores a timestamp column, so the record's own timestamp is when it was written.
-In changelogs 8 more bytes follow, big-endian: the epoch of the pipeline that wrote the record (a
-client that lost a pipeline may still write; readers drop records of an older epoch than they have seen).
+A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen.
+Only at least once stands on that: exactly once, the broker refuses what such a client writes, and the header
+is there so that both read the same changelogs. It is the last header of a record. It is read in topics that
+the application owns, and nowhere else: what a header says in a topic of somebody else's is data.
+"""
 
-It is the last header of a record. It is read in topics that the application owns, and nowhere else: what a
-header says in a topic of somebody else's is data.
+PARTS_HEADER = "millstream.parts"
+"""The header of records in changelogs whose value alone does not tell what the aggregate is made of: that, as
+JSON. The sum and the count of an average, for instance."""
+
+FORMER_HEADER = "millstream.ts"
+"""What former versions wrote in internal topics: the record's timestamp, 8 bytes, and the epoch, 8 more.
+
+They partitioned changelogs by crc32, so one with this header cannot be read as today's are.
 """
 
 MIN_TIMESTAMP_MS = -62_135_596_800_000

@@ -39,12 +39,9 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "left_join": _JOIN,
         "outer_join": _JOIN,
         "group_by": "tables cannot be regrouped yet; to_stream().group_by() counts updates, not rows",
-        "suppress": "suppress is not there yet: every update of a table goes on",
         "transform_values": _PROCESSOR,
     },
     "KGroupedStream": {"cogroup": "cogroup is not there yet; aggregate each stream into a table of its own"},
-    "TimeWindowedKStream": {"emit_strategy": "emit strategies are not there yet: every update goes on"},
-    "SessionWindowedKStream": {"emit_strategy": "emit strategies are not there yet: every update goes on"},
     "StreamsBuilder": {
         "add_state_store": _STATE,
         "add_global_store": "use global_table()",

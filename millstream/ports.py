@@ -62,6 +62,7 @@ class CompiledPipeline:
 
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
     `scans` are the sources of the query, in the order in which its checkpoint has them.
+    `layouts` says, by store, how Spark's state is laid out: another program's must not be read by it.
     `plan` is the engine's own; nobody else looks into it.
     """
 
@@ -69,6 +70,7 @@ class CompiledPipeline:
     store_serdes: Mapping[str, tuple[Any, Any]]
     plan: Any = None
     scans: tuple[Scan, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,16 @@ class Engine(Protocol):
 
         Raises:
             StreamsException: the state cannot be read, or the changelogs not written.
+        """
+
+    def written(self, claim: CheckpointClaim) -> int:
+        """The first micro-batch that Kafka has no marker of, as the claimed checkpoint counts them.
+
+        0: it has none. Only where something is written exactly once; then whoever had the pipeline before
+        writes no more.
+
+        Raises:
+            StreamsException: Kafka refuses, or cannot be reached.
         """
 
     def warm_up(self, topic: str | None) -> None:

@@ -117,7 +117,8 @@ def test_an_unknown_key_is_refused_with_a_suggestion(key: str, hint: str) -> Non
         ("bootstrap.servers", "localhost:99999", "not host:port"),
         ("processing.mode", "real-time", "comes in a later version"),
         ("processing.mode", "micro_batch", "Did you mean 'micro-batch'?"),
-        ("processing.guarantee", "exactly_once_v2", "writes at least once"),
+        ("processing.guarantee", "exactly_once", "removed this name; the guarantee is exactly_once_v2"),
+        ("processing.guarantee", "exactly_once_beta", "removed this name; the guarantee is exactly_once_v2"),
         ("default.dsl.store", "lmdb", "it can be rocksDB, in_memory"),
         ("security.protocol", "TLS", "it can be PLAINTEXT, SSL"),
         ("default.key.serde", "strnig", "Did you mean 'string'?"),
@@ -555,3 +556,45 @@ def test_every_default_fits_its_own_key() -> None:
 def test_values_are_written_as_kafka_writes_them(value: Any, text: str) -> None:
     """For Java's and librdkafka's configurations."""
     assert as_text(value) == text
+
+
+ONCE = {"processing.guarantee": "exactly_once_v2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.isolation.level", "read_uncommitted"),
+        ("isolation.level", "read_uncommitted"),
+        ("main.consumer.isolation.level", "read_uncommitted"),
+        ("restore.consumer.isolation.level", "read_uncommitted"),
+        ("global.consumer.isolation.level", "read_uncommitted"),
+        ("producer.enable.idempotence", False),
+        ("producer.acks", "1"),
+        ("producer.retries", 0),
+        ("producer.max.in.flight.requests.per.connection", 6),
+        ("spark.speculation", True),
+        ("producer.transaction.timeout.ms", 50),
+    ],
+)
+def test_what_contradicts_exactly_once_is_refused(name: str, value: Any) -> None:
+    """Each by its name; without the guarantee it is the user's affair."""
+    more = {name: value, "commit.interval.ms": 100}
+    said = refusal({**ONCE, **more})
+    assert name.endswith(said.split("'")[1])
+    assert "exactly_once_v2" in said or "commit.interval.ms=100" in said
+    assert not StreamsConfig({**BASE, **more}).exactly_once
+
+
+def test_exactly_once_reads_what_is_committed_and_has_long_transactions() -> None:
+    """Stores and global tables too; the timeout is the most that brokers allow unless they are told."""
+    made = StreamsConfig({**BASE, **ONCE})
+    assert made.exactly_once
+    assert restore_consumer_config(made)["isolation.level"] == "read_committed"
+    assert made.transaction_timeout_ms == 900_000
+    assert (
+        StreamsConfig({**BASE, **ONCE, "producer.transaction.timeout.ms": 5000}).transaction_timeout_ms
+        == 5000
+    )
+    fitting = {"isolation.level": "read_committed", "acks": -1, "enable.idempotence": "TRUE"}
+    assert StreamsConfig({**BASE, **ONCE, **fitting}).exactly_once

@@ -17,7 +17,7 @@ from millstream.topology import nodes
 from millstream.topology.functions import accepts, arity, describe_function
 from millstream.topology.windows import SlidingWindows, Windows
 
-__all__ = ["Aggregating", "Folding"]
+__all__ = ["Aggregating", "Unmerged"]
 
 Function = nodes.Function
 
@@ -83,7 +83,7 @@ class Aggregating(ABC):
         return self._table(aggregation, given, named, "KSTREAM-AGGREGATE-", value_serde=given.value_serde)
 
 
-class Folding(Aggregating):
+class Unmerged(Aggregating):
     """Those whose aggregates never have to be merged: all but sessions."""
 
     @overload

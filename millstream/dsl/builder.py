@@ -108,6 +108,7 @@ class StreamsBuilder(TellsWhatIsMissing):
         draft = self._drafts.add_source(
             replace(node, name=name, source_name=source_name, stored=store if store.queryable else None)
         )
+        draft.spare_store = store
         return KTable(self._drafts, draft, key_serde, value_serde, materialized.store_name)
 
     def global_table(

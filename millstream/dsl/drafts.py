@@ -19,7 +19,19 @@ from itertools import count
 from millstream.errors import TopologyException
 from millstream.topology.functions import caller
 from millstream.topology.names import NameProvider
-from millstream.topology.nodes import Branch, GlobalTable, Node, Repartition, Source, TableSource
+from millstream.topology.nodes import (
+    Branch,
+    GlobalTable,
+    Node,
+    Repartition,
+    Source,
+    Store,
+    Suppress,
+    TableFilter,
+    TableMapValues,
+    TableSource,
+    ToTable,
+)
 
 __all__ = ["Draft", "Drafts"]
 
@@ -34,6 +46,7 @@ class Draft:
     Attributes:
         priority: Kafka Streams' build priority: when it was last attached to a parent.
         where: the line of the program it came from.
+        spare_store: of a table without a store, the one that it gets if a later operation needs it.
     """
 
     node: Node
@@ -41,6 +54,7 @@ class Draft:
     where: str
     priority: int = 0
     children: list[Draft] = field(default_factory=list)
+    spare_store: Store | None = None
 
 
 class Drafts:
@@ -96,6 +110,21 @@ class Drafts:
             draft.parents.append(parent)
             parent.children.append(draft)
         draft.priority = self._priority()
+
+    def give_old_values(self, draft: Draft) -> None:
+        """Have a table keep what it has had: the one that it is made from has a store then.
+
+        Source: KTableImpl.enableSendingOldValues, and the methods of that name of KTableFilter,
+            KTableMapValues and KTableSuppressProcessorSupplier.
+        """
+        while isinstance(draft.node, TableFilter | TableMapValues | Suppress):
+            if not isinstance(draft.node, Suppress) and draft.node.stored is not None:
+                return
+            (draft,) = draft.parents
+        node, store = draft.node, draft.spare_store
+        if isinstance(node, TableSource | ToTable) and node.stored is None and store is not None:
+            draft.node = replace(node, stored=store)
+            self._store_names[store.name] = draft.where
 
     def add_source(self, node: Reader) -> Draft:
         """A draft of a source, or of its twin: streams of the same topics read them once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import overload
 
-from millstream.dsl.aggregations import Folding
+from millstream.dsl.aggregations import Unmerged
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Materialized, Named, name_of
@@ -20,7 +20,7 @@ from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWind
 __all__ = ["KGroupedStream"]
 
 
-class KGroupedStream(Folding, TellsWhatIsMissing):
+class KGroupedStream(Unmerged, TellsWhatIsMissing):
     """Records grouped by key. Those with a null key or a null value take no part.
 
     Source: org.apache.kafka.streams.kstream.KGroupedStream.
@@ -75,6 +75,7 @@ class KGroupedStream(Folding, TellsWhatIsMissing):
         value_serde: Serde | None,
         burns_a_count: bool = False,
         windows: Windows | None = None,
+        on_close: bool = False,
     ) -> KTable:
         """The table of an aggregation, behind a repartition if keys may have changed.
 
@@ -93,7 +94,7 @@ class KGroupedStream(Folding, TellsWhatIsMissing):
         parent = self._draft
         if self._repartition_required:
             parent = self._repartitioned(self._name or store.name)
-        draft = drafts.add(nodes.Aggregate(name, (), aggregation, store, windows), parent)
+        draft = drafts.add(nodes.Aggregate(name, (), aggregation, store, windows, on_close), parent)
         table_key = None if key_serde is None else windowed_serde(windows, key_serde)
         return KTable(drafts, draft, table_key, value_serde, materialized.store_name)
 

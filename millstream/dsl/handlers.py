@@ -65,11 +65,12 @@ class DefaultProductionExceptionHandler:
 
 
 class LogAndContinueProductionExceptionHandler:
-    """A record that its serde cannot write, or that is larger than `producer.max.request.size`, is dropped.
+    """A record that its serde cannot write, or that Kafka refuses, is dropped.
 
-    Records for output topics and repartition topics. Other failures of a write are known only after the
-    batch was handed to Kafka, and end the pipeline; so does a changelog record that is too large, without
-    which its store would be wrong.
+    Records for output topics and repartition topics: too large, a time or a null key that the topic does not
+    take, a partition that it does not have. What was sent together with one is sent again. Failures that are
+    not about one record end the pipeline; so does a changelog record that is refused, without which its store
+    would be wrong.
 
     Source: a ProductionExceptionHandler that answers CONTINUE, KIP-210. Differs: Kafka Streams has none
     ready-made, and asks its handler about every failed write.

@@ -219,6 +219,7 @@ class KStream(TellsWhatIsMissing):
         if self._repartition_required:
             parent = add_repartition(self._drafts, parent, name, key_serde, value_serde)
         draft = self._drafts.add(nodes.ToTable(name, (), store if store.queryable else None), parent)
+        draft.spare_store = store
         return KTable(self._drafts, draft, key_serde, value_serde, materialized.store_name)
 
     # --- out ---------------------------------------------------------------------------------------------

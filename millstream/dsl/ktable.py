@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.emission import Suppressed
 from millstream.dsl.options import Materialized, Named, StoreType, name_of, option
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
@@ -58,7 +59,11 @@ class KTable(TellsWhatIsMissing):
         *,
         named: str | Named | None = None,
     ) -> KTable:
-        """The rows for which `predicate` is true; a row that no longer is becomes a deletion."""
+        """The rows for which `predicate` is true; a row that no longer is becomes a deletion.
+
+        Differs: so does one that never was. Kafka Streams leaves that deletion out where it knows the old
+            value: of a table with a store, and of a table of windows.
+        """
         check_function("filter", predicate)
         return self._then(
             nodes.TableFilter("", (), predicate), "filter", "KTABLE-FILTER-", materialized, named
@@ -143,6 +148,55 @@ class KTable(TellsWhatIsMissing):
         )
         return stream if mapper is None else stream.select_key(mapper)
 
+    def suppress(self, suppressed: Suppressed) -> KTable:
+        """The table's updates, later: `suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))`.
+
+        Of the updates of a key only the last one goes on, when the time has come. The result has no store of
+        its own that could be queried; that of the table before it has every update.
+
+        Raises:
+            TopologyException: `suppressed` is none; its buffer has the name of another store; or it waits for
+                windows to close, and this is not a table of windows.
+
+        Source: KTableImpl.suppress, KTableSuppressProcessorSupplier (KIP-328).
+        Differs: what is held back is in the query's state, so a large buffer needs no memory; bytes are
+            counted from the table's values, an estimate, without what Kafka Streams adds for itself.
+        """
+        if not isinstance(suppressed, Suppressed):
+            raise TopologyException(
+                "suppress() takes a Suppressed, such as "
+                f"Suppressed.until_window_closes(BufferConfig.unbounded()); got {suppressed!r}"
+            )
+        drafts, name, buffer = self._drafts, suppressed.name, suppressed.buffer
+        store_name = None if name is None else f"{name}-store"
+        drafts.check(name, store=store_name)
+        # Upstream counts no node where there is a name, other than everywhere else.
+        given = name or drafts.names.processor("KTABLE-SUPPRESS-")
+        delay_ms = (
+            _close_delay_ms(self._draft) if suppressed.wait is None else milliseconds(suppressed.wait, "")
+        )
+        store = nodes.Store(
+            store_name or drafts.names.store("KTABLE-SUPPRESS-"),
+            key_serde=self._key_serde,
+            value_serde=self._value_serde,
+            queryable=False,
+            persistent=False,
+            logged=buffer.logging_enabled,
+            topic_config=dict(buffer.topic_config),
+        )
+        drafts.give_old_values(self._draft)
+        node = nodes.Suppress(
+            given,
+            (),
+            store,
+            suppressed.wait is None,
+            delay_ms,
+            buffer.record_limit,
+            buffer.byte_limit,
+            buffer.stops_when_full,
+        )
+        return KTable(drafts, drafts.add(node, self._draft), self._key_serde, self._value_serde, None)
+
     def _then(
         self,
         node: nodes.TableFilter | nodes.TableMapValues,
@@ -167,6 +221,26 @@ class KTable(TellsWhatIsMissing):
         node = replace(node, name=self._drafts.names.processor(prefix, name), stored=store)
         draft = self._drafts.add(node, self._draft)
         return KTable(self._drafts, draft, key_serde, value_serde, given.store_name)
+
+
+def _close_delay_ms(draft: Draft, chain: str = "") -> int:
+    """How far beyond the ends of a table's windows stream time is when they close.
+
+    Raises:
+        TopologyException: it has no windows.
+
+    Source: GraphGraceSearchUtil.findAndVerifyWindowGrace.
+    """
+    node = draft.node
+    if isinstance(node, nodes.Aggregate) and node.windows is not None:
+        return node.windows.closes_after_ms
+    chain = f"{node.name}->{chain}" if chain else node.name
+    if not draft.parents:
+        raise TopologyException(
+            f"Window close time is only defined for windowed computations. Got [root->{chain}]. Use "
+            "until_window_closes() behind windowed_by(), and until_time_limit() for other tables"
+        )
+    return max(_close_delay_ms(parent, chain) for parent in draft.parents)
 
 
 def declare_store(
@@ -216,6 +290,7 @@ def declare_store(
         window_size_ms=None if windows is None or isinstance(windows, SessionWindows) else windows.size_ms,
         retention_ms=retention_ms,
         history_ms=history_ms,
+        cached=materialized.caching_enabled,
     )
 
 

@@ -268,8 +268,8 @@ class Materialized(_WithSerdes):
         logging_enabled: whether there is a changelog. A store is a view of its changelog, so one without
             cannot be queried.
         topic_config: configs of the changelog topic, on top of the defaults.
-        caching_enabled: kept, and without effect: a micro-batch is the cache here, each key's last value
-            goes out once per batch.
+        caching_enabled: a micro-batch is the cache: each key's last value of it goes out. Without one, each
+            of its values does. (Python folds and what only Spark can aggregate always have one.)
         store_type: None means the configured default.
         retention: for the store of a windowed aggregation: how long a window can be queried, counted from
             its start (a session: its end). None: as long as records of it can come.
@@ -337,11 +337,11 @@ class Materialized(_WithSerdes):
         return replace(self, logging_enabled=False, topic_config={})
 
     def with_caching_enabled(self) -> Materialized:
-        """Kept, and without effect (see the class)."""
+        """The same with a cache: each key's last value of a micro-batch goes out. It is the default."""
         return replace(self, caching_enabled=True)
 
     def with_caching_disabled(self) -> Materialized:
-        """Kept, and without effect (see the class)."""
+        """The same without a cache: each value of a key goes out, one for each record."""
         return replace(self, caching_enabled=False)
 
     def with_retention(self, retention: timedelta) -> Materialized:

@@ -8,15 +8,21 @@ The keys of the tables that come out of here are windowed. In Spark's functions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from copy import copy
+from typing import TYPE_CHECKING, Any, overload
 
-from millstream.dsl.aggregations import Aggregating, Folding
+from millstream.dsl.aggregations import Aggregating, Unmerged
+from millstream.dsl.emission import EmitStrategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Materialized, Named
 from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.windows import Windows
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["SessionWindowedKStream", "TimeWindowedKStream"]
 
@@ -29,16 +35,41 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
     def __init__(self, table_of: Callable[..., KTable], windows: Windows, value_serde: Serde | None) -> None:
         super().__init__(value_serde, windows)
         self._table_of = table_of
+        self._emit_strategy = EmitStrategy.on_window_update()
+
+    def emit_strategy(self, emit_strategy: EmitStrategy) -> Self:
+        """The same windows, of which every value goes on, or only the last one.
+
+        `EmitStrategy.on_window_close()` lets a window's value go on once, when stream time has passed the
+        window's end and its grace period; sessions that were merged into others, never. The store has every
+        value in any case.
+
+        Raises:
+            TopologyException: `emit_strategy` is none.
+
+        Source: KIP-825.
+        Differs: here it makes another object; Kafka Streams changes this one as well. What has closed goes on
+            with the micro-batch in which it closes; there, within a second.
+        """
+        if not isinstance(emit_strategy, EmitStrategy):
+            raise TopologyException(
+                "emit_strategy() takes EmitStrategy.on_window_close() or EmitStrategy.on_window_update(), "
+                f"got {emit_strategy!r}"
+            )
+        other = copy(self)
+        other._emit_strategy = emit_strategy
+        return other
 
     def _table(self, *arguments: Any, **options: Any) -> KTable:
-        return self._table_of(*arguments, **options, windows=self._windows)
+        on_close = self._emit_strategy == EmitStrategy.on_window_close()
+        return self._table_of(*arguments, **options, windows=self._windows, on_close=on_close)
 
 
-class TimeWindowedKStream(_WindowedKStream, Folding):
+class TimeWindowedKStream(_WindowedKStream, Unmerged):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.
-    Differs: no emit strategy; a window's value goes out whenever it has changed, once in a micro-batch.
+    Differs: with a cache, a window's value goes out once in a micro-batch in which it has changed.
     """
 
 
@@ -46,8 +77,8 @@ class SessionWindowedKStream(_WindowedKStream):
     """Records grouped by key and session.
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedKStream.
-    Differs: no emit strategy, as with TimeWindowedKStream. A session that was merged into another is deleted
-        in the table, a null value in its stream, in the same micro-batch.
+    Differs: as with TimeWindowedKStream. A session that was merged into another is deleted in the table, a
+        null value in its stream, in the same micro-batch.
     """
 
     @overload

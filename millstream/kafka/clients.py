@@ -190,6 +190,7 @@ def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
         # Tells that the end was reached, where the last offsets are not records (transaction markers).
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
+        **({"isolation.level": "read_committed"} if config.exactly_once else {}),
     }
 
 

@@ -1,13 +1,11 @@
 """Reads changelogs, from given offsets, as fast as Python can.
 
-Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms). The timestamp is the one
-in the header `millstream.ts`, which Spark's sink writes because it cannot set a record's own; without the
-header it is the record's. The header is read in topics that the application owns alone: a table's own topic
-is its changelog too, and there headers are somebody's data.
+Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms).
 
-After the timestamp the header has the epoch of the pipeline's claim (design D5): a record of a lower epoch
+The header `millstream.epoch` has the epoch of the pipeline's claim (design D5): a record of a lower epoch
 than one before it in its partition was written by a client that had lost the pipeline, and is left out. A
-record without an epoch says nothing of that, and is never left out.
+record without an epoch says nothing of that, and is never left out. The header is read in topics that the
+application owns alone: a table's own topic is its changelog too, and there headers are somebody's data.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
 from millstream.kafka.patience import AWAY, Silence
-from millstream.model import TIMESTAMP_HEADER, TopicPartition
+from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
 from millstream.polling import looks
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.topology.names import is_internal_topic
@@ -42,7 +40,8 @@ _MAY_COME_BACK = AWAY | {
 }
 """Errors of a broker that may come back: nothing to tell anyone."""
 
-_STAMP_SIZES = (8, 16)
+_EPOCH_SIZE = 8
+_FORMER_SIZES = (8, 16)
 _headers_of = methodcaller("headers")
 """Not `message.headers()`: for a name that is not UTF-8 it returns headers *and* leaves an exception behind,
 which the interpreter may then raise anywhere. Called so, it is raised by the call."""
@@ -171,10 +170,11 @@ class KafkaChangelogConsumer:
             if headers:
                 name, value = headers[-1]
                 epoch = highest
-                # Eight bytes are a timestamp, whatever is in them; another length is no header of ours.
-                if name == TIMESTAMP_HEADER and value is not None and len(value) in _STAMP_SIZES:
-                    timestamp = int.from_bytes(value[:8], "big", signed=True)
-                    epoch = value[8:] or highest
+                # Eight bytes are an epoch, whatever is in them; another length is no header of ours.
+                if name == EPOCH_HEADER and value is not None and len(value) == _EPOCH_SIZE:
+                    epoch = value
+                elif name == FORMER_HEADER and value is not None and len(value) in _FORMER_SIZES:
+                    raise _of_former_version(where[0])
                 if epoch != highest:
                     number = int.from_bytes(epoch, "big")
                     if epoch < highest:
@@ -345,3 +345,11 @@ class KafkaChangelogConsumer:
         if self._consumer is None:
             raise IllegalStateException("the changelog consumer is closed")
         return self._consumer
+
+
+def _of_former_version(changelog: str) -> StreamsException:
+    return StreamsException(
+        f"changelog '{changelog}' was written by a former version of Millstream, which partitioned it "
+        "otherwise and kept timestamps in headers; this version cannot read it. Have the application begin "
+        "anew with `millstream reset`, or use a new application.id"
+    )

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
@@ -33,6 +34,8 @@ __all__ = ["KafkaTopics"]
 T = TypeVar("T")
 _VISIBLE_EVERY_S = 0.02
 """How often a topic that was just created is looked for, until the broker shows it."""
+_SINCE_3_6 = "message.timestamp.after.max.ms"
+"""Brokers before Kafka 3.6 do not know it, and take any time."""
 _SETTLE_S = 1.0
 """How long brokers are asked again for a topic that the controller does not tell of."""
 _CANNOT_BE = (
@@ -193,6 +196,11 @@ class KafkaTopics:
                 if code in AWAY:
                     self._unanswered(self._timeout_s)
                     raise unreachable(self._config, f"create topic '{name}'", error) from error
+                topic = next(topic for topic in topics if topic.name == name)
+                if _SINCE_3_6 in topic.configs and _SINCE_3_6 in error.args[0].str():
+                    configs = {key: value for key, value in topic.configs.items() if key != _SINCE_3_6}
+                    self.create([replace(topic, configs=configs)], replication_factor)
+                    continue
                 raise InternalTopicException(
                     f"topic '{name}' could not be created: {error.args[0].str()}; create it yourself, or "
                     f"correct "

@@ -41,6 +41,7 @@ __all__ = [
     "all_clients",
     "clients_of_store",
     "default_partition",
+    "default_partitioner",
     "host_of_key",
 ]
 
@@ -339,6 +340,11 @@ def default_partition(key: bytes, partitions: int) -> int:
     Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
     """
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def default_partitioner(partitions: int) -> Callable[[bytes], int]:
+    """The same for a topic with so many partitions."""
+    return lambda key: default_partition(key, partitions)
 
 
 def _murmur2(data: bytes) -> int:

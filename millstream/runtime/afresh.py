@@ -18,6 +18,7 @@ from pathlib import Path
 
 from millstream.ports import CheckpointFiles, Topics
 from millstream.runtime.identity import Notes, topics_of
+from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
 
 __all__ = ["delete_internal", "forget_later", "forget_now", "internal_topics"]
@@ -31,7 +32,8 @@ def internal_topics(
     topology: Topology, application_id: str, files: CheckpointFiles | None
 ) -> tuple[str, ...]:
     """The internal topics of this program, and those that are noted beside checkpoints: another program,
-    before it, may have had others. Sorted.
+    before it, may have had others. The topic of the markers too, whatever the guarantee is now: a marker that
+    stayed would shut out the claims of new checkpoints, which count from 1 again. Sorted.
     """
     names = {
         use.topic
@@ -43,6 +45,8 @@ def internal_topics(
         notes = Notes.parse(files.read(name)) if files is not None and name.endswith(".topics.json") else None
         if notes is not None:
             names.update(topic for topic, noted in notes.topics.items() if noted.role.is_internal)
+    if topology.queries or names:
+        names.add(markers_topic(application_id))
     return tuple(sorted(names))
 
 

@@ -307,6 +307,7 @@ class Assembly:
             self._config.application_id,
             counts,
             additional_retention_ms=self._config["windowstore.changelog.additional.retention.ms"],
+            exactly_once=self._config.exactly_once,
         )
         plan = kept_counts(
             plan,
@@ -577,6 +578,7 @@ class Assembly:
                     self._sources,
                     offset_reset(self._config),
                 ),
+                written=lambda: engine.written(claim),
             )
             return claim
 

@@ -22,9 +22,8 @@ from millstream.permissions import make_private
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
 from millstream.runtime.identity import Noted, Notes
-from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, ToTable
-from millstream.topology.pipeline import Pipeline, input_label
-from millstream.topology.windows import TimeWindows
+from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, Suppress, ToTable
+from millstream.topology.pipeline import Pipeline, input_label, state_before
 
 __all__ = ["Checkpoints", "Fingerprint", "fingerprint", "read_notes"]
 
@@ -32,6 +31,10 @@ log = logging.getLogger(__name__)
 
 _NEW_TOPICS = "topics-since.json"
 """In a checkpoint's directory: topics that the query has begun to read since it was claimed."""
+
+
+FORMAT = 2
+"""1, which was not noted: partitioned by crc32, timestamps in a header. 2: by murmur2, as Kafka does it."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,9 @@ class Fingerprint:
     stores: tuple[str, ...]
     repartitions: tuple[str, ...]
     operators: tuple[str, ...] = ()
-    """How Spark keeps the state of each store that has one. Versions before this one did not note it."""
-
-    def fits(self, before: Fingerprint) -> bool:
-        """Whether a pipeline with this one can go on from a checkpoint with that one."""
-        return self == before or (not before.operators and replace(self, operators=()) == before)
+    """How Spark keeps the state of each store that has one."""
+    format: int = FORMAT
+    """How changelogs and repartition topics are written; what was written otherwise cannot be read."""
 
 
 def fingerprint(pipeline: Pipeline) -> Fingerprint:
@@ -56,7 +57,7 @@ def fingerprint(pipeline: Pipeline) -> Fingerprint:
         stores=tuple(_fills(node, node.store) for node in pipeline.nodes if node.store),
         repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
         operators=tuple(
-            f"{node.store.name} {kind}"
+            f"{node.store.name} {kind}{_place(node, pipeline)}"
             for node in pipeline.nodes
             if node.store is not None and (kind := _operator(node, pipeline)) is not None
         ),
@@ -67,20 +68,32 @@ def _operator(node: Node, pipeline: Pipeline) -> str | None:
     """Spark's states of these kinds have different forms; None: it keeps none."""
     match node:
         case Aggregate():
-            is_fold = isinstance(node.aggregation, Fold)
-            if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
-                return "windows merged in Python"
-            return "fold in Python" if is_fold else "aggregate"
+            if not isinstance(node.aggregation, Fold):
+                return "aggregate"
+            return "fold in Python, by buckets" if node.windows is None else "windows folded in Python"
         case ToTable():
             return "last value" if node.parents[0] in pipeline.shuffles else None
+        case Suppress():
+            # Right behind an aggregation it is a part of that one's operator.
+            return "held back" if isinstance(node.parents[0], Aggregate) else "held back by itself"
         case _:
             return None
 
 
+def _place(node: Node, pipeline: Pipeline) -> str:
+    before = state_before(node, pipeline)
+    return f" behind {before.store.name if before.store is not None else before.name}" if before else ""
+
+
 def _fills(node: Node, store: Store) -> str:
-    # Where a window ends and closes is in Spark's state: with others, its values would be of neither.
-    windows = node.windows if isinstance(node, Aggregate) else None
-    return f"{type(node).__name__} {store.name}" + (f" by {windows}" if windows is not None else "")
+    # Where a window ends and closes is in Spark's state: with others, its values would be of neither. So is
+    # what is held back, with its time.
+    filled = f"{type(node).__name__} {store.name}"
+    if isinstance(node, Aggregate) and node.windows is not None:
+        filled += f" by {node.windows}" + (", when they close" if node.on_close else "")
+    elif isinstance(node, Suppress):
+        filled += f" {node.delay_ms} ms after " + ("windows end" if node.until_close else "updates")
+    return filled
 
 
 class Checkpoints:
@@ -132,7 +145,9 @@ class Checkpoints:
         wanted = {pipeline.name: fingerprint(pipeline) for pipeline in pipelines}
         for name, new in wanted.items():
             old = self._stored(name, files)
-            if old is not None and not new.fits(old):
+            if old is not None and old.format != new.format:
+                raise TopologyException(self._other_format(name, old, new))
+            if old is not None and old != new:
                 raise TopologyException(self._misfit(name, old, new))
         if self._local is not None:
             make_private(self._local, group_writes=self._group_writes)
@@ -199,7 +214,8 @@ class Checkpoints:
         try:
             content = json.loads(kept)
             known = {name: tuple(content[name]) for name in ("reads", "stores", "repartitions")}
-            return Fingerprint(**known, operators=tuple(content.get("operators", ())))
+            operators = tuple(content.get("operators", ()))
+            return Fingerprint(**known, operators=operators, format=int(content.get("format", 1)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning(
                 "fingerprint '%s/%s' cannot be read and is written anew: %s",
@@ -208,6 +224,16 @@ class Checkpoints:
                 error,
             )
             return None
+
+    def _other_format(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
+        made = "an older" if old.format < new.format else "a newer"
+        return (
+            f"pipeline '{pipeline}' of application '{self._application_id}' has a checkpoint at "
+            f"'{self._location}/{pipeline}' that was made by {made} version of Millstream (format "
+            f"{old.format}, this one has {new.format}), which wrote its internal topics otherwise. Going on "
+            "from it would look for keys in partitions where they are not. Have the application begin anew "
+            "with `millstream reset`, use a new application.id, or go on with that version"
+        )
 
     def _misfit(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
         changes = "".join(

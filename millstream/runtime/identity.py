@@ -170,11 +170,13 @@ class Notes:
     Attributes:
         scans: the sources of the query that wrote the checkpoint, in its order.
         serdes: the names of the serdes of keys and values, by store: its changelog is in them.
+        layouts: how the state of each store is laid out (CompiledPipeline).
     """
 
     topics: Mapping[str, Noted]
     scans: tuple[Scan, ...] = ()
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    layouts: Mapping[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """As it is kept."""
@@ -183,7 +185,13 @@ class Notes:
             for name, each in sorted(self.topics.items())
         }
         scans = [{"reads": scan.reads, "feeds": scan.feeds} for scan in self.scans]
-        kept = {"version": 1, "topics": topics, "scans": scans, "serdes": dict(sorted(self.serdes.items()))}
+        kept = {
+            "version": 1,
+            "topics": topics,
+            "scans": scans,
+            "serdes": dict(sorted(self.serdes.items())),
+            "layouts": dict(sorted(self.layouts.items())),
+        }
         return json.dumps(kept, indent=1).encode()
 
     @classmethod
@@ -202,7 +210,8 @@ class Notes:
             }
             scans = tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
             serdes = {str(name): (str(key), str(value)) for name, (key, value) in kept["serdes"].items()}
-            return cls(topics, scans, serdes)
+            layouts = {str(name): str(layout) for name, layout in kept.get("layouts", {}).items()}
+            return cls(topics, scans, serdes, layouts)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 

@@ -11,9 +11,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from millstream.errors import TopologyException
+from millstream.errors import CheckpointException, TopologyException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, TopicDescription, Topics
+from millstream.ports import (
+    CheckpointClaim,
+    CheckpointFiles,
+    CompiledPipeline,
+    Scan,
+    TopicDescription,
+    Topics,
+)
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.identity import (
     Finding,
@@ -30,6 +37,7 @@ from millstream.runtime.identity import (
     topics_of,
 )
 from millstream.runtime.offset_log import (
+    OffsetLog,
     aligned,
     forget_unfinished,
     log_of,
@@ -59,6 +67,23 @@ class _Sight:
     uses: tuple[TopicUse, ...]
     findings: tuple[Finding, ...]
     fresh: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Move:
+    """How a checkpoint's offsets change.
+
+    Attributes:
+        to: the topics that are read from elsewhere, with their offsets.
+        before: the sources of the query that wrote the log.
+        new: what the newest batch that is done has read, as it has to be; None: none is done.
+        forgets: a batch that was begun is planned anew.
+    """
+
+    to: Mapping[str, Mapping[int, int]]
+    before: tuple[Scan, ...] | None
+    new: OffsetLog | None
+    forgets: bool
 
 
 class Reconciler:
@@ -107,6 +132,7 @@ class Reconciler:
         files: CheckpointFiles,
         rebuild: Callable[[frozenset[str]], None],
         begin: Callable[[], None],
+        written: Callable[[], int],
     ) -> None:
         """Have the pipeline's checkpoint fit its topics and its program, and note both. Nothing runs on it.
 
@@ -115,10 +141,13 @@ class Reconciler:
             rebuild: writes these changelogs anew from the state in the checkpoint.
             begin: has a checkpoint that has nothing yet begin where a reset said. Before the notes, since
                 with them, one that has nothing counts as one that has lost what it had.
+            written: the micro-batch up to which Kafka has markers, as `Engine.written`. Asked for only where
+                it matters.
 
         Raises:
             MissingSourceTopicException, LostTopicException, LostCheckpointException: as for `check`.
             TopologyException: the checkpoint belongs to another program.
+            CheckpointException: a micro-batch is written in part, and could not be repeated as it was.
             StreamsException: Kafka or the files cannot be reached.
         """
         pipeline, directory = compiled.pipeline, claim.path.rpartition("/")[2]
@@ -131,15 +160,23 @@ class Reconciler:
             if key and value
         }
         self._raise_if_other_serdes(pipeline.name, sight.notes, serdes)
+        self._raise_if_other_layouts(compiled, sight.notes)
         lost = frozenset(each.topic for each in sight.findings if each.role is Role.CHANGELOG)
         # `check` may have found one of these deleted, and it was created since. If not, this does no harm.
-        if self._policies.rebuild_changelogs and (lost := lost | sight.fresh):
+        lost = lost | sight.fresh if self._policies.rebuild_changelogs else frozenset()
+        move = self._planned(pipeline.name, directory, files, compiled, sight)
+        half = unfinished(files, directory)
+        if half is not None and (lost or move.forgets) and written() > half.batch:
+            raise _written_in_part(claim, half.batch, lost, move)
+        if lost:
             log.warning("%s", _rebuilding(sight.findings, lost))
             rebuild(lost)
-        self._move(pipeline.name, directory, files, compiled, sight)
+        self._move(pipeline.name, directory, files, compiled, move, half)
         begin()
         self._checkpoints.note(
-            pipeline.name, Notes(note(sight.uses, sight.found), compiled.scans, serdes), files
+            pipeline.name,
+            Notes(note(sight.uses, sight.found), compiled.scans, serdes, compiled.layouts),
+            files,
         )
         unmark(files, directory)
 
@@ -185,6 +222,19 @@ class Reconciler:
                     "start afresh with KafkaStreams.clean_up(checkpoints=True)"
                 )
 
+    def _raise_if_other_layouts(self, compiled: CompiledPipeline, notes: Notes | None) -> None:
+        before = notes.layouts if notes is not None else {}
+        for store, now in compiled.layouts.items():
+            then = before.get(store, now)
+            if then != now:
+                raise TopologyException(
+                    f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' is of another "
+                    f"aggregation:\n  was '{then}',\n  now '{now}'\n"
+                    "Going on from it would misread it. Give the store the aggregation that it had, or "
+                    "another name and a new application.id, or start afresh with `millstream reset` or "
+                    "KafkaStreams.clean_up(checkpoints=True)"
+                )
+
     def _look(self, pipeline: Pipeline, files: CheckpointFiles) -> _Sight:
         positions = positions_of(files, pipeline.name)  # first: what it has read can only have grown since
         notes = self._checkpoints.notes(pipeline.name, files) if positions is not None else None
@@ -213,9 +263,11 @@ class Reconciler:
         positions: Mapping[TopicPartition, int] | None,
     ) -> Mapping[str, Found]:
         roles = {use.topic: use.role for use in uses}
-        described = self._topics.describe(
-            [name for name, role in roles.items() if role is Role.CHANGELOG]
-        ) | self._topics.look({*known, *(name for name, role in roles.items() if role is not Role.CHANGELOG)})
+        changelogs = {name for name, role in roles.items() if role is Role.CHANGELOG}
+        described = {
+            **self._topics.look({*known, *roles} - changelogs),
+            **self._topics.describe(changelogs),  # with the policy by which they forget
+        }
         read = {at.topic for at in positions or ()}
         partitions = [
             TopicPartition(name, number)
@@ -236,10 +288,10 @@ class Reconciler:
             for name, topic in described.items()
         }
 
-    def _move(
+    def _planned(
         self, name: str, directory: str, files: CheckpointFiles, compiled: CompiledPipeline, sight: _Sight
-    ) -> None:
-        """Have the offsets mean the topics that there are, and the sources that the query has."""
+    ) -> _Move:
+        """How the offsets have to change, to mean the topics that there are and the sources of the query."""
         to = {
             each.topic: dict(enumerate(sight.found[each.topic].starts))
             for each in sight.findings
@@ -247,19 +299,8 @@ class Reconciler:
         }
         before = sight.notes.scans if sight.notes is not None else None
         log_now = log_of(files, directory)
-        half = unfinished(files, directory)
-        if half is not None and (lost := [at for at in half.positions if at.topic in to]):
-            log.warning(
-                "pipeline %s: micro-batch %d was interrupted, and what it read is not there to be read "
-                "again: up to %s. What it wrote may be in changelogs and outputs, and is not in the state",
-                name,
-                half.batch,
-                ", ".join(f"{at} offset {half.positions[at]}" for at in lost),
-            )
         if log_now is None:
-            if to or (before and before != compiled.scans):
-                forget_unfinished(files, directory)
-            return
+            return _Move(to, before, None, bool(to or (before and before != compiled.scans)))
         before = marked(files, directory, log_now) or before
         there = moved(log_now, to)
         new = aligned(there, before or None, compiled.scans) if compiled.scans else there
@@ -269,14 +310,67 @@ class Reconciler:
                 f"program it has {len(compiled.scans)}, and which of them is where cannot be told. Use a new "
                 "application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
             )
-        if compiled.scans and (new != log_now or before != compiled.scans):
-            mark(files, directory, new, compiled.scans)
-        if new != log_now:
-            log.info(
-                "pipeline %s goes on from moved offsets: %s", name, new.to_bytes().decode().replace("\n", " ")
+        return _Move(to, before, new, new != log_now)
+
+    def _move(
+        self,
+        name: str,
+        directory: str,
+        files: CheckpointFiles,
+        compiled: CompiledPipeline,
+        move: _Move,
+        half: OffsetLog | None,
+    ) -> None:
+        if half is not None and (lost := [at for at in half.positions if at.topic in move.to]):
+            log.warning(
+                "pipeline %s: micro-batch %d was interrupted, and what it read is not there to be read "
+                "again: up to %s. What it wrote may be in changelogs and outputs, and is not in the state",
+                name,
+                half.batch,
+                ", ".join(f"{at} offset {half.positions[at]}" for at in lost),
             )
+        new = move.new
+        if new is not None and compiled.scans and (move.forgets or move.before != compiled.scans):
+            mark(files, directory, new, compiled.scans)
+        if move.forgets:
+            if new is not None:
+                log.info(
+                    "pipeline %s goes on from moved offsets: %s",
+                    name,
+                    new.to_bytes().decode().replace("\n", " "),
+                )
             forget_unfinished(files, directory)
-            save(files, directory, new)
+            if new is not None:
+                save(files, directory, new)
+
+
+def _written_in_part(
+    claim: CheckpointClaim, batch: int, lost: frozenset[str], move: _Move
+) -> CheckpointException:
+    """With exactly once: what is there is left out when the batch is repeated, so it has to be the same."""
+    way_out = (
+        "Start it once with processing.guarantee=at_least_once, until that micro-batch is done: records of "
+        "it may then be there twice"
+    )
+    if lost:
+        why = (
+            f"changelogs that are lost could not be written anew: {_list(lost)}. They would lack what is "
+            "written of it already"
+        )
+    elif move.to:
+        why = f"it can be neither finished nor forgotten, since what it reads is not there: {_list(move.to)}"
+    else:
+        why = "with this program, which reads other sources, it would be another one"
+        way_out = (
+            "Start the program as it was before until that micro-batch is done (a client that runs for a "
+            "moment is enough), and then this one"
+        )
+    return CheckpointException(
+        f"pipeline {claim.pipeline}: micro-batch {batch} is written in part, exactly once, and {why}. "
+        f"Nothing was changed. {way_out}; or start afresh with `millstream reset`",
+        pipeline=claim.pipeline,
+        path=claim.path,
+    )
 
 
 def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tuple[int, ...]:

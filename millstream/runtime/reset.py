@@ -277,5 +277,6 @@ def _raise_if_mixed_up(application_id: str, inputs: Iterable[str], internals: It
     if strange:
         raise ConfigException(
             f"internal topics {', '.join(map(repr, strange))}: those of application '{application_id}' "
-            f"begin with '{application_id}-' and end with -changelog or -repartition. Nothing was deleted"
+            f"begin with '{application_id}-' and end with -changelog, -repartition or -millstream-markers. "
+            "Nothing was deleted"
         )

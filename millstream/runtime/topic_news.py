@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.ports import TopicDescription
 from millstream.runtime.identity import Role, topics_of
+from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import Source
 from millstream.topology.pipeline import Pipeline
 
@@ -50,7 +51,7 @@ def matching_topics(
     patterns: Sequence[re.Pattern[str]], existing: Iterable[str], application_id: str
 ) -> tuple[str, ...]:
     """The topics that a pattern matches, sorted; without Kafka's own, and the application's internal ones."""
-    own = re.compile(rf"{re.escape(application_id)}-.+-(?:changelog|repartition)")
+    own = re.compile(internal_pattern(application_id))
     return tuple(
         sorted(
             name

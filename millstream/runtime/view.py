@@ -8,12 +8,12 @@ wakes up, so what a query sees is never older than a state that its caller has s
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from millstream.model import TopicPartition
 from millstream.ports import BytesStore
+from millstream.query.metadata import default_partitioner
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
 from millstream.topology.nodes import Store
@@ -175,13 +175,13 @@ class ClientView:
     def _declaration(self, store: Store) -> StoreDeclaration:
         key_serde, value_serde = self._serdes[store.name]
         count = self._partitions.get(store.name)
-        # Our own changelogs are partitioned by crc32; a table's source topic by whoever writes it.
-        by_crc = store.source_topic is None and count is not None
+        # Our own changelogs are partitioned as Kafka does it; a table's source topic by whoever writes it.
+        own = store.source_topic is None
         return StoreDeclaration(
             name=store.name,
             key_serde=key_serde,
             value_serde=value_serde,
-            partition_of=_crc32_partition(count) if by_crc and count is not None else None,
+            partition_of=default_partitioner(count) if own and count is not None else None,
             partitions=count,
             kind=store.kind,
             window_size_ms=store.window_size_ms,
@@ -189,7 +189,3 @@ class ClientView:
             history_ms=store.history_ms,
             is_global=store.name in self._global,
         )
-
-
-def _crc32_partition(count: int) -> Callable[[bytes], int]:
-    return lambda key: zlib.crc32(key) % count

@@ -1,50 +1,48 @@
-"""Aggregations as Spark's stateful operators.
+"""Aggregations, and those that are not the kernel's: of functions that it cannot merge.
 
-All native aggregations of one flow become one operator: each row is repeated once for each of them, tagged
-with its number, and grouped by tag and key. So two counts over one stream are one shuffle, one state store
-and one pass over the source. All Python folds of a flow are one operator in the same way, of another kind.
+All of those in one flow become one operator: each row is repeated once for each of them, tagged with its
+number, and grouped by tag and key.
 
 A group's timestamp is the largest of its records', as Kafka Streams has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
-from millstream.spark import serdes
-from millstream.spark.flow import CONTEXT, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane, Names
+from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Aggregate, ColumnAggregation, Count, Fold, Function, Node, ToTable
-from millstream.topology.windows import TimeWindows, Windows
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql.streaming.state import GroupState
+from millstream.topology.nodes import (
+    Aggregate,
+    ColumnAggregation,
+    Count,
+    Fold,
+    Function,
+    Node,
+    Suppress,
+    ToTable,
+)
+from millstream.topology.windows import SlidingWindows, Windows
 
 __all__ = [
-    "EVENT_TIME",
-    "FoldSerdes",
     "Made",
     "Pending",
     "column_of",
-    "fold",
     "fold_of",
     "group",
     "windowed_key",
     "with_context",
-    "with_stream_time",
 ]
 
 Made = tuple[Flow, dict[Node, Lane]]
@@ -65,29 +63,20 @@ class Pending:
         return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold)
 
     @property
-    def is_native(self) -> bool:
-        """Whether one of Spark's own operators computes it: its windows are told by a record's timestamp."""
-        return not self.is_fold and (self.windows is None or isinstance(self.windows, TimeWindows))
-
-    @property
     def belongs(self) -> Column:
-        """Which rows count: a null key never does, a null value only as a deletion in a table."""
+        """Which rows count: a null key never does. A null value does in a table, as a deletion, and in time
+        windows and sessions, as Kafka Streams has it."""
         here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
-        if isinstance(self.node, ToTable):
+        if isinstance(self.node, ToTable | Suppress):
             return here
-        here &= F.col(self.lane.value).isNotNull()
+        if self.windows is None or isinstance(self.windows, SlidingWindows):
+            here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
 
     @property
     def windows(self) -> Windows | None:
         """What it is windowed by."""
         return self.node.windows if isinstance(self.node, Aggregate) else None
-
-    @property
-    def time_windows(self) -> TimeWindows | None:
-        """The same, where it is a native aggregation: those of other windows are not."""
-        assert self.windows is None or isinstance(self.windows, TimeWindows)
-        return self.windows
 
     @property
     def key_serde(self) -> Serde | None:
@@ -102,52 +91,29 @@ class Pending:
 
 
 def group(pending: list[Pending], names: Names) -> Made:
-    """The native aggregations of one flow, as one operator."""
+    """Aggregations without windows whose functions the kernel cannot merge, by Spark's own operator."""
     flow = pending[0].flow
-    tag, start, closes, stamp = names.new("n"), names.new("w"), names.new("w"), names.new("s")
+    tag, stamp = names.new("n"), names.new("s")
     keys, values = [names.new("k") for _ in pending], [names.new("v") for _ in pending]
-    windowed = any(item.windows is not None for item in pending)
-    df = with_stream_time(flow.df, pending, names) if windowed else flow.df
-    if len(pending) == 1:
-        item = pending[0]
-        df = df.where(item.belongs)
-        df = df.withColumns({keys[0]: F.col(item.lane.key), values[0]: F.col(item.lane.value)})
-        if windowed:
-            df = df.select("*", _repeated(pending).alias(start))
-        grouping = keys
-    else:
-        each = names.new("n")
-        df = df.select("*", _repeated(pending, tagged=True).alias(each))
-        df = (
-            df.withColumns({tag: F.col(each)["n"], start: F.col(each)["start"]})
-            if windowed
-            else (df.withColumnRenamed(each, tag))
-        )
-        mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
-        df = df.where(reduce(or_, mine))
-        # NULL for the rows of the others, so that no expression sees a value that is not its own.
-        columns = {}
-        for i, item in enumerate(pending):
-            columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
-            columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
-        df = df.withColumns(columns)
-        grouping = [tag, *keys]
-    if windowed:
-        df = df.select("*", _closes(pending, tag, start).alias(closes, metadata=EVENT_TIME))
-        grouping = [*grouping, start, closes]
-
+    df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
+    mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
+    df = df.where(reduce(or_, mine))
+    # NULL for the rows of the others, so that no expression sees a value that is not its own.
+    columns = {}
+    for i, item in enumerate(pending):
+        columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
+        columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
+    df = df.withColumns(columns)
     results = [names.new("v") for _ in pending]
     expressions = [F.max(TIMESTAMP).alias(stamp)]
     for i, item in enumerate(pending):
         result, _ = column_of(item, keys[i], values[i])
-        if len(pending) > 1:
-            result = F.when(F.col(tag) == i, result)
-        expressions.append(result.alias(results[i]))
+        expressions.append(F.when(F.col(tag) == i, result).alias(results[i]))
     functions = [f for f in (_function(item.node) for item in pending) if f is not None]
     aggregated = translated(
         pending[0].node,
         functions[0] if len(functions) == 1 else None,
-        lambda: df.groupBy(*grouping).agg(*expressions),
+        lambda: df.groupBy(tag, *keys).agg(*expressions),
     )
     # Always true. Without something in between, Spark merges what comes next into the aggregation where that
     # is a projection, and then its results are in the order of that: so what is written behind an aggregation
@@ -156,93 +122,14 @@ def group(pending: list[Pending], names: Names) -> Made:
     new = Flow(with_context(aggregated, stamp), names)
     lanes: dict[Node, Lane] = {}
     for i, item in enumerate(pending):
-        keep = new.with_column("f", F.col(tag) == i) if len(pending) > 1 else None
-        key, value = keys[i], results[i]
-        if item.time_windows is not None:
-            end = F.col(start) + item.time_windows.size_ms
-            key = new.with_column("k", windowed_key(F.col(key), F.col(start), end))
-        if isinstance(
-            item.node, ToTable
-        ):  # unwrap: max_by kept the value in a struct so that NULL stays visible
-            value = new.with_column("v", F.col(value)["value"])
-        value_serde = item.lane.value_serde if isinstance(item.node, ToTable) else None
-        lanes[item.node] = Lane(key, value, keep, item.key_serde, value_serde)
+        lanes[item.node] = Lane(keys[i], results[i], new.with_column("f", F.col(tag) == i), item.key_serde)
     return new, lanes
-
-
-# --- windows ---------------------------------------------------------------------------------------------
-
-
-EVENT_TIME = {"spark.watermarkDelayMs": 0}
-"""Makes a grouping column what Spark compares with its watermark: state whose value in it is not above the
-watermark is given up, and so are records that come for it."""
-
-
-def with_stream_time(df: DataFrame, pending: list[Pending], names: Names) -> DataFrame:
-    """Have Spark take the largest timestamp of the records that go into windows as its watermark.
-
-    That is Kafka's stream time. Each aggregation has its own grace: it is in the time at which its windows
-    close, which is a grouping column of their own (EVENT_TIME), so one watermark serves all of them.
-    """
-    counts = reduce(or_, (item.belongs for item in pending if item.windows is not None))
-    beginning = F.timestamp_millis(F.lit(0))  # leaves the maximum as it is
-    time = names.new("w")
-    df = df.withColumn(time, F.when(counts, F.col(TIMESTAMP)).otherwise(beginning))
-    return df.withWatermark(time, "0 seconds")
 
 
 def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
     """A windowed key, as functions see it."""
     window = F.struct(F.timestamp_millis(start_ms).alias("start"), F.timestamp_millis(end_ms).alias("end"))
     return F.struct(key.alias("key"), window.alias("window"))
-
-
-def _repeated(pending: list[Pending], *, tagged: bool = False) -> Column:
-    """A row once for each aggregation and window that it belongs to: the window's start, or with its tag."""
-    if not tagged:
-        windows = pending[0].time_windows
-        assert windows is not None
-        starts = _starts(windows)
-        return F.get(starts, F.lit(0)) if windows.advance_ms == windows.size_ms else F.explode(starts)
-    if all(item.time_windows is None for item in pending):
-        return F.explode(F.array(*(F.lit(i) for i in range(len(pending)))))
-
-    def element(number: int) -> Callable[[Column], Column]:
-        return lambda start: F.struct(F.lit(number).alias("n"), start.cast("bigint").alias("start"))
-
-    arrays = []
-    for i, item in enumerate(pending):
-        if item.time_windows is None:
-            arrays.append(F.array(element(i)(F.lit(None))))
-        else:
-            arrays.append(F.transform(_starts(item.time_windows), element(i)))
-    return F.explode(F.concat(*arrays))
-
-
-def _starts(windows: TimeWindows) -> Column:
-    """The starts of the windows that a record belongs to.
-
-    Source: TimeWindows.windowsFor.
-    """
-    time, size, advance = F.unix_millis(F.col(TIMESTAMP)), windows.size_ms, windows.advance_ms
-
-    def aligned(position: Column) -> Column:
-        at = F.greatest(position, F.lit(0).cast("bigint"))
-        return at - F.pmod(at, F.lit(advance))
-
-    if advance == size:
-        return F.array(aligned(time))
-    return F.sequence(aligned(time - size + advance), aligned(time), F.lit(advance).cast("bigint"))
-
-
-def _closes(pending: list[Pending], tag: str, start: str) -> Column:
-    """When a row's window closes: no more records are taken then. NULL: it has none, and never does."""
-    closes = F.lit(None).cast("bigint")
-    for i, item in enumerate(pending):
-        if item.time_windows is not None:
-            at = F.col(start) + item.time_windows.size_ms + item.time_windows.grace_ms
-            closes = at if len(pending) == 1 else F.when(F.col(tag) == i, at).otherwise(closes)
-    return F.timestamp_millis(closes)
 
 
 def _function(node: Node) -> Callable[..., Any] | None:
@@ -258,9 +145,6 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
         TopologyException: it does not aggregate.
     """
     node = item.node
-    if isinstance(node, ToTable):
-        order = F.struct(F.col(TIMESTAMP), F.col(TOPIC), F.col(PARTITION), F.col(OFFSET))
-        return F.max_by(F.struct(F.col(value).alias("value")), order), None
     assert isinstance(node, Aggregate)
     if isinstance(node.aggregation, Count):
         return F.count(F.lit(1)), None
@@ -299,130 +183,7 @@ def with_context(df: DataFrame, stamp: str) -> DataFrame:
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 
 
-# --- Python folds ----------------------------------------------------------------------------------------
-
-_STATE = T.StructType([T.StructField("aggregate", T.BinaryType()), T.StructField("timestamp", T.LongType())])
-_FOLDED = T.StructType(
-    [
-        T.StructField("fold", T.IntegerType()),
-        T.StructField("key", T.BinaryType()),
-        T.StructField("aggregate", T.BinaryType()),
-        T.StructField("timestamp", T.LongType()),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class FoldSerdes:
-    """How a fold's functions get Python values, and what becomes of the result."""
-
-    key: Serde
-    value: Serde
-    aggregate: Serde
-
-
-def fold(pending: list[tuple[Pending, FoldSerdes]], names: Names, results: DataFrame | None = None) -> Made:
-    """The Python folds of one flow, as one operator: the user asked for Python, record by record.
-
-    With `results`, these are taken instead of what comes of records (rebuild.py).
-
-    The functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
-    Spark allows one operator of this kind in a query, so several folds share it, told apart by their number.
-    """
-    flow = pending[0][0].flow
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        raise TopologyException(
-            f"{pending[0][0].node.name}: an aggregation in Python needs pandas; install millstream[pandas], "
-            "or use Spark's aggregate functions: aggregate(lambda key, value: F.sum(value))"
-        ) from None
-    record = names.new("r")
-    records = F.array(
-        *(F.when(item.belongs, _record(i, item, using)) for i, (item, using) in enumerate(pending))
-    )
-    rows = (
-        flow.df.select(F.explode(records).alias(record))
-        .where(F.col(record).isNotNull())
-        .select(f"{record}.*")
-    )
-    step = _folding([(fold_of(item.node), using) for item, using in pending])
-    df = results
-    if df is None:
-        df = rows.groupBy("fold", "key").applyInPandasWithState(step, _FOLDED, _STATE, "update", "NoTimeout")
-    number, key_bytes, value_bytes, stamp = (names.new(kind) for kind in "nbbs")
-    df = df.withColumnsRenamed({"fold": number, "key": key_bytes, "aggregate": value_bytes})
-    df = df.withColumn(stamp, F.timestamp_millis("timestamp")).drop("timestamp")
-    new = Flow(with_context(df, stamp), names)
-    lanes: dict[Node, Lane] = {}
-    for i, (item, using) in enumerate(pending):
-        where = F.lit(f"{item.node.name}: result of {describe_function(fold_of(item.node).adder)}")
-        mine = F.col(number) == i
-        key = new.with_column("k", serdes.from_bytes(using.key, F.when(mine, F.col(key_bytes)), where))
-        value = new.with_column(
-            "v", serdes.from_bytes(using.aggregate, F.when(mine, F.col(value_bytes)), where)
-        )
-        keep = new.with_column("f", mine) if len(pending) > 1 else None
-        lanes[item.node] = Lane(key, value, keep, using.key, using.aggregate)
-    return new, lanes
-
-
 def fold_of(node: Node) -> Fold:
     assert isinstance(node, Aggregate)
     assert isinstance(node.aggregation, Fold)
     return node.aggregation
-
-
-def _record(number: int, item: Pending, using: FoldSerdes) -> Column:
-    """What goes to Python of one record."""
-    flow, lane, name = item.flow, item.lane, item.node.name
-    return F.struct(
-        F.lit(number).alias("fold"),
-        serdes.to_bytes(using.key, F.col(lane.key), flow.type_of(lane.key), f"{name}: the key").alias("key"),
-        serdes.to_bytes(using.value, F.col(lane.value), flow.type_of(lane.value), f"{name}: the value").alias(
-            "value"
-        ),
-        F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
-        F.col(TOPIC).alias("topic"),
-        F.col(PARTITION).alias("partition"),
-        F.col(OFFSET).alias("offset"),
-    )
-
-
-def _folding(
-    folds: list[tuple[Fold, FoldSerdes]],
-) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
-    """The function that Spark calls on a worker, once for each fold and key of a micro-batch."""
-
-    def step(
-        group_key: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
-        number, key_bytes = int(group_key[0]), bytes(group_key[1])
-        aggregation, using = folds[number]
-        key = using.key.deserialize(key_bytes)
-        stored, latest = state.get if state.exists else (None, 0)
-        aggregate = None if stored is None else using.aggregate.deserialize(bytes(stored))
-        # A shuffle keeps no order, so the one that Kafka keeps is made again: that within a partition.
-        columns = ["topic", "partition", "offset", "timestamp", "value"]
-        records = pd.concat([batch[columns] for batch in batches])
-        records = records.sort_values(["topic", "partition", "offset"], kind="stable")
-        for timestamp, data in zip(records["timestamp"], records["value"], strict=True):
-            value = using.value.deserialize(bytes(data))
-            if aggregation.initializer is None:
-                aggregate = value if aggregate is None else aggregation.adder(aggregate, value)
-            else:
-                aggregate = aggregation.initializer() if aggregate is None else aggregate
-                aggregate = aggregation.adder(key, value, aggregate)
-            latest = max(latest, int(timestamp))
-        result = using.aggregate.serialize(aggregate)
-        if result is not None:
-            state.update((result, latest))
-        elif state.exists:
-            state.remove()
-        yield pd.DataFrame(
-            {"fold": [number], "key": [key_bytes], "aggregate": [result], "timestamp": [latest]}
-        )
-
-    return step

@@ -2,7 +2,7 @@
 
 One `visit_<Node>` for each node class: it takes the lane of its parent (flow.py) and puts a lane of its own.
 Aggregations wait until everything before them is built, because all those of one flow become one stateful
-operator (aggregate.py). What reaches a topic is pinned, and sink.py turns the pinned lanes into rows.
+operator (stateful.py). What reaches a topic is pinned, and sink.py turns the pinned lanes into rows.
 
 Nothing here reads or writes Kafka: where records come from and go to is given (`CompileContext.read`,
 sink.py), so that the test driver compiles the same plan over memory.
@@ -18,13 +18,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import Serde
+from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
-from millstream.model import TIMESTAMP_HEADER, StoreKind
+from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
-from millstream.spark.aggregate import FoldSerdes, Pending, fold, group
+from millstream.spark.aggregate import Pending, group
+from millstream.spark.dropped import LATE
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -39,6 +40,7 @@ from millstream.spark.flow import (
     Lane,
     Names,
 )
+from millstream.spark.folding import FoldSerdes
 from millstream.spark.handlers import (
     FAIL,
     PROCESSING_FAILED,
@@ -49,17 +51,29 @@ from millstream.spark.handlers import (
     error_headers,
     record_size,
 )
+from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
+from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
+from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
 from millstream.spark.trace import as_column, trace, translated
-from millstream.spark.windowed import merge_windows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
-from millstream.topology.names import changelog_topic
+from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
-__all__ = ["CompileContext", "Compiled", "Compiler", "compile_pipeline"]
+__all__ = [
+    "BY_SPARK",
+    "CompileContext",
+    "Compiled",
+    "Compiler",
+    "compile_pipeline",
+    "operators",
+]
+
+BY_SPARK = "by Spark's own operator"
+"""The layouts of state that is not the kernel's, which Spark checks itself."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +87,11 @@ class CompileContext:
         default_key_serde, default_value_serde: from the configuration, or None.
         handlers: which records that fail are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
+        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
+        patience_ms: how long a fold in Python may take for one record.
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
-        folded: with it, the results of the Python folds, instead of what comes of records.
+        kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
+        restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
     """
 
     application_id: str
@@ -84,20 +101,27 @@ class CompileContext:
     default_value_serde: Serde | None = None
     handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
+    cached: bool = True
+    patience_ms: int = 300_000
     only: Collection[str] | None = None
-    folded: DataFrame | None = None
+    kept: Callable[[str], DataFrame] | None = None
+    restored: Callable[[str, Restored], DataFrame] | None = None
 
 
 @dataclass(frozen=True)
 class Compiled:
     """`rows` is None when the pipeline writes nothing: its tables are views of their source topics.
 
-    They are not yet what a sink takes: `rows_at(epoch)` is.
+    They are not yet what a sink takes: `rows_at(epoch)` is. `layouts` says in words how the state of each
+    store is laid out.
     """
 
     rows: DataFrame | None
     store_serdes: Mapping[str, tuple[Serde, Serde]]
     scans: tuple[Scan, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """How many partitions each topic of the application's own has."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -107,8 +131,9 @@ class Compiled:
 def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
     """Trace every function of the pipeline and build its DataFrame.
 
-    Shape of `rows_at`: topic string, key binary, value binary, partition int (NULL: Kafka's default
-    partitioner), headers array<struct<key, value>>.
+    Shape of `rows_at`: topic string, key binary, value binary, partition int (NULL: by the route), route
+    binary (NULL: Kafka's default partitioner), timestamp bigint (ms), headers array<struct<key, value>>; and
+    a struct `letter`, where dead letters may be needed (sink.py).
 
     Raises:
         TopologyException: a function is wrong, or a serde does not fit its column.
@@ -119,6 +144,22 @@ def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
 @dataclass(frozen=True, eq=False)
 class DeadLetters(Node):
     """The records that a node drops, on their way to the dead letter queue. In no topology: ours alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Node):
+    """What the store of a node gets, where that is not what goes on. In no topology: ours alone."""
+
+    stored: Store = field(default_factory=lambda: Store(""))
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Passed(Node):
+    """What was written of a flow before an operator, and passed through it. In no topology: ours alone."""
 
 
 @dataclass
@@ -132,6 +173,8 @@ class Compiler:
     pending: list[Node] = field(default_factory=list)
     outputs: dict[Node, Output] = field(default_factory=dict)
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
+    parts: dict[Node, str] = field(default_factory=dict)
     choices: dict[Node, str] = field(default_factory=dict)
     uses: dict[Node, int] = field(default_factory=dict)
     failures: int = 0
@@ -157,7 +200,17 @@ class Compiler:
             done |= (aggregated := self._aggregate_pending())
             waiting = [n for n in waiting if n not in aggregated]
         rows, scans = self._rows()
-        return Compiled(rows, dict(self.store_serdes), scans)
+        partitions = {
+            internal_topic(self.context.application_id, name): count
+            for name, count in self.context.partitions.items()
+        }
+        places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
+        layouts = {
+            store: f"{laid_out}; of operator {places[store]}"
+            for store, laid_out in self.layouts.items()
+            if store in places
+        }
+        return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions)
 
     def _visit(self, node: Node) -> None:
         visit = getattr(self, f"visit_{type(node).__name__}")
@@ -177,12 +230,15 @@ class Compiler:
             del flow.lanes[parent]
         return flow, lane, not flow.lanes
 
-    def _put(self, node: Node, flow: Flow, lane: Lane) -> None:
-        """The node's own lane; with its store, if it fills one."""
+    def _put(self, node: Node, flow: Flow, lane: Lane, stored: Lane | None = None) -> None:
+        """The node's own lane; with its store, if it fills one: of the lane `stored`, if that is another."""
         if self.uses.get(node):
             flow.lanes[node] = lane
         if node.store is not None and node.store.source_topic is None:
-            self._fill(node, node.store, flow, lane)
+            if stored is None:
+                self._fill(node, node.store, flow, lane)
+            else:
+                self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
 
     def _pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
         flow.lanes[node] = lane
@@ -190,6 +246,7 @@ class Compiler:
         self.outputs[node] = output
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        aggregated = node.parents[0] if isinstance(node, Kept) else node
         windowed = store.kind is not StoreKind.KEY_VALUE
         key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
         if windowed:  # the serde of a windowed store is that of the keys themselves
@@ -204,6 +261,10 @@ class Compiler:
         if not store.logged:
             return
         topic = f"{store.name}-changelog"
+        route = None
+        if isinstance(key, WindowedSerde) and isinstance(key_type, T.StructType):  # of a suppress
+            where = f"{node.name}: the key of store '{store.name}'"
+            route = serdes.to_bytes(key.inner, key_column["key"], key_type["key"].dataType, where)
         plain_key = serdes.to_bytes(
             key, key_column, key_type, f"{node.name}: the key of store '{store.name}'"
         )
@@ -212,7 +273,7 @@ class Compiler:
             flow,
             lane,
             Output(
-                topic=F.lit(f"{self.context.application_id}-{topic}"),
+                topic=self._internal(topic),
                 key=_windowed_bytes(store, plain_key, F.col(lane.key)["window"]) if windowed else plain_key,
                 value=serdes.to_bytes(
                     value,
@@ -220,13 +281,20 @@ class Compiler:
                     flow.type_of(lane.value),
                     f"{node.name}: the value of store '{store.name}'",
                 ),
-                partitions=self._partitions(topic),
-                partition_by=plain_key if windowed else None,
-                timestamped=True,
+                route=plain_key if route is None else route,
                 fenced=True,
-                headers=False,
+                parts=F.col(self.parts[aggregated]) if aggregated in self.parts else None,
             ),
         )
+
+    def _internal(self, topic: str) -> Column:
+        """The whole name of an internal topic, which is written."""
+        if topic not in self.context.partitions:
+            raise TopologyException(
+                f"the partition count of the internal topic '{topic}' is not known; "
+                "this is a bug, please report it"
+            )
+        return F.lit(internal_topic(self.context.application_id, topic))
 
     def _partitions(self, topic: str) -> int:
         try:
@@ -359,19 +427,18 @@ class Compiler:
         return lane, tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
 
     def _writable(
-        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, *, extra: int = 0
+        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column
     ) -> tuple[Lane, Column, Column]:
         """Key and value to write, and the lane without the records that cannot be written.
 
-        `extra`: bytes of headers that the record does not have yet. With production.exception.handler=fail:
-        all as they are.
+        With production.exception.handler=fail: all as they are.
         """
         handlers = self.context.handlers
         if not handlers.production:
             return lane, key, value
         tried = flow.with_column("t", attempt(flow.kept(lane), key, value))
         key, value = F.col(tried)["r0"], F.col(tried)["r1"]
-        size = flow.with_column("z", record_size(key, value) + extra)
+        size = flow.with_column("z", record_size(key, value))
         fits = F.col(tried).isNotNull() & (F.col(size) <= handlers.max_request_size)
         keep = flow.with_column("f", fits)
         failed = flow.with_column("d", flow.kept(lane) & ~F.col(keep))
@@ -438,20 +505,18 @@ class Compiler:
         self.context.repartition_serdes[node] = (key, value)
         key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
         value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
-        lane, key_bytes, value_bytes = self._writable(
-            node, flow, lane, key_bytes, value_bytes, extra=_TIMESTAMP_HEADER_SIZE
-        )
+        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes)
         self._pin(
             node,
             flow,
             lane,
             Output(
-                topic=F.lit(f"{self.context.application_id}-{node.topic}"),
+                topic=self._internal(node.topic),
                 key=key_bytes,
                 value=value_bytes,
-                partitions=self._partitions(node.topic),
-                timestamped=True,
+                route=key_bytes,
                 headers=True,
+                letter=node.name,
             ),
         )
 
@@ -663,6 +728,7 @@ class Compiler:
                 value=value_bytes,
                 partition=partition,
                 headers=True,
+                letter=node.name,
             ),
         )
 
@@ -722,6 +788,15 @@ class Compiler:
         value = self._add(node, node.mapper, flow, lane, "v", mapped)
         self._put(node, flow, replace(lane, value=value, value_serde=None))
 
+    def visit_Suppress(self, node: nodes.Suppress) -> None:
+        flow, lane, _ = self._take(node.parents[0])
+        if node.until_close and not isinstance(lane.key_serde, WindowedSerde):
+            raise TopologyException(
+                f"{node.name}: it waits until windows close, and the table's keys have no windows any more; "
+                "put it before what changes the keys, or take Suppressed.until_time_limit()"
+            )
+        self._wait(node, flow, lane)
+
     def visit_ToStream(self, node: nodes.ToStream) -> None:
         flow, lane, _ = self._take(node.parents[0])
         self._put(node, flow, lane)
@@ -738,42 +813,174 @@ class Compiler:
         self.pending.append(node)
 
     def _aggregate_pending(self) -> set[Node]:
-        """Turn what waits into stateful operators: one a flow for what Spark computes, one for its folds."""
+        """Turn what waits into stateful operators: one a flow, or two, where one of them is Spark's own."""
         aggregated: set[Node] = set()
-        for flow in list(self.flows):
+        # State is kept by their numbers, so those must not depend on what stateless steps there are.
+        self.pending.sort(key=self.pipeline.nodes.index)
+        places = {node: place for place, node in enumerate(self.pending)}
+        waiting = [flow for flow in self.flows if not places.keys().isdisjoint(flow.lanes)]
+        for flow in sorted(
+            waiting, key=lambda flow: min(places[node] for node in flow.lanes if node in places)
+        ):
             mine = [
                 self._pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes
             ]
-            if not mine:
-                continue
             flow.count_dropped()
-            native = [item for item in mine if item.is_native]
-            windowed = [item for item in mine if not item.is_native and item.windows is not None]
-            folded = [item for item in mine if not item.is_native and item.windows is None]
-            if sum(map(bool, (native, windowed, folded))) == 1:
+            stored: dict[Node, Lane] = {}
+            on_kernel, by_spark = self._taken_apart(mine)
+            self._note_layouts(on_kernel, by_spark)
+            if not (on_kernel and by_spark):
                 self._look_ahead(flow)
-            made = [group(native, self.names)] if native else []
-            if folded:
-                each_fold = [(item, self._fold_serdes(item)) for item in folded]
-                made.append(fold(each_fold, self.names, self.context.folded))
-            if windowed:
-                each = [(item, self._fold_serdes(item) if item.is_fold else None) for item in windowed]
-                made.append(merge_windows(each, self.names))
+            made = [group(by_spark, self.names)] if by_spark else []
+            if on_kernel:
+                wanted = any(self._is_wanted(item.pending.node) for item in on_kernel)
+                kept = self.context.kept if wanted else None
+                alone = kept is None and not by_spark
+                passing = self._passing(flow, {item.node for item in mine}) if alone else {}
+                results = aggregate(
+                    on_kernel,
+                    self.names,
+                    list(passing.values()),
+                    letters=self._letters,
+                    patience_ms=self.context.patience_ms,
+                    kept=kept,
+                    restored=None if self.context.restored is None else self._restored,
+                )
+                self._pass(flow, passing, results)
+                self.parts |= results.parts
+                made.append(results.made)
+                stored |= results.stored
+                for one in results.late:
+                    name = one.item.pending.node.name
+                    results.made[0].uncounted.append(Failure(one.flag, self.failures, LATE, name, one.what))
+                    self.failures += 1
             for item in mine:
                 del flow.lanes[item.node]
             if not flow.lanes:
                 self.flows.remove(flow)
             for new, lanes in made:
-                new.scans = tuple(replace(scan, feeds=_feeds(lanes)) for scan in flow.scans)
+                feeds = _feeds(lanes)
+                new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for scan in flow.scans)
                 self.flows.append(new)
                 for node, lane in lanes.items():
-                    self._put(node, new, lane)
+                    self._put(node, new, lane, stored.get(node))
                     aggregated.add(node)
         self.pending.clear()
         return aggregated
 
+    def _passing(self, flow: Flow, but: Collection[Node]) -> dict[Node, tuple[Lane, Output]]:
+        """What is written of the results of an operator, where another one is next.
+
+        Spark computes a flow once for each of those that come of it. So that it is one, all others go through
+        the next operator as they are. Nothing, where that cannot be.
+        """
+        others = [node for node in flow.lanes if node not in but]
+        if not any(scan.feeds for scan in flow.scans):
+            return {}
+        if any(node not in flow.pinned or self.outputs[node].look is not None for node in others):
+            return {}
+        return {node: (flow.lanes[node], self.outputs[node]) for node in others if self._is_wanted(node)}
+
+    def _pass(self, flow: Flow, passing: Collection[Node], results: Results) -> None:
+        for node in passing:
+            del flow.lanes[node]
+        if results.passed is not None:
+            row, flag = results.passed
+            place = Output(F.lit(None), F.lit(None), F.lit(None), made=F.col(row))
+            self._pin(Passed("passed", ()), results.made[0], Lane(row, row, flag), place)
+
+    def _restored(self, item: Item) -> DataFrame:
+        """What the changelog of an aggregation has."""
+        node = item.pending.node
+        store = node.store
+        if store is None or not store.logged:
+            raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
+        if item.goes_on_closed:
+            raise TopologyException(
+                f"{node.name}: its changelog does not say which windows have been told, so its state "
+                "cannot be restored"
+            )
+        assert self.context.restored is not None
+        if item.using is not None:
+            value = Serdes.bytes()
+        else:
+            value = self._settle(
+                store.value_serde,
+                item.pending.lane.value_serde if isinstance(node, nodes.ToTable) else None,
+                self.context.default_value_serde,
+                item.parts.type,
+            )
+        topic = internal_topic(self.context.application_id, f"{store.name}-changelog")
+        return self.context.restored(topic, Restored(store.kind, item.pending.windows, value, item.parts))
+
+    def _note_layouts(self, on_kernel: list[Item], by_spark: list[Pending]) -> None:
+        """Note how the state of each store is laid out: read as another layout, it would be misread."""
+        for number, item in enumerate(on_kernel, 1):
+            if item.pending.node.store is not None:
+                self.layouts[item.pending.node.store.name] = f"{layout(item)}; number {number}"
+        for pending in by_spark:
+            if pending.node.store is not None:
+                self.layouts[pending.node.store.name] = BY_SPARK
+
+    def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
+        """Those that the kernel can merge, and those that only Spark's own operator can compute."""
+        items, others = [], []
+        for each in pending:
+            try:
+                items.append(self._item(each))
+            except NotMergeableError as error:
+                if each.windows is not None:
+                    raise TopologyException(
+                        f"{_place(each.node)}: an aggregation in windows is merged from partial results, but "
+                        f"{error}. What these cannot express is a Python aggregation: aggregate(initializer, "
+                        "adder), for sessions with a merger"
+                    ) from error
+                others.append(each)
+        return items, others
+
+    def _item(self, pending: Pending) -> Item:
+        """An aggregation for the kernel.
+
+        Raises:
+            NotMergeableError: it is none.
+        """
+        node, flow, lane = pending.node, pending.flow, pending.lane
+        store, parent = node.store, node.parents[0]
+        key_type = flow.type_of(lane.key)
+        declared = store.key_serde if store is not None else None
+        key_serde = pending.group_key_serde or self._settle(
+            declared, lane.key_serde, self.context.default_key_serde, key_type
+        )
+        if store is not None:
+            partitions = self._partitions(f"{store.name}-changelog")
+        else:
+            assert isinstance(parent, Repartition)
+            partitions = self._partitions(parent.topic)
+        using = self._fold_serdes(pending) if pending.is_fold else None
+        item = item_of(
+            pending,
+            flow.df,
+            self.names,
+            key_serde if using is None else using.key,
+            max(1, partitions),
+            at_once=not self.context.cached or (store is not None and not store.cached),
+            using=using,
+        )
+        if isinstance(node, nodes.Aggregate) and not node.on_close:
+            item = replace(item, held_back=tuple(self._right_behind(node)))
+        return item
+
+    def _right_behind(self, node: Node) -> Iterable[nodes.Suppress]:
+        """What holds back the updates of an aggregation that come out of it as they are."""
+        for other in self.pipeline.nodes:
+            if isinstance(other, nodes.Suppress) and other.parents == (node,):
+                self.uses[node] -= 1
+                yield other
+
     def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
         pending = Pending(node, flow, lane)
+        if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
+            return replace(pending, group_key_serde=lane.key_serde.inner)
         if pending.windows is None:
             return pending
         declared = node.store.key_serde if node.store is not None else None
@@ -824,6 +1031,12 @@ class Compiler:
             changelog_topic(self.context.application_id, store.name) in self.context.only
         )
 
+    @property
+    def _letters(self) -> bool:
+        """Whether rows say what a dead letter needs to know."""
+        handlers = self.context.handlers
+        return handlers.production and handlers.dead_letters
+
     def _rows(self) -> tuple[DataFrame | None, tuple[Scan, ...]]:
         """The rows, and the sources that they come from."""
         parts = []
@@ -836,7 +1049,8 @@ class Compiler:
             ]
             flow.count_dropped()
             if pinned:
-                parts.append(output_rows(flow, [(lane, output) for _, lane, output in pinned]))
+                outputs = [(lane, output) for _, lane, output in pinned]
+                parts.append(output_rows(flow, outputs, letters=self._letters))
                 scans += flow.scans
         if not parts:
             return None, ()
@@ -844,6 +1058,14 @@ class Compiler:
         for part in parts[1:]:
             rows = rows.union(part)
         return rows, scans
+
+
+def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:
+    """The stores of each operator that keeps state.
+
+    Spark numbers operators in the order of the plan, which is that of the sources that feed them.
+    """
+    return list(dict.fromkeys(scan.feeds for scan in scans if scan.feeds))
 
 
 def _feeds(filling: Iterable[Node]) -> tuple[str, ...]:
@@ -858,8 +1080,12 @@ def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
     return F.concat(key, start, F.lit(bytearray(4)))  # a sequence number, which is 0
 
 
-_TIMESTAMP_HEADER_SIZE = len(TIMESTAMP_HEADER) + 1 + 8 + 1
-"""In a record for an internal topic."""
+def _place(node: Node) -> str:
+    """A node, and what it was given, for a message."""
+    aggregation = node.aggregation if isinstance(node, nodes.Aggregate) else None
+    if isinstance(aggregation, nodes.ColumnAggregation):
+        return f"{node.name} ({describe_function(aggregation.expression)})"
+    return node.name
 
 
 def _pair(item: Any) -> Column:

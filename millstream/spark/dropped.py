@@ -1,4 +1,6 @@
-"""Records that a record-level handler drops: counted by Spark, read from progress reports, judged per batch.
+"""Records that are dropped: by record-level handlers, or because they are late.
+
+Spark counts them, progress reports tell, and each micro-batch is judged.
 
 The plan counts them with `DataFrame.observe` (flow.py), one number for each place that drops; the numbers
 come with the progress report of each micro-batch. Nothing here sees a record.
@@ -12,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -21,6 +23,7 @@ from millstream.foreign import ESCAPED
 from millstream.spark.ending import wait_for_end
 
 __all__ = [
+    "LATE",
     "METRICS",
     "BatchDrops",
     "DropWatch",
@@ -43,12 +46,24 @@ _LEAST_RECORDS = 100
 _LOG_SECONDS = 10.0
 _PARTITIONS_SHOWN = 10
 _LOOK_SECONDS = 0.5
-_IN = "in"
+_IN, _LATEST = "in", "latest"
+LATE = "late"
+"""The kind of what came too late for a window. No handler is asked, and no threshold knows of it."""
 
 
-def metric(number: int, kind: str, node: str, *, where: bool = False) -> str:
-    """The name of one observed number: how many records this node dropped; `where`: of which partitions."""
-    return f"{number}:{kind}:{node}" + (f":{_IN}" if where else "")
+def metric(number: int, kind: str, node: str, *, where: bool = False, latest: bool = False) -> str:
+    """The name of one observed number: how many records this node dropped. `where`: of which partitions;
+    `latest`: the last one that was late, see `LateRecord`."""
+    return f"{number}:{kind}:{node}" + (f":{_IN}" if where else f":{_LATEST}" if latest else "")
+
+
+class LateRecord(NamedTuple):
+    """A record that was too late: at this stream time, for this window, with this timestamp; all in ms."""
+
+    stream_time: int
+    start: int
+    end: int
+    timestamp: int
 
 
 @dataclass(frozen=True)
@@ -59,32 +74,67 @@ class BatchDrops:
         records: how many it read.
         drops: how many were dropped, by kind of handler and node.
         partitions: which source partitions they came from.
+        latest: by node, of what was late there the record of the largest stream time.
+        examples: sentences about records that Kafka has refused.
     """
 
     batch_id: int
     records: int
     drops: Mapping[tuple[str, str], int] = field(default_factory=dict)
     partitions: frozenset[str] = frozenset()
+    latest: Mapping[str, LateRecord] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
 
     @property
     def dropped(self) -> int:
         return sum(self.drops.values())
+
+    @property
+    def failed(self) -> int:
+        """Those that a handler was asked about."""
+        return sum(count for (kind, _), count in self.drops.items() if kind != LATE)
 
 
 def read_drops(progress: Mapping[str, Any]) -> BatchDrops:
     """The numbers of one progress report."""
     drops: Counter[tuple[str, str]] = Counter()
     partitions: set[str] = set()
+    latest: dict[str, LateRecord] = {}
     for name, row in (progress.get("observedMetrics") or {}).items():
         if not name.startswith(METRICS):
             continue
         for label, value in row.items():
             _, kind, node, *rest = label.split(":", 3)
-            if rest:
+            if rest == [_LATEST]:
+                if value:
+                    latest[node] = LateRecord(*map(int, value))
+            elif rest:
                 partitions.update(value or ())
             elif value:
                 drops[kind, node] += int(value)
-    return BatchDrops(int(progress.get("batchId", -1)), _records(progress), drops, frozenset(partitions))
+    batch = int(progress.get("batchId", -1))
+    refused, examples = _refused(progress, batch)
+    drops.update(refused)
+    return BatchDrops(batch, _records(progress), drops, frozenset(partitions), latest, examples)
+
+
+def _refused(
+    progress: Mapping[str, Any], batch: int
+) -> tuple[Mapping[tuple[str, str], int], tuple[str, ...]]:
+    """What Kafka has refused of a batch, as the kernel's sink says (Dropped.java), and sentences about it."""
+    metrics = (progress.get("sink") or {}).get("metrics") or {}
+    if metrics.get("batch") != str(batch):  # a batch later, in which nothing was written yet
+        return {}, ()
+    counts: dict[tuple[str, str], int] = {}
+    examples = []
+    for name, value in sorted(metrics.items()):
+        what, _, place = name.partition(":")
+        if what == "dropped":
+            topic, _, reason = place.rpartition(":")
+            counts["production", f"topic '{topic}' ({reason})"] = int(value)
+        elif what == "example":
+            examples.append(str(value))
+    return counts, tuple(examples)
 
 
 def _records(progress: Mapping[str, Any]) -> int:
@@ -111,7 +161,7 @@ def _offsets(source: Mapping[str, Any], name: str) -> dict[tuple[str, str], int]
 def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
     """Whether a larger share of these batches' records was dropped than may be."""
     records = sum(batch.records for batch in batches)
-    dropped = sum(batch.dropped for batch in batches)
+    dropped = sum(batch.failed for batch in batches)
     # One record that fails in two branches is dropped twice.
     return records >= _LEAST_RECORDS and min(dropped, records) > max_ratio * records
 
@@ -163,18 +213,31 @@ class DropWatch:
         """Log what was not logged yet."""
         if not self._unlogged:
             return
-        dropped, what, where = _summary(self._unlogged)
         records = sum(batch.records for batch in self._unlogged)
-        log.warning(
-            "pipeline %s: dropped %s in %s of %s (%s), from %s; %s",
-            self._pipeline,
-            _counted(dropped, "record"),
-            _counted(len(self._unlogged), "micro-batch", "micro-batches"),
-            _counted(records, "record"),
-            what,
-            where,
-            self._see(),
-        )
+        batches = _counted(len(self._unlogged), "micro-batch", "micro-batches")
+        dropped, what, where = _summary(self._unlogged)
+        for example in dict.fromkeys(each for batch in self._unlogged for each in batch.examples):
+            log.warning("pipeline %s: dropped a record: %s", self._pipeline, example)
+        if dropped:
+            log.warning(
+                "pipeline %s: dropped %s in %s of %s (%s), from %s; %s",
+                self._pipeline,
+                _counted(dropped, "record"),
+                batches,
+                _counted(records, "record"),
+                what,
+                where,
+                self._see(),
+            )
+        too_late = _late(self._unlogged)
+        if too_late:
+            log.warning(
+                "pipeline %s: in %s of %s some came too late for their windows: %s",
+                self._pipeline,
+                batches,
+                _counted(records, "record"),
+                too_late,
+            )
         self._unlogged.clear()
         self._logged_at = self._clock()
 
@@ -239,15 +302,37 @@ def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def _summary(batches: Iterable[BatchDrops]) -> tuple[int, str, str]:
-    """How many, of which handlers and nodes, and from where, in words."""
+def _summary(batches: Collection[BatchDrops]) -> tuple[int, str, str]:
+    """How many failed, of which handlers and nodes, and from where, in words."""
     drops: Counter[tuple[str, str]] = Counter()
     partitions: set[str] = set()
     for batch in batches:
-        drops.update(batch.drops)
+        drops.update({place: count for place, count in batch.drops.items() if place[0] != LATE})
         partitions |= batch.partitions
     what = ", ".join(f"{kind} in {node}: {count}" for (kind, node), count in sorted(drops.items()))
     shown = sorted(partitions)
     more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
-    where = ", ".join(shown[:_PARTITIONS_SHOWN]) + more if shown else "the results of an aggregation"
+    refused = any(batch.examples for batch in batches)
+    nowhere = "what Kafka refused" if refused else "the results of an aggregation"
+    where = ", ".join(shown[:_PARTITIONS_SHOWN]) + more if shown else nowhere
     return drops.total(), what, where
+
+
+def _late(batches: Iterable[BatchDrops]) -> str:
+    """How many were late, of which nodes, and the last of each, in words; empty: none."""
+    counts: Counter[str] = Counter()
+    latest: dict[str, LateRecord] = {}
+    for batch in batches:
+        counts.update({node: count for (kind, node), count in batch.drops.items() if kind == LATE})
+        latest.update(batch.latest)
+    told = []
+    for node, count in sorted(counts.items()):
+        text = f"{count} in {node}"
+        if node in latest:
+            last = latest[node]
+            text += (
+                f", such as one of {last.timestamp} for the window [{last.start},{last.end}] at stream time "
+                f"{last.stream_time}"
+            )
+        told.append(text)
+    return "; ".join(told)

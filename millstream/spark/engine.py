@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -20,11 +21,15 @@ from millstream.spark.dropped import DropWatch
 from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
+from millstream.spark.sink import FORMAT, Transactions, sink_options
 from millstream.spark.source import kafka_options, read_kafka
+from millstream.spark.transactions import check_session, end_run, fit_session, take_over, written
+from millstream.topology.names import markers_topic
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -39,10 +44,13 @@ class SparkSettings:
         spark: `spark.*` settings.
         consumer, producer: Kafka client options in Kafka's names, security included.
         default_key_serde, default_value_serde: or None.
+        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
         offset_reset: where sources start that do not say.
         max_records_per_batch: bound of a micro-batch; None: whatever is there.
         batch_interval: the shortest time from one micro-batch to the next.
         handlers: which records that fail are dropped.
+        transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
+            None: at least once.
     """
 
     application_id: str
@@ -52,10 +60,12 @@ class SparkSettings:
     producer: Mapping[str, str] = field(default_factory=dict)
     default_key_serde: Serde | None = None
     default_value_serde: Serde | None = None
+    cached: bool = True
     offset_reset: OffsetReset = OffsetReset.EARLIEST
     max_records_per_batch: int | None = None
     batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL
+    transaction_timeout_ms: int | None = None
 
 
 class SparkEngine:
@@ -83,6 +93,9 @@ class SparkEngine:
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self._closing = closing or threading.Event()
         self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
+        if settings.transaction_timeout_ms is not None:
+            fit_session(self.spark, settings.spark)
+            check_session(self.spark)
         self._executors = ExecutorWatch(self.spark)
 
     @property
@@ -99,7 +112,7 @@ class SparkEngine:
         self._partitions = partitions
         with self._lock:
             compiled = compile_pipeline(pipeline, self._context(partitions))
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans)
+        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
 
     def _context(self, partitions: Mapping[str, int]) -> CompileContext:
         return CompileContext(
@@ -110,6 +123,9 @@ class SparkEngine:
             default_value_serde=self._settings.default_value_serde,
             handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
+            cached=self._settings.cached,
+            # What Kafka Streams gives a record, too, before the member counts as lost.
+            patience_ms=int(self._settings.consumer.get("max.poll.interval.ms", 300_000)),
         )
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
@@ -118,19 +134,47 @@ class SparkEngine:
             self.spark,
             node,
             application_id=settings.application_id,
-            options=kafka_options({**settings.consumer, "bootstrap.servers": settings.bootstrap_servers}),
+            options=kafka_options(self._consumer_options),
             default_reset=settings.offset_reset,
             max_records_per_batch=settings.max_records_per_batch,
+        )
+
+    @property
+    def _consumer_options(self) -> dict[str, str]:
+        settings = self._settings
+        committed = {} if settings.transaction_timeout_ms is None else {"isolation.level": "read_committed"}
+        return {**settings.consumer, **committed, "bootstrap.servers": settings.bootstrap_servers}
+
+    def _sink_options(
+        self, compiled: CompiledPipeline | None = None, transactions: Transactions | None = None
+    ) -> dict[str, str]:
+        settings = self._settings
+        return sink_options(
+            {**settings.producer, "bootstrap.servers": settings.bootstrap_servers},
+            {} if compiled is None else compiled.plan.partitions,
+            handlers=settings.handlers,
+            run=uuid.uuid4().hex,
+            transactions=transactions,
+        )
+
+    def _transactions(self, claim: CheckpointClaim) -> Transactions | None:
+        settings = self._settings
+        if settings.transaction_timeout_ms is None:
+            return None
+        return Transactions(
+            prefix=f"{settings.application_id}-{claim.pipeline}",
+            marker_topic=markers_topic(settings.application_id),
+            epoch=claim.epoch,
+            timeout_ms=settings.transaction_timeout_ms,
         )
 
     def warm_up(self, topic: str | None) -> None:
         """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
             return  # executors come and go; theirs are not ours to warm
-        options = kafka_options(
-            {**self._settings.consumer, "bootstrap.servers": self._settings.bootstrap_servers}
+        rehearse(
+            self.spark, kafka_options(self._consumer_options), self._sink_options(), topic, self._closing
         )
-        rehearse(self.spark, options, topic, self._closing)
 
     def start(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
@@ -140,15 +184,16 @@ class SparkEngine:
         rows = plan.rows_at(claim.epoch)
         if rows is None:
             return IdlePipeline(name, on_end)
-        options = kafka_options(
-            {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
-        )
+        put_right(self.checkpoint_files(claim.path), claim.path)
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
+        transactions = self._transactions(claim)
+        sink = self._sink_options(compiled, transactions)
+        if transactions is not None:
+            take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
         writer = (
-            rows.writeStream.format("kafka")
-            # A topic that does not exist is an error after 10 s, not after Kafka's minute.
-            .options(**{"kafka.max.block.ms": "10000", **options})
+            rows.writeStream.format(FORMAT)
+            .options(**sink)
             .option("checkpointLocation", claim.path)
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .outputMode("update")
@@ -169,6 +214,8 @@ class SparkEngine:
             told = getattr(end.error, "error_class", None) is not None
             if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()
+            elif transactions is not None:
+                end_run(self.spark, sink)
             on_end(end)
 
         running = QueryPipeline(
@@ -189,21 +236,30 @@ class SparkEngine:
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
-        options = kafka_options(
-            {**self._settings.producer, "bootstrap.servers": self._settings.bootstrap_servers}
-        )
         try:
+            put_right(self.checkpoint_files(claim.path), claim.path)
             rebuild(
                 self.spark,
                 compiled,
                 self._context(self._partitions),
                 claim,
                 frozenset(changelogs),
-                options,
+                self._sink_options(compiled),
                 self._closing,
             )
         except (PySparkException, Py4JError, OSError) as error:
             raise translate(claim.pipeline, (), error, claim=claim)  # noqa: B904 - translate has set the cause
+
+    def written(self, claim: CheckpointClaim) -> int:
+        transactions = self._transactions(claim)
+        if transactions is None:
+            return 0
+        return written(
+            self.spark,
+            self._sink_options(transactions=transactions),
+            self.checkpoint_files(claim.path),
+            claim,
+        )
 
     def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
         """The checkpoints under a directory or URI, with the settings and rights that Spark has."""

@@ -38,13 +38,15 @@ from millstream.ports import CheckpointClaim
 from millstream.spark.damage import Damage
 from millstream.spark.remote import rebuilt
 
-__all__ = ["Report", "first_line", "is_jvm_lost", "may_be_damage", "report_of", "translate"]
+__all__ = ["Report", "causes_of", "first_line", "is_jvm_lost", "may_be_damage", "report_of", "translate"]
 
 log = logging.getLogger(__name__)
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-_GENERIC = {"STREAM_FAILED"}
+_GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
+_STATEFUL = "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
+"""What failed in the kernel's operator; why is another matter."""
 _MAX_CAUSES = 12
 
 _Kind = tuple[type[PipelineException], str]
@@ -86,6 +88,10 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         "RecordTooLargeException",
         (PipelineException, "a record is larger than the topic or the producer takes (max.request.size)"),
     ),
+    (
+        "ArithmeticException: a sum does not fit a bigint",
+        (PipelineException, "a sum does not fit a bigint; sum decimals or doubles"),
+    ),
     ("No space left on device", (PipelineException, "a disk is full")),
     (
         "OutOfMemoryError",
@@ -94,8 +100,62 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     ("Python worker exited unexpectedly", _WORKER),
     ("Failed to read log file", _CHECKPOINT),
     (
+        "as configured by transaction.max.timeout.ms",
+        (
+            PipelineException,
+            "transaction.timeout.ms is larger than the brokers allow: set producer.transaction.timeout.ms to "
+            "at most their transaction.max.timeout.ms, or that to more. It has to be longer than a "
+            "micro-batch takes",
+        ),
+    ),
+    (
+        "TransactionalIdAuthorizationException",
+        (
+            PipelineException,
+            "this client's Kafka user may not use the application's transactional ids: allow it Describe and "
+            "Write on transactional ids with the prefix '<application.id>-' (kafka-acls --add "
+            "--allow-principal User:<user> --operation Describe --operation Write --transactional-id "
+            "<application.id>- --resource-pattern-type prefixed)",
+        ),
+    ),
+    (
+        "GroupAuthorizationException",
+        (
+            PipelineException,
+            "this client's Kafka user may not use groups whose ids begin as the application's: with "
+            "exactly_once_v2 allow it Read on groups with the prefix '<application.id>-' (kafka-acls --add "
+            "--allow-principal User:<user> --operation Read --group <application.id>- "
+            "--resource-pattern-type prefixed)",
+        ),
+    ),
+    (
         "AuthorizationException",
         (PipelineException, "Kafka refuses: this client's user has not the rights that it needs"),
+    ),
+    (
+        "while awaiting InitProducerId",
+        (
+            PipelineException,
+            "Kafka has not answered to the beginning of a transaction within producer.max.block.ms; see "
+            "whether its brokers are well, those of the topic __transaction_state among them",
+        ),
+    ),
+    (
+        "while awaiting AddOffsetsToTxn",
+        (
+            PipelineException,
+            "Kafka has not taken the marker of a micro-batch within producer.max.block.ms: the topic "
+            "'<application.id>-millstream-markers' was deleted, or brokers are not well, those of the topic "
+            "__consumer_offsets among them. Where the topic is gone: start the client again, which makes it",
+        ),
+    ),
+    (
+        "while awaiting EndTxn",
+        (
+            PipelineException,
+            "Kafka has not answered to the end of a transaction within producer.max.block.ms; see whether "
+            "its brokers are well. If it was committed, it is not repeated",
+        ),
     ),
     (
         "Timed out waiting for a node assignment",
@@ -119,6 +179,19 @@ _UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLS
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
+_REFUSED = re.compile(r"io\.millstream\.kernel\.sink\.RecordRefusedException: (?P<said>[^\n]+)")
+_FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
+_TAKEN_BACK = frozenset(
+    (
+        "io.millstream.kernel.sink.TransactionLostException",
+        "org.apache.kafka.common.errors.ProducerFencedException",
+        "org.apache.kafka.common.errors.InvalidProducerEpochException",
+        "org.apache.kafka.common.errors.InvalidPidMappingException",
+        "org.apache.kafka.common.errors.UnknownProducerIdException",
+        "org.apache.kafka.common.errors.TransactionAbortableException",
+    )
+)
+"""Source: RecordCollectorImpl, StreamsProducer.isRecoverable: with these a task has migrated."""
 _FENCED = (
     "Parent path is not a directory",
     "ParentNotDirectoryException",
@@ -179,7 +252,7 @@ def report_of(
         if found.isDefined():
             java = found.get()
             start, end = str(java.startOffset() or ""), str(java.endOffset() or "")
-            report = replace(report, causes=tuple(_causes(java.getCause())), start=start, end=end)
+            report = replace(report, causes=tuple(causes_of(java.getCause())), start=start, end=end)
         if not any(_objects(report.start)):
             report = replace(report, start=initial())
         if may_be_damage(report):
@@ -226,10 +299,24 @@ def translate(
             f"pipeline {pipeline}: another client has taken over its checkpoint, which this one had claimed"
             f"{epoch}; nothing that this client had not finished counts, and the other goes on from there"
         )
+    elif fenced := _fenced_by_kafka(report):
+        translated = TaskMigratedException(
+            f"pipeline {pipeline}: another client has taken it over, and Kafka takes no more records of this "
+            f"one; nothing that it had not finished counts ({fenced}). If no other client runs, and the "
+            "checkpoints were deleted: their markers are still in the topic "
+            "'<application.id>-millstream-markers'; start afresh with `millstream reset`"
+        )
+    elif lost := _transaction_lost(report):
+        translated = TaskMigratedException(
+            f"pipeline {pipeline}: {lost}. What the transaction had is not there for readers of committed "
+            "records; its micro-batch is repeated. Should this come again and again: let transactions last "
+            "longer (producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms), or "
+            "micro-batches be smaller (max.batch.records)"
+        )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
-    elif lost := _lost(pipeline, report, classes):
-        translated = lost
+    elif gone := _lost(pipeline, report, classes):
+        translated = gone
     else:
         kind, message = PipelineException, f"{head}\n{report.text}"
         remote = rebuilt(_python_text(report)) if error_class == _PYTHON else None
@@ -245,6 +332,8 @@ def translate(
             message = f"{head}: a record cannot be read or written\n{unfit}"
         elif (said := _said_by_damage(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
+        elif refused := _refused(report):
+            message = f"{head}: {refused}"
         elif (found := _meaning(report, classes)) is not None:
             kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
         facts: dict[str, Any] = {"path": _damaged_path(report, claim)} if kind is CheckpointException else {}
@@ -282,6 +371,25 @@ def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None
     path = unquote(urlparse(claim.path).path).rstrip("/")
     said = [f"{name}: {message}" for name, message in report.causes] or [report.text]
     return any(path in text and any(mark in text for mark in _FENCED) for text in said)
+
+
+def _fenced_by_kafka(report: Report) -> str | None:
+    """What the sink says whose producer was fenced by a newer one; None: it was not."""
+    return next((message for name, message in report.causes if name == _FENCED_BY_KAFKA), None)
+
+
+def _transaction_lost(report: Report) -> str | None:
+    """What the sink says whose transaction the broker took back, though nobody has taken over."""
+    return next((message for name, message in report.causes if name in _TAKEN_BACK), None)
+
+
+def _refused(report: Report) -> str | None:
+    """What the sink says of a record that Kafka refused: topic, sizes, reason and what to do about it."""
+    for name, message in report.causes:
+        if name == "io.millstream.kernel.sink.RecordRefusedException":
+            return first_line(message)
+    found = _REFUSED.search(report.text)
+    return found["said"] if found else None
 
 
 def _missing(
@@ -380,7 +488,7 @@ def _damaged_path(report: Report, claim: CheckpointClaim | None) -> str:
 
 def _meaning(report: Report, classes: list[str]) -> _Kind | None:
     """What the failure is, and means in our words; None: Spark says it best."""
-    for name in classes[:1]:
+    for name in [name for name in classes if not name.startswith(_STATEFUL)][:1]:
         # Where Spark has a name for it, the rest may be a record's content.
         return next((kind for beginning, kind in _BY_CLASS if name.startswith(beginning)), None)
     expired = _EXPIRED.search(report.text)
@@ -402,7 +510,10 @@ def _classes(report: Report) -> list[str]:
 
 
 def _python_text(report: Report) -> str:
-    return next((message for _, message in report.causes if _PYTHON in message[:200]), report.text)
+    """What the worker's exception says itself, rather than one that quotes it and adds something."""
+    said = [message for _, message in report.causes if _PYTHON in message[:200]]
+    own = [message for message in said if message.startswith(f"[{_PYTHON}]")]
+    return next(iter([*own, *said]), report.text)
 
 
 # --- reading Spark's texts ---------------------------------------------------------------------------------
@@ -415,7 +526,8 @@ def _text(error: BaseException) -> str:
         return repr(type(error))
 
 
-def _causes(java: Any) -> Iterator[tuple[str, str]]:
+def causes_of(java: Any) -> Iterator[tuple[str, str]]:
+    """Class and message of a Java exception, and of those behind it."""
     for _ in range(_MAX_CAUSES):
         if java is None:
             return

@@ -78,17 +78,19 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Rows that a record-level handler drops, until they are counted.
+    """Rows that are dropped, by a record-level handler or for being late, until they are counted.
 
     Attributes:
         flag: name of the boolean column that is true for them.
         number, kind, node: what is counted (dropped.metric).
+        late: name of a column with the fields of a dropped.LateRecord, as an array, where it is late.
     """
 
     flag: str
     number: int
     kind: str
     node: str
+    late: str | None = None
 
 
 @dataclass
@@ -140,7 +142,10 @@ class Flow:
             place = F.when(flag, F.concat(F.col(TOPIC), F.lit("-"), F.col(PARTITION).cast("string")))
             name = (failure.number, failure.kind, failure.node)
             counts += [F.count_if(flag).alias(metric(*name))]
-            counts += [F.collect_set(place).alias(metric(*name, where=True))]
+            if failure.late is None:
+                counts += [F.collect_set(place).alias(metric(*name, where=True))]
+            else:
+                counts += [F.max(failure.late).alias(metric(*name, latest=True))]
         self.uncounted.clear()
         self.df = self.df.observe(self.names.new(METRICS), *counts)
 

@@ -23,8 +23,8 @@ from millstream.spark.failures import report_of, translate
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
-from millstream.spark.source import stamped
-from millstream.topology.nodes import Repartition, Source, TableSource
+from millstream.spark.source import in_range
+from millstream.topology.nodes import Aggregate, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["MemoryEngine", "MemoryPipeline"]
@@ -43,9 +43,6 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.pollingDelay": "1ms",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-    ),
 }
 
 
@@ -72,6 +69,7 @@ class MemoryEngine:
         default_value_serde: Serde | None,
         checkpoint: str,
         handlers: RecordHandlers = FAIL,
+        cached: bool = True,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -89,6 +87,7 @@ class MemoryEngine:
                 default_value_serde,
                 handlers,
                 self.repartition_serdes,
+                cached,
             ),
         )
         # Without an epoch: nobody else can claim a pipeline in memory.
@@ -111,7 +110,8 @@ class MemoryPipeline:
     ) -> None:
         self.pipeline = pipeline
         self.drops = DropWatch(pipeline.name, handlers.max_ratio, handlers.dead_letter_topic)
-        self._counts_drops = handlers.any
+        late = any(isinstance(node, Aggregate) and node.windows is not None for node in pipeline.nodes)
+        self._counts_drops = handlers.any or late
         self.store_serdes = store_serdes
         self._stream = stream
         self._query = None
@@ -128,7 +128,7 @@ class MemoryPipeline:
     def process(self, records: Mapping[Input, list[Record]]) -> list[Record]:
         """Run one micro-batch over these records; returns what was written, in order.
 
-        The offset of a returned record is -1 and its timestamp too: a Spark sink gives a record none.
+        The offset of a returned record is -1.
 
         Raises:
             StreamsException: the query failed; what a client's thread would see.
@@ -181,7 +181,6 @@ class _MemoryStream:
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
-        timestamp, headers = stamped(node, record["s"], headers.cast(HEADERS_TYPE))
         rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("record", _RECORD).alias("r"))
         return rows.where(record["i"] == number).select(
             F.unhex(record["k"]).alias("key"),
@@ -189,8 +188,8 @@ class _MemoryStream:
             record["t"].alias(TOPIC),
             record["p"].alias(PARTITION),
             record["o"].alias(OFFSET),
-            timestamp.alias(TIMESTAMP),
-            headers.alias(HEADERS),
+            in_range(record["s"]).alias(TIMESTAMP),
+            headers.cast(HEADERS_TYPE).alias(HEADERS),
         )
 
     def add(self, records: Mapping[Input, list[Record]]) -> None:
@@ -214,6 +213,7 @@ def _written() -> Column:
         F.hex("value").alias("v"),
         F.col("topic").alias("t"),
         F.col("partition").alias("p"),
+        F.col("timestamp").alias("s"),
         headers.alias("h"),
     )
     return F.to_json(row).alias("record")
@@ -221,7 +221,9 @@ def _written() -> Column:
 
 def _decoded(row: dict[str, Any]) -> Record:
     headers = tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
-    return Record(row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), -1, headers)
+    return Record(
+        row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), row["s"], headers
+    )
 
 
 def _bytes(digits: str | None) -> bytes | None:

@@ -1,11 +1,11 @@
-"""Aggregate expressions taken apart, for windows that are merged out of others.
+"""Aggregate expressions taken apart, so that partial results can be kept and merged.
 
 Spark does not show what its aggregate functions keep for a partial result. So an expression such as
 `F.sum(value.amount) / F.count(value.amount)` is cut at its aggregate functions: each becomes one or two
 *parts*. A part is a column of each record, a rule by which two of its values make one, and what the
 function's result is once all are merged. The rest of the expression is put together again around those.
 
-Parts travel as JSON, because their rules are Python; the types are Spark's, on both sides of it.
+The rules are the kernel's (`io.millstream.kernel.core.Rules`).
 """
 
 from __future__ import annotations
@@ -13,34 +13,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.errors import TopologyException
 from millstream.spark.flow import Names
 
-__all__ = ["JSON_OPTIONS", "MERGEABLE", "Mergeable", "Part", "PartsAlgebra", "take_apart"]
+__all__ = ["MERGEABLE", "Mergeable", "NotMergeableError", "Part", "take_apart"]
 
-JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-"""How Spark writes and reads the JSON that parts travel in: nothing of a timestamp is lost."""
-_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_ORDERED = (
-    T.IntegralType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.StringType,
-    T.BooleanType,
-    T.DateType,
-    T.TimestampType,
+MERGEABLE = (
+    "count sum product avg min max min_by max_by first last any_value bool_and bool_or bit_and bit_or "
+    "bit_xor collect_list collect_set variance stddev count_if approx_count_distinct hll_sketch_agg "
+    "hll_union_agg and count(DISTINCT)"
 )
-"""Types whose values Python orders as Spark does, by what JSON makes of them."""
 
-MERGEABLE = "count, sum, avg, min, max, bool_and, bool_or, collect_list"
+
+class NotMergeableError(Exception):
+    """What keeps an expression from being taken apart, as a sentence without its subject."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +39,10 @@ class Part:
     """One value of each record that is merged.
 
     Attributes:
-        name: of its field in the JSON.
+        name: of its column.
         column: what a record has; NULL counts for nothing.
         type: of the column, and of what is merged.
-        rule: a key of `_RULES`.
+        rule: the name of a rule of the kernel.
     """
 
     name: str
@@ -67,120 +58,14 @@ class Mergeable:
     Attributes:
         parts: what it is made of.
         result: the expression over columns that are called as the parts are.
-
-    Parts travel as fields of a JSON object, each under its name.
+        type: of the result.
+        of_result: what the only part is, by the result and its time; None: the result does not tell it.
     """
 
     parts: list[Part] = field(default_factory=list)
     result: Column = field(default_factory=lambda: F.lit(None))
-
-    def algebra(self) -> PartsAlgebra:
-        """How to merge, for a worker: names and rules, no Columns."""
-        return PartsAlgebra(
-            tuple((part.name, part.rule, part.type.simpleString()) for part in self.parts),
-        )
-
-
-# --- on the worker ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PartsAlgebra:
-    """Merges the parts of records. A payload and an aggregate are alike: a dict of what is not NULL."""
-
-    parts: tuple[tuple[str, str, str], ...]
-    is_associative = True
-
-    def initial(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def add(self, aggregate: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
-        """A record is an aggregate of one."""
-        return self.merge(aggregate, payload)
-
-    def merge(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """Part by part."""
-        merged = dict(one)
-        for name, rule, type_ in self.parts:
-            value = other.get(name)
-            if value is not None:
-                mine = merged.get(name)
-                merged[name] = value if mine is None else _RULES[rule](mine, value, type_)
-        return merged
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether there are decimals among them, whose digits must not go through a float."""
-        return any("decimal" in type_ for _, _, type_ in self.parts)
-
-    def payload(self, record: dict[str, Any]) -> dict[str, Any]:
-        """What a record brings, from the fields of its JSON."""
-        read = _exactly if self.is_exact else _as_read
-        return {name: read(record[name], type_) for name, _, type_ in self.parts if name in record}
-
-    def result(self, aggregate: dict[str, Any]) -> dict[str, Any]:
-        """What Spark is to go on with, as fields of a JSON."""
-        return aggregate
-
-
-def _as_read(value: Any, type_: str) -> Any:
-    return value
-
-
-def _exactly(value: Any, type_: str) -> Any:
-    """A value whose numbers were left as text, so that decimals keep their digits."""
-    if isinstance(value, list):
-        return [_exactly(item, type_.removeprefix("array<").removesuffix(">")) for item in value]
-    if type_ in _BITS:
-        return int(value)
-    return _json_float(float(value)) if type_ in ("float", "double") else value
-
-
-def _sum(one: Any, other: Any, type_: str) -> Any:
-    if type_ in _BITS:
-        total = one + other
-        if not -(2**63) <= total < 2**63:
-            raise ArithmeticError(f"the sum of a window does not fit a {type_}; sum decimals or doubles")
-        return total
-    if type_.startswith("decimal"):
-        return str(Decimal(str(one)) + Decimal(str(other)))
-    return _json_float(float(one) + float(other))
-
-
-def _json_float(value: float) -> Any:
-    """JSON has no words for these; Spark takes these texts for them."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _rank(value: Any, type_: str) -> Any:
-    """What to compare values by. Spark takes NaN for the largest number."""
-    if type_ in ("float", "double"):
-        number = float(value)
-        return (math.isnan(number), 0.0 if math.isnan(number) else number)
-    if type_.startswith("decimal"):
-        return Decimal(str(value))
-    return value
-
-
-def _min(one: Any, other: Any, type_: str) -> Any:
-    return other if _rank(other, type_) < _rank(one, type_) else one
-
-
-def _max(one: Any, other: Any, type_: str) -> Any:
-    return other if _rank(other, type_) > _rank(one, type_) else one
-
-
-_RULES: dict[str, Callable[[Any, Any, str], Any]] = {
-    "sum": _sum,
-    "min": _min,
-    "max": _max,
-    "and": lambda one, other, type_: one and other,
-    "or": lambda one, other, type_: one or other,
-    "concat": lambda one, other, type_: [*one, *other],
-}
+    type: T.DataType = field(default_factory=T.NullType)
+    of_result: Callable[[Column, Column], Column] | None = None
 
 
 # --- when the topology is compiled -----------------------------------------------------------------------
@@ -190,30 +75,35 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
     """Cut an aggregate expression over `df`. `keys` are columns that it may use besides, as they are.
 
     Raises:
-        TopologyException: there is a function in it whose partial results Millstream cannot merge.
+        NotMergeableError: there is a function in it whose partial results the kernel cannot merge.
     """
     taken = Mergeable()
     cutter = _Cutter(df, names, taken.parts)
     taken.result = cutter.column(cutter.rebuilt(_node(expression)))
     if not taken.parts:
-        raise TopologyException(
-            "there is no aggregate function in it of those whose partial results can be merged, as windows "
-            f"of this kind need it: {MERGEABLE}"
-        )
+        raise NotMergeableError(f"it has none of the aggregate functions that can be: {MERGEABLE}")
     left = df.select(
         *(F.col(key) for key in keys), *(F.lit(None).cast(part.type).alias(part.name) for part in taken.parts)
     )
     from pyspark.errors import AnalysisException
 
     try:
-        left.select(taken.result).schema  # noqa: B018  (analysis is the point)
+        taken.type = left.select(taken.result).schema[0].dataType
     except AnalysisException as error:
-        raise TopologyException(
-            "there is an aggregate function in it whose partial results cannot be merged, as windows of this "
-            f"kind need it; there are {MERGEABLE}. What they cannot express is a Python aggregation: "
-            "aggregate(initializer, adder, merger)"
+        raise NotMergeableError(
+            f"it has an aggregate function that cannot be. There are {MERGEABLE}"
         ) from error
+    if len(taken.parts) == 1 and _function(expression) == cutter.function:
+        taken.of_result = _TELL_ALL.get(cutter.function or "")
     return taken
+
+
+def _function(expression: Column) -> str | None:
+    """The function that an expression is a call of, with or without a name for it."""
+    node = _node(expression)
+    if node.getClass().getSimpleName() == "Alias":
+        node = node.child()
+    return node.functionName().lower() if node.getClass().getSimpleName() == "UnresolvedFunction" else None
 
 
 class _Cutter:
@@ -225,6 +115,8 @@ class _Cutter:
         self._names = names
         self._parts = parts
         self._jvm: Any = spark._jvm
+        self.function: str | None = None
+        """What was cut last. Of a count of different values it is not "count"."""
 
     def column(self, node: Any) -> Column:
         return Column(self._jvm.org.apache.spark.sql.Column(node))
@@ -272,14 +164,12 @@ class _Cutter:
 
     def _cut(self, node: Any) -> Column:
         name = node.functionName().lower()
-        if node.isDistinct():
-            raise TopologyException(
-                f"{name}(DISTINCT …) cannot be merged from partial results, as windows of this kind need it; "
-                f"there are {MERGEABLE}"
-            )
         arguments = [self.column(child) for child in _items(node.arguments())]
+        if node.isDistinct() and name != "count":
+            raise NotMergeableError(f"{name}(DISTINCT …) cannot be merged from partial results")
         whole = self._type(self.column(node))
-        return _CUTS[name](self, name, arguments, whole)
+        self.function = "count(DISTINCT)" if node.isDistinct() else name
+        return (_cut_distinct if node.isDistinct() else _CUTS[name])(self, name, arguments, whole)
 
     def _type(self, column: Column) -> T.DataType:
         return self._df.agg(column.alias("x")).schema[0].dataType
@@ -288,13 +178,6 @@ class _Cutter:
         name = self._names.new("l")
         self._parts.append(Part(name, column, type_, rule))
         return F.col(name)
-
-    def ordered(self, name: str, type_: T.DataType) -> None:
-        if not isinstance(type_, _ORDERED):
-            raise TopologyException(
-                f"{name}() of {type_.simpleString()} cannot be merged here; take a number, text, a date or a "
-                "time, or aggregate in Python"
-            )
 
 
 def _node(column: Any) -> Any:
@@ -314,49 +197,154 @@ def _cut_count(cutter: _Cutter, name: str, arguments: list[Column], whole: T.Dat
     return F.coalesce(counted, F.lit(0).cast("bigint"))
 
 
+def _cut_count_if(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    counted = cutter.part(F.when(arguments[0], F.lit(1)).cast("bigint"), T.LongType(), "sum")
+    return F.coalesce(counted, F.lit(0).cast("bigint"))
+
+
+def _cut_distinct(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    there = F.lit(True)
+    for argument in arguments:
+        there = there & argument.isNotNull()
+    element = arguments[0] if len(arguments) == 1 else F.struct(*arguments)
+    return F.coalesce(F.size(_values(cutter, element, there, "union")), F.lit(0)).cast("bigint")
+
+
 def _cut_sum(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
-    if not isinstance(whole, T.NumericType):
-        raise TopologyException(f"{name}() of {whole.simpleString()} cannot be merged here; sum numbers")
+    if not isinstance(whole, T.LongType | T.DoubleType | T.DecimalType):
+        raise NotMergeableError(f"{name}() of {whole.simpleString()} cannot be merged")
     return cutter.part(arguments[0].cast(whole), whole, "sum")
+
+
+def _cut_product(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    return cutter.part(arguments[0].cast("double"), T.DoubleType(), "product")
 
 
 def _cut_avg(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
     total = cutter._type(F.sum(arguments[0])) if isinstance(whole, T.DecimalType) else T.DoubleType()
     if not isinstance(whole, T.NumericType):
-        raise TopologyException(f"{name}() of {whole.simpleString()} cannot be merged here; take numbers")
+        raise NotMergeableError(f"{name}() of {whole.simpleString()} cannot be merged")
     summed = cutter.part(arguments[0].cast(total), total, "sum")
     counted = cutter.part(F.when(arguments[0].isNotNull(), F.lit(1)).cast("bigint"), T.LongType(), "sum")
     return F.when(counted > 0, (summed / counted).cast(whole))
 
 
-def _cut_extreme(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
-    cutter.ordered(name, whole)
-    return cutter.part(arguments[0], whole, name)
+def _cut_same(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    return cutter.part(arguments[0], whole, _SAME[name])
 
 
-def _cut_boolean(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
-    return cutter.part(arguments[0], whole, "and" if name in ("bool_and", "every") else "or")
+_SAME = {
+    "min": "min",
+    "max": "max",
+    "bool_and": "and",
+    "every": "and",
+    "bool_or": "or",
+    "any": "or",
+    "some": "or",
+    "bit_and": "bit_and",
+    "bit_or": "bit_or",
+    "bit_xor": "bit_xor",
+}
+"""The functions whose partial result is a result, and the rules that they merge by."""
 
 
-def _cut_list(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
-    assert isinstance(whole, T.ArrayType)
-    cutter.ordered(name, whole.elementType)
-    of_one = F.when(arguments[0].isNotNull(), F.array(arguments[0]))
-    return F.coalesce(cutter.part(of_one, whole, "concat"), F.array().cast(whole))
+def _cut_by(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    value, order = arguments
+    type_ = T.StructType([T.StructField("by", cutter._type(F.max(order))), T.StructField("value", whole)])
+    both = F.when(order.isNotNull(), F.struct(order.alias("by"), value.alias("value")))
+    return cutter.part(both, type_, "largest" if name == "max_by" else "smallest")["value"]
+
+
+def _cut_first(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    rule = "last" if name.startswith("last") else "first"
+    if len(arguments) > 1 and _node(arguments[1]).value() is True:  # NULL does not count
+        return cutter.part(arguments[0], whole, rule)
+    type_ = T.StructType([T.StructField("value", whole)])
+    return cutter.part(F.struct(arguments[0].alias("value")), type_, rule)["value"]
+
+
+def _values(cutter: _Cutter, element: Column, there: Column, rule: str) -> Column:
+    collected: Any = cutter._type(F.collect_list(element))
+    type_ = T.ArrayType(collected.elementType)  # Spark 4.2 does not see that NULLs are left out
+    return cutter.part(F.when(there, F.array(element)), type_, rule)
+
+
+def _cut_collect(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    rule = "union" if name == "collect_set" else "concat"
+    return F.coalesce(_values(cutter, arguments[0], arguments[0].isNotNull(), rule), F.array().cast(whole))
+
+
+def _cut_variance(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    value = arguments[0].cast("double")
+    names = ("n", "mean", "squares")
+    type_ = T.StructType([T.StructField(field, T.DoubleType()) for field in names])
+    columns = zip((F.lit(1.0), value, F.lit(0.0)), names, strict=True)
+    one = F.when(value.isNotNull(), F.struct(*(column.alias(field) for column, field in columns)))
+    moments = cutter.part(one, type_, "moments")
+    if name.endswith("_pop"):
+        variance = moments["squares"] / moments["n"]
+    else:
+        variance = F.when(moments["n"] > 1, moments["squares"] / (moments["n"] - 1))
+    return F.sqrt(variance) if name.startswith("std") else variance
+
+
+def _cut_approx_count(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    """By a sketch with the same relative standard deviation. Differs: Spark's own function has a sketch of
+    its own, and so another estimate."""
+    deviation = float(_node(arguments[1]).value()) if len(arguments) > 1 else 0.05
+    size = min(21, max(4, math.ceil(2 * math.log2(1.04 / deviation))))
+    hashed = F.when(arguments[0].isNotNull(), F.xxhash64(arguments[0]))
+    counted = cutter.part(_sketch(hashed, size), T.BinaryType(), "hll")
+    return F.coalesce(F.hll_sketch_estimate(counted), F.lit(0)).cast("bigint")
+
+
+def _cut_sketch(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    size = int(_node(arguments[1]).value()) if len(arguments) > 1 else 12
+    is_number = isinstance(cutter._type(F.max(arguments[0])), T.IntegerType | T.LongType)
+    value = arguments[0].cast("bigint" if is_number else "binary")
+    return cutter.part(_sketch(value, size), T.BinaryType(), "hll")
+
+
+def _sketch(value: Column, size: int) -> Column:
+    jvm: Any = SparkSession.active()._jvm
+    return Column(jvm.io.millstream.kernel.state.Order.sketch(value._jc, size))
+
+
+def _cut_union(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
+    if len(arguments) > 1:
+        raise NotMergeableError(f"{name}() of sketches of several sizes cannot be merged")
+    return cutter.part(arguments[0], T.BinaryType(), "hll")
 
 
 _CUTS: dict[str, Callable[[_Cutter, str, list[Column], T.DataType], Column]] = {
     "count": _cut_count,
+    "count_if": _cut_count_if,
     "sum": _cut_sum,
+    "product": _cut_product,
     "avg": _cut_avg,
     "mean": _cut_avg,
-    "min": _cut_extreme,
-    "max": _cut_extreme,
-    "bool_and": _cut_boolean,
-    "every": _cut_boolean,
-    "bool_or": _cut_boolean,
-    "any": _cut_boolean,
-    "some": _cut_boolean,
-    "collect_list": _cut_list,
-    "array_agg": _cut_list,
+    **dict.fromkeys(_SAME, _cut_same),
+    **dict.fromkeys(("min_by", "max_by"), _cut_by),
+    **dict.fromkeys(("first", "first_value", "any_value", "last", "last_value"), _cut_first),
+    **dict.fromkeys(("collect_list", "array_agg", "collect_set"), _cut_collect),
+    "approx_count_distinct": _cut_approx_count,
+    "hll_sketch_agg": _cut_sketch,
+    "hll_union_agg": _cut_union,
+    **dict.fromkeys(
+        ("variance", "var_samp", "var_pop", "std", "stddev", "stddev_samp", "stddev_pop"), _cut_variance
+    ),
 }
+
+
+def _as_it_is(result: Column, at: Column) -> Column:
+    return result
+
+
+_TELL_ALL: dict[str, Callable[[Column, Column], Column]] = dict.fromkeys(
+    (
+        *("count", "count_if", "sum", "product", *_SAME, "collect_list", "array_agg", "collect_set"),
+        *("hll_sketch_agg", "hll_union_agg"),
+    ),
+    _as_it_is,
+)
+"""The functions whose only part can be told from their result, and how."""

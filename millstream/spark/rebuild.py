@@ -3,32 +3,39 @@
 The rows are made by the pipeline's own plan, so they are what its query would write: same bytes, partitions,
 timestamps, with the epoch of the claim. What comes into the plan is replaced:
 
-- An aggregation of Spark's own runs for one micro-batch without records, in complete mode, which puts out
-  every group of the state. It runs on a copy of the state, because a batch makes a new version of it.
-- A Python fold keeps its results as they are, so they are read with Spark's state data source.
+- The kernel keeps the parts of each aggregate, which are read with Spark's state data source.
+- An aggregation of Spark's own, whose function the kernel cannot merge, runs for one micro-batch without
+  records, in complete mode, which puts out every group of the state. It runs on a copy of the state, because
+  a batch makes a new version of it.
 
-What Spark has given up is not in its state: windows that have closed. Nor can the state of windows that
-Python merges be read so: it is laid out by bucket, not by window.
+Windows that nobody needs any more, because no record can change them, are not in the state.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
-from millstream.spark.compiler import CompileContext, compile_pipeline
+from millstream.spark.compiler import (
+    BY_SPARK,
+    CompileContext,
+    Compiled,
+    compile_pipeline,
+    operators,
+)
 from millstream.spark.flow import CONTEXT
+from millstream.spark.sink import FORMAT
 from millstream.topology.names import changelog_topic
-from millstream.topology.nodes import Aggregate, Fold, Node
-from millstream.topology.windows import TimeWindows
+from millstream.topology.nodes import Suppress
+from millstream.topology.pipeline import state_before
 
 __all__ = ["rebuild"]
 
@@ -49,7 +56,7 @@ def rebuild(
 
     Args:
         context: that the pipeline was compiled with.
-        options: of Spark's Kafka sink.
+        options: of the sink (sink.sink_options).
         closing: set when nobody wants it any more.
 
     Raises:
@@ -60,39 +67,38 @@ def rebuild(
     done = max((int(name) for name in files.list(f"{directory}/commits") if name.isdecimal()), default=None)
     if done is None:
         return  # nothing was ever finished, so there is no state
-    # Spark numbers the operators in the order of the plan, which is that of the sources that feed them.
-    operators = list(dict.fromkeys(scan.feeds for scan in compiled.scans if scan.feeds))
     nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
-    for number, stores in enumerate(operators):
+    in_a_row = [name for name, node in nodes.items() if state_before(node, compiled.pipeline) is not None]
+    if in_a_row:  # which of several operators has which number is Spark's affair
+        raise StreamsException(
+            f"pipeline '{claim.pipeline}': its changelogs cannot be written anew: store '{in_a_row[0]}' is "
+            "filled from the results of another one in the same query. Start afresh with `millstream reset` "
+            "or KafkaStreams.clean_up(checkpoints=True)"
+        )
+    for name, node in nodes.items():
+        if isinstance(node, Suppress) and changelog_topic(context.application_id, name) in changelogs:
+            raise StreamsException(
+                f"pipeline '{claim.pipeline}': the changelog of '{node.name}' cannot be written anew: it has "
+                "what is held back. Start afresh with `millstream reset` or "
+                "KafkaStreams.clean_up(checkpoints=True)"
+            )
+    plan: Compiled = compiled.plan
+    for number, stores in enumerate(operators(compiled.scans)):
         topics = {changelog_topic(context.application_id, store) for store in stores}
         lost = sorted(topics & changelogs)
         if not lost:
             continue
         # All of the operator's, or Spark would leave out of the state what nobody reads.
         mine = replace(context, only=topics, read=lambda node: _no_records(spark))
-        kinds = {_kind(nodes[store]) for store in stores}
-        if kinds == {"aggregate"}:
+        laid_out = {plan.layouts[store].partition(";")[0] for store in stores}
+        if laid_out == {BY_SPARK}:
             _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
-        elif kinds == {"fold"}:
-            results = _state(spark, claim.path, number, done)
-            rows = compile_pipeline(compiled.pipeline, replace(mine, folded=results)).rows_at(claim.epoch)
-            assert rows is not None
-            rows.where(F.col("topic").isin(lost)).write.format("kafka").options(**options).save()
-        else:
-            raise StreamsException(
-                f"pipeline '{claim.pipeline}': the changelog of store '{stores[0]}' cannot be written anew: "
-                "the state of sessions, sliding windows and windowed folds in Python is not kept by window. "
-                "Start afresh with `millstream reset` or KafkaStreams.clean_up(checkpoints=True)"
-            )
-
-
-def _kind(node: Node) -> str:
-    if not isinstance(node, Aggregate):
-        return "aggregate"  # the last value of each key, by Spark's max_by
-    is_fold = isinstance(node.aggregation, Fold)
-    if node.windows is not None and (is_fold or not isinstance(node.windows, TimeWindows)):
-        return "merged"
-    return "fold" if is_fold else "aggregate"
+            continue
+        state = spark.read.format("statestore").options(operatorId=number, batchId=done)
+        mine = replace(mine, kept=partial(_kept, state, claim.path))
+        rows = compile_pipeline(compiled.pipeline, mine).rows_at(claim.epoch)
+        assert rows is not None
+        rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode("append").save()
 
 
 def _no_records(spark: SparkSession) -> DataFrame:
@@ -106,17 +112,8 @@ def _no_records(spark: SparkSession) -> DataFrame:
     )
 
 
-def _state(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:
-    """What the folds of an operator have: their number, the key, the result and its timestamp."""
-    reader = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch)
-    state = reader.load(path)
-    value: Any = F.col("value")["groupState"]
-    return state.select(
-        F.col("key")["fold"].alias("fold"),
-        F.col("key")["key"].alias("key"),
-        value["aggregate"].alias("aggregate"),
-        value["timestamp"].alias("timestamp"),
-    )
+def _kept(state: DataFrameReader, path: str, variable: str) -> DataFrame:
+    return state.option("stateVarName", variable).load(path)
 
 
 def _from_copy(
@@ -147,7 +144,7 @@ def _from_copy(
         files.copy(f"{directory}/state/{operator}", f"{copy}/state/0")
         query = (
             rows.where(F.col("topic").isin(lost))
-            .writeStream.format("kafka")
+            .writeStream.format(FORMAT)
             .options(**options)
             .option("checkpointLocation", f"{claim.path}.rebuild")
             .trigger(availableNow=True)

@@ -18,6 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millstream.spark.flow import HEADERS_TYPE
+from millstream.spark.sink import FORMAT
+
 __all__ = ["rehearse"]
 
 log = logging.getLogger(__name__)
@@ -28,19 +31,24 @@ _LOOK_EVERY_S = 0.05
 
 
 def rehearse(
-    spark: SparkSession, kafka: Mapping[str, str], topic: str | None, closing: threading.Event
+    spark: SparkSession,
+    kafka: Mapping[str, str],
+    sink: Mapping[str, str],
+    topic: str | None,
+    closing: threading.Event,
 ) -> None:
     """Run it all once; what does not work is logged, and nothing else.
 
     Args:
         kafka: options of the Kafka source, with the prefix `kafka.`.
+        sink: options of the sink.
         topic: one that exists; None: Kafka is left out.
         closing: ends it early.
     """
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("a stateful query", lambda: _count_nothing(spark, closing)),
         ("a look at Kafka", lambda: _look_at(spark, kafka, topic)),
-        ("a write to Kafka", lambda: _write_nothing(spark, kafka, topic)),
+        ("a write to Kafka", lambda: _write_nothing(spark, sink)),
     )
     for what, run in steps:
         if closing.is_set():
@@ -81,7 +89,10 @@ def _records(counted: DataFrame) -> DataFrame:
         F.lit("nowhere").alias("topic"),
         key.alias("key"),
         F.unhex(F.lpad(F.hex("count"), 16, "0")).alias("value"),
-        (F.crc32(key) % 2).cast("int").alias("partition"),
+        F.lit(None).cast("int").alias("partition"),
+        key.alias("route"),
+        F.lit(None).cast("bigint").alias("timestamp"),
+        F.lit(None).cast(HEADERS_TYPE).alias("headers"),
     )
     records = F.array(F.when(F.col("count") > 0, record), F.when(F.col("count") > 1, record))
     return counted.select(F.explode(records).alias("record")).where("record IS NOT NULL").select("record.*")
@@ -92,7 +103,7 @@ def _look_at(spark: SparkSession, kafka: Mapping[str, str], topic: str | None) -
         spark.read.format("kafka").options(**kafka).option("subscribe", topic).load().limit(1).collect()
 
 
-def _write_nothing(spark: SparkSession, kafka: Mapping[str, str], topic: str | None) -> None:
-    if topic is not None:
-        nothing = spark.range(1).where("id > 1").select(F.lit("").alias("key"), F.lit("").alias("value"))
-        nothing.write.format("kafka").options(**kafka).option("topic", topic).save()
+def _write_nothing(spark: SparkSession, sink: Mapping[str, str]) -> None:
+    """It leaves the producer that pipelines will use."""
+    counted = spark.range(1).where("id > 1").select(F.lit("word").alias("key"), F.col("id").alias("count"))
+    _records(counted).write.format(FORMAT).options(**sink).mode("append").save()

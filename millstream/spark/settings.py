@@ -12,6 +12,7 @@ from pathlib import Path
 
 __all__ = [
     "SQL_DEFAULTS",
+    "TRANSACTION_SETTINGS",
     "has_connector",
     "java_options",
     "launch_settings",
@@ -42,15 +43,21 @@ SQL_DEFAULTS: Mapping[str, str] = {
     "spark.sql.constraintPropagation.enabled": "false",
     # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # Spark refuses two stateful operators of different kinds side by side, for the sake of those in a row:
-    # a watermark of the first would drop rows of the second. Ours never stand in a row (topology/pipeline.py
-    # cuts there), and what else Spark checks here a topology cannot express.
+    # Spark refuses two stateful operators of different kinds, side by side and in a row: a watermark of the
+    # first would drop rows of the second. The kernel's have none, and know by themselves what is late. What
+    # else Spark checks here a topology cannot express.
     f"{_STREAMING}unsupportedOperationCheck": "false",
     # Records are late by the watermark that state is given up by, the stream time before the micro-batch. For
     # operators in a row Spark would compare them with the one of a batch earlier.
     f"{_STREAMING}statefulOperator.allowMultiple": "false",
 }
 """SQL settings of a client's session, unless its user has others."""
+
+TRANSACTION_SETTINGS: Mapping[str, str] = {
+    # Spark's default is true: a batch that is repeated could have other sink partitions.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+}
+"""What a client's session has besides, where it writes exactly once and its configuration has no others."""
 
 _NEEDED = frozenset(
     (

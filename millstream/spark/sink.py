@@ -2,32 +2,70 @@
 
 A flow with one output is a projection. A flow with several makes an array with one element for each output
 that a row belongs to, and explodes it; so outputs, repartition topics and changelogs leave through the one
-Kafka sink of the query, and the source is read once.
+sink of the query, and the source is read once.
 
-What a Spark sink cannot carry: the timestamp of a record (Spark ignores such a column when it writes). The
-records of internal topics carry it in the header `millstream.ts`, which their readers use; records of output
-topics get the time at which they are written.
+That sink is the kernel's (`FORMAT`; kernel/src/io/millstream/kernel/sink), which writes what Spark's own
+cannot: the record's timestamp, and an answer to what Kafka refuses.
 
-Records of changelogs also carry the epoch of the claim that their query runs under (design D5), in the same
-header. A pipeline is compiled once and may run under many claims, so the epoch is in no traced column: the
-rows have a column STAMP, which `with_epoch` turns into that header by one last projection.
+Records of changelogs carry the epoch of the claim that their query runs under (design D5), as a header. A
+pipeline is compiled once and may run under many claims, so the epoch is in no traced column: the rows have a
+column FENCED, of which `with_epoch` makes that header by one last projection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from millstream.model import TIMESTAMP_HEADER
-from millstream.spark.flow import HEADERS, HEADERS_TYPE, TIMESTAMP, Flow, Lane
+from millstream.model import EPOCH_HEADER, PARTS_HEADER
+from millstream.spark.flow import (
+    HEADERS,
+    HEADERS_TYPE,
+    OFFSET,
+    PARTITION,
+    RAW_KEY,
+    RAW_VALUE,
+    TIMESTAMP,
+    TOPIC,
+    Flow,
+    Lane,
+)
+from millstream.spark.handlers import FAIL, RecordHandlers
 
-__all__ = ["STAMP", "Output", "output_rows", "with_epoch"]
+__all__ = [
+    "FENCED",
+    "FORMAT",
+    "Output",
+    "Transactions",
+    "output_rows",
+    "sink_options",
+    "with_epoch",
+    "written_fields",
+]
 
-STAMP = "stamp"
-"""The column with the timestamp of a changelog record, 8 bytes; NULL in records of other topics."""
+FORMAT = "io.millstream.kernel.sink.KafkaRecords"
+"""The format of a writer that writes these rows to Kafka."""
+
+FENCED = "fenced"
+"""The column that is true for records of changelogs."""
+
+_COLUMNS = ("topic", "key", "value", "partition", "route", "timestamp")
+_LETTER = "letter"
+_LETTER_TYPE = T.StructType(
+    [
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("place", T.StringType()),
+    ]
+)
+"""What a dead letter says of the record that another one comes from, which Kafka refuses."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +74,14 @@ class Output:
 
     Attributes:
         topic, key, value: what to write; key and value in bytes.
-        partitions: the topic's partition count, for a topic that is partitioned by crc32(key).
-        partition_by: the bytes that count for that, where it is not the key as it is written: a windowed
+        route: the bytes whose murmur2 gives the partition, for a topic of the application's own; a windowed
             key's windows all have their place by the key itself.
         partition: else the partition; None, or NULL: as Kafka's default partitioner has it.
-        timestamped: carry the record's timestamp in a header.
-        fenced: carry the epoch there too: the topic is a changelog.
+        fenced: the topic is a changelog, whose records carry the epoch.
         headers: carry the record's own headers.
         errors: further headers, an array: what is wrong with the record.
+        parts: what the aggregate is made of, in bytes, for a header.
+        letter: the node whose name a dead letter gives, should Kafka refuse the record; None: it gets none.
         look: writes nothing, and is shown the rows instead: gets whether a row belongs to the lane, is true
             for every row.
     """
@@ -51,18 +89,36 @@ class Output:
     topic: Column
     key: Column
     value: Column
-    partitions: int | None = None
-    partition_by: Column | None = None
+    route: Column | None = None
     partition: Column | None = None
-    timestamped: bool = False
     fenced: bool = False
     headers: bool = False
     errors: Column | None = None
+    parts: Column | None = None
+    letter: str | None = None
     look: Callable[[Column], Column] | None = None
+    made: Column | None = None
 
 
-def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
-    """The records of one flow."""
+@dataclass(frozen=True)
+class Transactions:
+    """How one run of a pipeline writes exactly once.
+
+    Attributes:
+        prefix: of its transactional ids.
+        marker_topic: of its partition 0, offsets tell which batches were written.
+        epoch: of the claim that it runs under.
+        timeout_ms: after which the broker takes back a transaction.
+    """
+
+    prefix: str
+    marker_topic: str
+    epoch: int
+    timeout_ms: int
+
+
+def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool = False) -> DataFrame:
+    """The records of one flow; `letters`: with what dead letters say, in a column of its own."""
     if len(outputs) == 1:
         lane, output = outputs[0]
         df = flow.df
@@ -70,7 +126,7 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
             df = df.where(~output.look(flow.kept(lane)))
         elif lane.keep is not None:
             df = df.where(F.col(lane.keep))
-        return df.select(*_fields(output))
+        return df.select(*written_fields(flow, output, letters))
     element = flow.names.new("o")
     keeps = [
         flow.kept(lane)
@@ -79,47 +135,112 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]]) -> DataFrame:
         for lane, output in outputs
     ]
     records = F.array(
-        *(F.when(keep, F.struct(*_fields(out))) for keep, (_, out) in zip(keeps, outputs, strict=True))
+        *(
+            F.when(keep, F.struct(*written_fields(flow, out, letters)))
+            for keep, (_, out) in zip(keeps, outputs, strict=True)
+        )
     )
     exploded = flow.df.select(F.explode(records).alias(element)).where(F.col(element).isNotNull())
     return exploded.select(f"{element}.*")
 
 
-def _fields(output: Output) -> list[Column]:
-    partition = F.lit(None).cast("int") if output.partition is None else output.partition
-    if output.partitions is not None:
-        # A record without a key has no place of its own; it goes where the empty key goes.
-        key = output.key if output.partition_by is None else output.partition_by
-        key = F.coalesce(key, F.lit(bytearray()))
-        partition = (F.crc32(key) % output.partitions).cast("int")
-    none = F.lit(None).cast(HEADERS_TYPE)
-    headers = F.col(HEADERS) if output.headers else none
-    later = F.lit(None).cast("binary")
-    if output.timestamped:
-        stamp = F.unhex(F.lpad(F.hex(F.unix_millis(F.col(TIMESTAMP))), 16, "0"))
-        own = _header(stamp)
-        if output.fenced:
-            own, later = none, stamp
-        headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), own) if output.headers else own
+def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
+    """The columns of the records that an output writes."""
+    if output.made is not None:
+        names = (*_COLUMNS, "headers", FENCED, *((_LETTER,) if letters else ()))
+        return [output.made[name].alias(name) for name in names]
+    headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
     if output.errors is not None:
         headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)
-    return [
+    if output.parts is not None:
+        own = F.array(F.struct(F.lit(PARTS_HEADER).alias("key"), output.parts.alias("value")))
+        headers = F.coalesce(headers, F.array().cast(HEADERS_TYPE))
+        headers = F.when(output.parts.isNotNull(), F.concat(headers, own.cast(HEADERS_TYPE)))
+    fields = [
         output.topic.alias("topic"),
         output.key.alias("key"),
         output.value.alias("value"),
-        partition.alias("partition"),
+        _or_null(output.partition, "int").alias("partition"),
+        _or_null(output.route, "binary").alias("route"),
+        F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
         headers.alias("headers"),
-        later.alias(STAMP),
+        F.lit(output.fenced).alias(FENCED),
     ]
+    if letters:
+        fields.append(_letter(flow, output.letter).alias(_LETTER))
+    return fields
+
+
+def _or_null(column: Column | None, type_: str) -> Column:
+    return F.lit(None).cast(type_) if column is None else column
+
+
+def _letter(flow: Flow, place: str | None) -> Column:
+    if place is None:
+        return F.lit(None).cast(_LETTER_TYPE)
+    # The results of an aggregation were not read from a topic.
+    raw = RAW_KEY in flow.df.columns
+    nothing = F.lit(None).cast("binary")
+    return F.struct(
+        (F.col(RAW_KEY) if raw else nothing).alias("key"),
+        (F.col(RAW_VALUE) if raw else nothing).alias("value"),
+        F.col(TOPIC).alias("topic"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        F.lit(place).alias("place"),
+    ).cast(_LETTER_TYPE)
 
 
 def with_epoch(rows: DataFrame, epoch: int | None) -> DataFrame:
-    """Rows as a sink takes them, their changelog records with this epoch; None: with the timestamp alone."""
-    tail = b"" if epoch is None else epoch.to_bytes(8, "big")
-    stamped = _header(F.concat(F.col(STAMP), F.lit(bytearray(tail))))
-    headers = F.when(F.col(STAMP).isNotNull(), stamped).otherwise(F.col("headers"))
-    return rows.select("topic", "key", "value", "partition", headers.alias("headers"))
+    """Rows as a sink takes them, their changelog records with this epoch; None: without one."""
+    headers = F.col("headers")
+    if epoch is not None:
+        none = F.array().cast(HEADERS_TYPE)
+        own = F.struct(
+            F.lit(EPOCH_HEADER).alias("key"), F.lit(bytearray(epoch.to_bytes(8, "big"))).alias("value")
+        )
+        all_of_them = F.concat(F.coalesce(headers, none), F.array(own).cast(HEADERS_TYPE))
+        headers = F.when(F.col(FENCED), all_of_them).otherwise(headers)
+    letter = [_LETTER] if _LETTER in rows.columns else []
+    return rows.select(*_COLUMNS, headers.alias("headers"), *letter)
 
 
-def _header(stamp: Column) -> Column:
-    return F.array(F.struct(F.lit(TIMESTAMP_HEADER).alias("key"), stamp.alias("value"))).cast(HEADERS_TYPE)
+def sink_options(
+    producer: Mapping[str, str],
+    partitions: Mapping[str, int],
+    *,
+    run: str = "",
+    handlers: RecordHandlers = FAIL,
+    transactions: Transactions | None = None,
+) -> dict[str, str]:
+    """The options of a writer of this format.
+
+    Args:
+        producer: the producer's, in Kafka's names, bootstrap.servers among them.
+        partitions: how many partitions each topic of the application's own has.
+        run: names this run of the query; no other has this name.
+        transactions: write exactly once; None: at least once.
+    """
+    # A topic that does not exist is an error after 10 s, not after Kafka's minute.
+    options = {f"kafka.{name}": value for name, value in {"max.block.ms": "10000", **producer}.items()}
+    options |= {f"partitions.{topic}": str(count) for topic, count in partitions.items()}
+    # Without one of its records a store would be wrong.
+    options |= {f"complete.{topic}": "true" for topic in partitions if topic.endswith("-changelog")}
+    options["run"] = run
+    if transactions is not None:
+        options |= {
+            "transactional.prefix": transactions.prefix,
+            "marker.topic": transactions.marker_topic,
+            "epoch": str(transactions.epoch),
+            # Waiting for a commit ends after this, and a broker that is only started again takes longer than
+            # a topic that does not exist.
+            "kafka.max.block.ms": producer.get("max.block.ms", "60000"),
+            "kafka.enable.idempotence": "true",
+            "kafka.acks": "all",
+            "kafka.transaction.timeout.ms": str(transactions.timeout_ms),
+        }
+    if handlers.production:
+        options["on.refused"] = "continue"
+        if handlers.dead_letter_topic is not None:
+            options["dead.letter.topic"] = handlers.dead_letter_topic
+    return options

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, TIMESTAMP_HEADER
+from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
 
-__all__ = ["kafka_options", "read_kafka", "stamped"]
+__all__ = ["in_range", "kafka_options", "read_kafka"]
+
+FORMAT = "io.millstream.kernel.source.KafkaSource"
+"""Spark's Kafka source, with its partitions in the same order whenever a batch is run."""
 
 _OPTIONS: Mapping[str, str] = {
     # Spark's reader long-polls at the end of a partition: with Kafka's default of 500 ms every small
@@ -43,7 +46,7 @@ def read_kafka(
     max_records_per_batch: int | None,
 ) -> DataFrame:
     """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""
-    reader = spark.readStream.format("kafka").options(**_OPTIONS).options(**options)
+    reader = spark.readStream.format(FORMAT).options(**_OPTIONS).options(**options)
     reset = default_reset
     if isinstance(node, Repartition):
         reader = reader.option("subscribe", f"{application_id}-{node.topic}")
@@ -61,36 +64,21 @@ def read_kafka(
     if max_records_per_batch is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
     df = reader.load()
-    timestamp, headers = stamped(node, F.unix_millis("timestamp"), F.col("headers"))
     return df.select(
         "key",
         "value",
         F.col("topic").alias(TOPIC),
         F.col("partition").alias(PARTITION),
         F.col("offset").alias(OFFSET),
-        timestamp.alias(TIMESTAMP),
-        headers.alias(HEADERS),
+        in_range(F.unix_millis("timestamp")).alias(TIMESTAMP),
+        F.col("headers").alias(HEADERS),
     )
 
 
-def stamped(
-    node: Source | TableSource | Repartition, time_ms: Column, headers: Column
-) -> tuple[Column, Column]:
-    """A record's timestamp, and its headers, of its own time and headers.
-
-    A record of a topic that the application owns has its timestamp in its last header, which is ours; what
-    that holds cannot be wrong, but in length, and then it is a header like others. In all other topics
-    headers are data. No timestamp is out of the range that everything after can compute with.
-    """
-    if isinstance(node, Repartition):
-        last = F.get(headers, F.array_size(headers) - 1)
-        # 8 bytes; 8 more are the writer's epoch, where the topic is another pipeline's changelog.
-        ours = (last["key"] == TIMESTAMP_HEADER) & F.octet_length(last["value"]).isin(8, 16)
-        stamp = F.conv(F.hex(F.substring(last["value"], 1, 8)), 16, -10).cast("bigint")
-        time_ms = F.when(ours, stamp).otherwise(time_ms)
-        headers = F.when(ours, F.slice(headers, 1, F.array_size(headers) - 1)).otherwise(headers)
+def in_range(time_ms: Column) -> Column:
+    """A record's timestamp, which is never out of the range that everything after can compute with."""
     lowest, highest = (F.lit(limit).cast("bigint") for limit in (MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS))
-    return F.timestamp_millis(F.least(F.greatest(time_ms, lowest), highest)), headers
+    return F.timestamp_millis(F.least(F.greatest(time_ms, lowest), highest))
 
 
 def _without_internal(pattern: str, application_id: str) -> str:
@@ -98,8 +86,7 @@ def _without_internal(pattern: str, application_id: str) -> str:
 
     Spark compares the whole name, in Java's syntax; this much of it Python's has too.
     """
-    own = re.escape(application_id)
-    return rf"(?!{own}-.+-(?:changelog|repartition)$)(?:{pattern})"
+    return rf"(?!{internal_pattern(application_id)}$)(?:{pattern})"
 
 
 def positions(text: str | None) -> dict[tuple[str, int], int]:

@@ -6,8 +6,8 @@ is routed as Kafka would do it: to output topics, back into the topology, or int
 
 Source: org.apache.kafka.streams.TopologyTestDriver.
 Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, as a client
-    does that has a backlog; piped one by one, each record gives its update, as in Kafka Streams.
-    Output records have no timestamps: Spark's Kafka sink cannot write them (docs/semantics.md).
+    does that has a backlog; piped one by one, or without a cache, each record gives its update, as in
+    Kafka Streams.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import IllegalStateException
-from millstream.model import TIMESTAMP_HEADER, KeyValue, Record, TaskId
+from millstream.model import KeyValue, Record, TaskId
 from millstream.ports import BytesStore
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
@@ -36,7 +36,7 @@ from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
-from millstream.topology.names import internal_topic, is_internal_topic
+from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Repartition, Source
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
@@ -54,7 +54,7 @@ S = TypeVar("S")
 class TestRecord:
     """A record as a test sees it: key and value are Python values.
 
-    `timestamp` is in milliseconds since the epoch; None: now (input), or not known (output).
+    `timestamp` is in milliseconds since the epoch; None: now.
 
     Source: org.apache.kafka.streams.test.TestRecord.
     """
@@ -142,6 +142,7 @@ class TopologyTestDriver:
                         default_value_serde=defaults[1],
                         checkpoint=f"{self._directory}/{pipeline.name}",
                         handlers=_handlers(config),
+                        cached=config.get("statestore.cache.max.bytes") != 0,
                     )
                 )
         except BaseException:
@@ -187,7 +188,7 @@ class TopologyTestDriver:
 
     @property
     def dropped_records(self) -> int:
-        """How many records were dropped so far, because a record-level handler says 'continue'."""
+        """How many records were dropped so far: a record-level handler says 'continue', or they were late."""
         return sum(running.drops.total for running in self._pipelines)
 
     # --- stores ----------------------------------------------------------------------------------------
@@ -269,8 +270,7 @@ class TopologyTestDriver:
                     for record in written:
                         self._outputs.setdefault(record.topic, deque()).append(record)
                     if written:
-                        latest = max(record.timestamp for record in batch)
-                        todo.append([replace(record, timestamp=latest) for record in written])
+                        todo.append(written)
 
     def _arrived(self, record: Record) -> Record:
         offset = self._offsets.get(record.topic, 0)
@@ -280,7 +280,7 @@ class TopologyTestDriver:
     def _fill(self, record: Record) -> None:
         for name in self._fills.get(record.topic, ()):
             if record.key is not None:
-                entry = (record.key, record.value, _restamped(record, self._application_id).timestamp)
+                entry = (record.key, record.value, record.timestamp)
                 self._stores[name].apply([entry], record.offset + 1)
 
     def _output(self, topic: str) -> deque[Record]:
@@ -395,12 +395,11 @@ class TestOutputTopic:
             written = ", ".join(sorted(self._driver.produced_topic_names)) or "nothing"
             raise LookupError(f"no more records in topic '{self.topic}'; written to so far: {written}")
         record = queue.popleft()
-        stamped = _restamped(record, self._driver._application_id)
         return TestRecord(
             self._key_serde.deserialize(record.key),
             self._value_serde.deserialize(record.value),
-            None if stamped is record else stamped.timestamp,
-            stamped.headers,
+            record.timestamp,
+            record.headers,
         )
 
     def read_key_value(self) -> KeyValue[Any, Any]:
@@ -456,16 +455,6 @@ def _reads(node: Input, topic: str, application_id: str) -> bool:
             node.pattern is not None and node.pattern.fullmatch(topic) is not None
         )
     return topic == node.topic
-
-
-def _restamped(record: Record, application_id: str) -> Record:
-    """A record of an internal topic with the timestamp that its header carries, and without the header."""
-    if not is_internal_topic(application_id, record.topic) or not record.headers:
-        return record
-    name, value = record.headers[-1]
-    if name != TIMESTAMP_HEADER or value is None or len(value) != 8:  # in a test nothing has an epoch
-        return record
-    return replace(record, timestamp=int.from_bytes(value, "big", signed=True), headers=record.headers[:-1])
 
 
 def _handlers(config: Mapping[str, Any]) -> RecordHandlers:

@@ -441,6 +441,7 @@ class FakeEngine:
         compiled, started, stopped: names of pipelines, in the order of events.
         claims: what they were started with, in that order.
         rebuilt: pipelines, with the changelogs that were to be written anew.
+        next_batch: by pipeline, the first micro-batch that has no marker.
         files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to hold Spark up.
@@ -453,6 +454,7 @@ class FakeEngine:
         self.stopped: list[str] = []
         self.claims: list[CheckpointClaim] = []
         self.rebuilt: list[tuple[str, frozenset[str]]] = []
+        self.next_batch: dict[str, int] = {}
         self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
@@ -523,6 +525,10 @@ class FakeEngine:
         """Notes that it was asked."""
         assert self.gate.wait(30), "nobody opened the gate"
         self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
+
+    def written(self, claim: CheckpointClaim) -> int:
+        """What `next_batch` says."""
+        return self.next_batch.get(claim.pipeline, 0)
 
     def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
         """The same ones for the same root."""

@@ -107,6 +107,7 @@ class _WorldsEngine(FakeEngine):
     def __init__(self, world: FakeWorld) -> None:
         super().__init__()
         self.gate, self.stop_gate = world.gate, world.stop_gate
+        self.next_batch = world.next_batch
         self.client_id = ""
         self._world = world
 
@@ -126,8 +127,8 @@ class FakeWorld:
         topics: the cluster; connections: its clients' ways to it, in the order in which they were opened.
         log: the changelogs, in memory.
         engine: what Spark is here, of the client that asked for one last; engines counts how often that was.
-        gate, stop_gate: of all engines, see FakeEngine. A connection waits for stop_gate too when it
-            closes, so that a client in which nothing runs any more can be held up while it closes.
+        gate, stop_gate, next_batch: of all engines, see FakeEngine. A connection waits for stop_gate too when
+            it closes, so that a client in which nothing runs any more can be held up while it closes.
         spark_gate: whoever asks for an engine waits for it; clear it to have Spark start slowly, whatever
             else happens meanwhile. spark_asked: set when somebody has asked.
         engine_made: set when a client has got an engine.
@@ -149,6 +150,7 @@ class FakeWorld:
         self.spark_gate.set()
         self.spark_asked = threading.Event()
         self.engine_made = threading.Event()
+        self.next_batch: dict[str, int] = {}
         self.engine = _WorldsEngine(self)
         self.engines = 0
         self.overlaps: list[Overlap] = []

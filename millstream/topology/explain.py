@@ -7,7 +7,16 @@ from datetime import timedelta
 
 from millstream.model import StoreKind
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Aggregate, GlobalTable, Repartition, Sink, Source, Store, TableSource
+from millstream.topology.nodes import (
+    Aggregate,
+    GlobalTable,
+    Repartition,
+    Sink,
+    Source,
+    Store,
+    Suppress,
+    TableSource,
+)
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["explain"]
@@ -37,6 +46,7 @@ def _paragraph(pipeline: Pipeline) -> str:
         "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)
     )
     lines += _section("windows", _windows(pipeline))
+    lines += _section("holds", _held_back(pipeline))
     lines += _section("keeps", (_store(store) for store in pipeline.stores))
     lines += _section("writes", (_output(node) for node in pipeline.outputs))
     lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
@@ -90,7 +100,15 @@ def _store(store: Store) -> str:
 def _windows(pipeline: Pipeline) -> Iterable[str]:
     for node in pipeline.nodes:
         if isinstance(node, Aggregate) and node.windows is not None:
-            yield f"{node.windows} ({node.name})"
+            once = ", told once, when they close" if node.on_close else ""
+            yield f"{node.windows}{once} ({node.name})"
+
+
+def _held_back(pipeline: Pipeline) -> Iterable[str]:
+    for node in pipeline.nodes:
+        if isinstance(node, Suppress):
+            wait = f"for {timedelta(milliseconds=node.delay_ms)}"
+            yield f"updates {'until their windows close' if node.until_close else wait} ({node.name})"
 
 
 def _internal(name: str) -> str:

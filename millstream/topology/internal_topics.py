@@ -17,26 +17,32 @@ from dataclasses import dataclass
 from millstream.errors import MissingSourceTopicException
 from millstream.model import TaskId
 from millstream.ports import InternalTopic
-from millstream.topology.names import changelog_topic, internal_topic
+from millstream.topology.names import changelog_topic, internal_topic, markers_topic
 from millstream.topology.nodes import Repartition, Store
 from millstream.topology.subtopology import Subtopology
 from millstream.topology.topology import Topology
 
 __all__ = ["InternalTopics", "StorePlace", "plan_internal_topics"]
 
+ANY_TIME = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
+"""What a source topic has taken, an internal topic takes too.
+
+Differs: Kafka Streams leaves the second as the broker has it, so that since Kafka 4.0 a record from more than
+an hour ahead ends the application.
+"""
 REPARTITION_CONFIGS = {
     "cleanup.policy": "delete",
-    "message.timestamp.type": "CreateTime",
+    **ANY_TIME,
     "retention.ms": "-1",
     "segment.bytes": "52428800",
 }
 CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact",
-    "message.timestamp.type": "CreateTime",
+    **ANY_TIME,
 }
 WINDOWED_CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact,delete",
-    "message.timestamp.type": "CreateTime",
+    **ANY_TIME,
 }
 ADDITIONAL_RETENTION_MS = 86_400_000
 """The default of `windowstore.changelog.additional.retention.ms`."""
@@ -92,11 +98,13 @@ def plan_internal_topics(
     source_partitions: Mapping[str, int],
     *,
     additional_retention_ms: int = ADDITIONAL_RETENTION_MS,
+    exactly_once: bool = False,
 ) -> InternalTopics:
     """The plan for this topology, with sources of so many partitions. Global tables add nothing to it.
 
     `source_partitions` has every source topic, and those that match the topology's patterns; others in it
     are ignored. `additional_retention_ms`: how much longer a changelog keeps windows than their store.
+    `exactly_once`: with the topic of the markers.
 
     Raises:
         MissingSourceTopicException: a source topic is not in `source_partitions`, or a pattern that a
@@ -132,14 +140,17 @@ def plan_internal_topics(
         for store in subtopology.stores:
             count = tasks[subtopology.id]
             topic = store.source_topic
+            if topic is None:
+                partitions[f"{store.name}-changelog"] = count
             if topic is None and store.logged:
                 topic = changelog_topic(application_id, store.name)
-                partitions[f"{store.name}-changelog"] = count
                 if count:  # a pattern may match nothing yet
                     configs = {**_changelog_configs(store, additional_retention_ms), **store.topic_config}
                     topics.append(InternalTopic(topic, count, configs))
             is_source = store.source_topic is not None
             stores[store.name] = StorePlace(store, subtopology.id, count, topic, is_source)
+    if exactly_once and topology.queries:
+        topics.append(InternalTopic(markers_topic(application_id), 1, dict(CHANGELOG_CONFIGS)))
     return InternalTopics(tuple(sorted(topics, key=lambda topic: topic.name)), partitions, tasks, stores)
 
 

@@ -18,14 +18,17 @@ __all__ = [
     "NameProvider",
     "RepartitionNames",
     "changelog_topic",
+    "internal_pattern",
     "internal_topic",
     "is_internal_topic",
+    "markers_topic",
     "repartition_names",
     "validate_name",
     "validate_topic",
 ]
 
 MAX_NAME_LENGTH = 249
+_MARKERS = "millstream-markers"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 # A prefix that Kafka Streams generated itself; only then do a repartition's nodes get generated names.
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
@@ -118,12 +121,22 @@ def internal_topic(application_id: str, name: str) -> str:
 
 
 def is_internal_topic(application_id: str, topic: str) -> bool:
-    """Whether a topic has the name of a changelog or a repartition topic of this application.
+    """Whether a topic has the name of a changelog or a repartition topic of this application, or of its
+    markers.
 
     Source: StreamsResetter.isInferredInternalTopic.
     """
-    own = rf"{re.escape(application_id)}-.+-(?:changelog|repartition)"
-    return re.fullmatch(own, topic) is not None
+    return re.fullmatch(internal_pattern(application_id), topic) is not None
+
+
+def internal_pattern(application_id: str) -> str:
+    """What the names of an application's internal topics match, in Python and in Java."""
+    return rf"{re.escape(application_id)}-(?:.+-(?:changelog|repartition)|{_MARKERS})"
+
+
+def markers_topic(application_id: str) -> str:
+    """The whole name of the topic that exactly-once sinks commit offsets of. It has no records."""
+    return internal_topic(application_id, _MARKERS)
 
 
 def changelog_topic(application_id: str, store: str) -> str:

@@ -43,6 +43,7 @@ __all__ = [
     "Sink",
     "Source",
     "Store",
+    "Suppress",
     "TableFilter",
     "TableMapValues",
     "TableSource",
@@ -80,6 +81,7 @@ class Store:
         window_size_ms: for a window store: how long each of its windows is.
         retention_ms: for window and session stores: how long a window is kept, counted from its start (a
             session: its end) to the newest start (end) in the same partition.
+        cached: each key's last value of a micro-batch is told; else every one of its values.
         history_ms: for a key-value store that can be read as of an earlier time: how far back. None: it
             has last values only.
     """
@@ -96,6 +98,7 @@ class Store:
     window_size_ms: int | None = None
     retention_ms: int | None = None
     history_ms: int | None = None
+    cached: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +294,7 @@ class ColumnAggregation(Aggregation):
 
 @dataclass(frozen=True, slots=True)
 class Fold(Aggregation):
-    """Python functions, record by record: in a micro-batch by topic, partition and offset.
+    """Python functions, called record by record in the order in which a task of Kafka Streams has them.
 
     `adder(key, value, aggregate) -> aggregate`; with `initializer` None (a reduce) the first value
     of a key is its first aggregate and `adder` is called as `adder(aggregate, value)`.
@@ -305,11 +308,16 @@ class Fold(Aggregation):
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Node):
-    """One value per key, or per key and window. Records with a null key or a null value are skipped."""
+    """One value per key, or per key and window. Records with a null key or a null value are skipped.
+
+    With `on_close`, what comes after it gets the last value of each window, when that has closed. The store
+    gets every value.
+    """
 
     aggregation: Aggregation = field(default_factory=Count)
     stored: Store = field(default_factory=lambda: Store(""))
     windows: Windows | None = None
+    on_close: bool = False
 
     @property
     def store(self) -> Store | None:
@@ -346,6 +354,31 @@ class TableMapValues(Node):
 
     mapper: Function = field(default=lambda: None)
     stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Suppress(Node):
+    """Hold a table's updates back, and let the last one of each key go on when its time has come.
+
+    Attributes:
+        stored: what is held back.
+        until_close: the time is that of a window's end, else that of the first update which is held back;
+            with it, deletions do not go on.
+        delay_ms: how far stream time has to be beyond it.
+        record_limit, byte_limit: of what one task may hold back; None: there is no limit.
+        stops_when_full: whether beyond a limit the query ends; else the oldest update goes on.
+    """
+
+    stored: Store = field(default_factory=lambda: Store(""))
+    until_close: bool = False
+    delay_ms: int = 0
+    record_limit: int | None = None
+    byte_limit: int | None = None
+    stops_when_full: bool = False
 
     @property
     def store(self) -> Store | None:

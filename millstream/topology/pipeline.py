@@ -1,8 +1,10 @@
 """The physical cut: which subtopologies one Spark query runs.
 
 Where Kafka Streams puts a repartition topic, Spark can shuffle, and the subtopologies on both sides stay in
-one query. It cannot where the user asked for the topic (`repartition()`), nor behind a stateful step: Spark
-does not chain two of them in one query. There the topic is real and joins two queries.
+one query. It does not where the user asked for the topic (`repartition()`), nor behind a stateful step, whose
+results would reach the next one in another order than theirs. There the topic is real and joins two queries.
+
+Stateful steps in a row with no change of key between them are one query: Kafka Streams has no topic there.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.errors import TopologyException
 from millstream.topology.nodes import (
     Aggregate,
     GlobalTable,
@@ -19,12 +20,13 @@ from millstream.topology.nodes import (
     Sink,
     Source,
     Store,
+    Suppress,
     TableSource,
     ToTable,
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
 
-__all__ = ["Pipeline", "input_label", "plan_pipelines", "writers_first"]
+__all__ = ["Pipeline", "input_label", "plan_pipelines", "state_before", "writers_first"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,6 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
     """The pipelines of a topology: the subtopologies that shuffles join.
 
     `nodes` have parents before children. Global tables are left out: no query runs them.
-
-    Raises:
-        TopologyException: two stateful steps follow each other, with nothing between them to cut at.
     """
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
     cuts = _cuts(nodes)
@@ -146,18 +145,25 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
                 cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
             elif before is not None:
                 cuts[node] = (
-                    f"The topic '{node.topic}' is needed: Spark cannot chain another stateful step behind "
-                    f"{before.name} in one query."
+                    f"The topic '{node.topic}' is needed: behind {before.name}, which keeps state, it keeps "
+                    "the records in order."
                 )
         elif _is_stateful(node, cuts):
-            if before is not None:
-                raise TopologyException(
-                    f"{node.name} keeps state by the keys that {before.name} puts out, and Spark cannot "
-                    "chain two stateful steps in one query; put .repartition() between them, so that a topic "
-                    "joins two queries"
-                )
             state[node] = node
     return cuts
+
+
+def state_before(node: Node, pipeline: Pipeline) -> Node | None:
+    """The stateful step of the same query whose results reach this one, if there is one: the last of them."""
+    ends = (*pipeline.inputs, *pipeline.outputs)
+    cuts: dict[Node, str] = {each: "" for each in ends if isinstance(each, Repartition)}
+    for parent in node.parents:
+        if parent in pipeline.inputs:
+            continue
+        found = parent if _is_stateful(parent, cuts) else state_before(parent, pipeline)
+        if found is not None:
+            return found
+    return None
 
 
 def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
@@ -169,7 +175,7 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
     if isinstance(node, ToTable):
         parent = node.parents[0]
         return isinstance(parent, Repartition) and parent not in cuts
-    return isinstance(node, Aggregate)
+    return isinstance(node, Aggregate | Suppress)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:

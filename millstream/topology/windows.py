@@ -1,10 +1,10 @@
 """Windows: which spans of time an aggregation has one value for, instead of one for all time.
 
 A record that comes later than the grace allows is dropped. "Later" is measured by stream time, the largest
-timestamp seen so far, and not by a clock.
+timestamp seen so far in the partition that its key is in, and not by a clock.
 
-Differs, for all three: stream time is that of all partitions which a query reads, and it goes on from
-    micro-batch to micro-batch. Kafka Streams has one for each task, which goes on from record to record.
+Differs, for Python folds alone: stream time is that of all partitions which a query reads, and it goes on
+    from micro-batch to micro-batch. Kafka Streams has one for each task, which goes on from record to record.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ class TimeWindows:
         return replace(self, advance_ms=milliseconds(advance, "the advance of windows"))
 
     @property
+    def closes_after_ms(self) -> int:
+        """How far beyond a window's end stream time is when the window closes."""
+        return self.grace_ms
+
+    @property
     def least_retention_ms(self) -> int:
         """How long a store has to keep a window, counted from its start."""
         return self.size_ms + self.grace_ms
@@ -130,6 +135,11 @@ class SlidingWindows:
         return self.time_difference_ms
 
     @property
+    def closes_after_ms(self) -> int:
+        """How far beyond a window's end stream time is when the window closes."""
+        return self.grace_ms
+
+    @property
     def least_retention_ms(self) -> int:
         """How long a store has to keep a window, counted from its start."""
         return 2 * self.time_difference_ms + self.grace_ms
@@ -178,6 +188,11 @@ class SessionWindows:
             milliseconds(inactivity_gap, "the inactivity gap of sessions"),
             milliseconds(after_window_end, "the grace period"),
         )
+
+    @property
+    def closes_after_ms(self) -> int:
+        """How far beyond a session's end stream time is when the session closes."""
+        return self.gap_ms + self.grace_ms
 
     @property
     def least_retention_ms(self) -> int:

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from millstream.cli import demo
+from millstream.cli import demo, demo_run
+from millstream.cli.corpus import Corpus
 from millstream.cli.demo import Interrupts
 from millstream.cli.demo_run import DemoRun
 
@@ -53,6 +54,38 @@ class _Blind:
 
     def stop(self, view: object) -> None:
         pass
+
+
+class _Counted(_Run):
+    """A run that has counted everything, and has closed when it is asked to."""
+
+    failure = None
+
+    def __init__(self, *_: object, **__: object) -> None:
+        super().__init__()
+        self.ended.set()
+
+    def close(self, patience_s: float) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_demo_that_is_not_kept_ends_and_says_what_to_try_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keep: bool
+) -> None:
+    """Its exit code is 0; with `--keep` it is the questions that come then."""
+    kept: list[object] = []
+    monkeypatch.setattr(demo_run, "DemoRun", _Counted)
+    monkeypatch.setattr(demo, "_prepare", lambda: None)
+    monkeypatch.setattr(demo, "_presenter", lambda console, plain: _Blind())
+    monkeypatch.setattr(demo, "_conclude", lambda run, console: 0)
+    monkeypatch.setattr(demo, "_keep", lambda run, console, interrupts: kept.append(run))
+    with Interrupts() as interrupts:
+        code = demo._demo(
+            cast(Any, None), Corpus((), ""), interrupts, began=0.0, keep=keep, plain=True, log=None
+        )
+    assert code == 0
+    assert ("what to try next" in capsys.readouterr().out, len(kept)) == ((False, 1) if keep else (True, 0))
 
 
 @pytest.mark.timeout(30)

@@ -22,13 +22,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.functions import udf
+from pyspark.sql.functions import concat_ws, substring_index, udf, upper
 from pyspark.sql.types import StringType
 from readers import STORES, Readers
 
 from millstream import (
     Consumed,
     FailureContext,
+    Grouped,
     KafkaStreams,
     LostTopicException,
     Materialized,
@@ -83,6 +84,8 @@ def build(spec: dict[str, Any]) -> Topology:
     """`source` (a topic, or several), or `pattern`; a count of the values in the store `counts`; `output` has
     its updates. `windows` counts them by windows and by sessions as well. `poison` names the file of
     `poisoned`; `table` a topic for a global table."""
+    if "proof" in spec:
+        return build_proof(spec["source"], spec["proof"], spec.get("poison"))
     builder = StreamsBuilder()
     source = re.compile(spec["pattern"]) if "pattern" in spec else spec["source"]
     stream = builder.stream(source, _TEXTS)
@@ -100,6 +103,38 @@ def build(spec: dict[str, Any]) -> Topology:
         grouped.windowed_by(sessions).count(Materialized.as_("sessions"))
     if "output" in spec:
         counts.to_stream().to(spec["output"], Produced.with_(Serdes.string(), Serdes.long()))
+    return builder.build()
+
+
+def build_proof(source: str, outputs: dict[str, str], poison: str | None = None) -> Topology:
+    """What shows that each record counts once. The key of a record is its number and its value, `17-w3`.
+
+    `map` has each record; `count` the updates of a count by value (store `counts`), `windows` of one by value
+    and window; `chain` those of a count by value of the updates of a count by key, which is another
+    pipeline, behind a topic.
+    """
+    builder = StreamsBuilder()
+    stream = builder.stream(source, _TEXTS)
+    if poison is not None:
+        check = poisoned(poison)
+        stream = stream.map_values(lambda value: check(value))
+    number = Produced.with_(Serdes.string(), Serdes.long())
+    if "map" in outputs:
+        stream.map_values(lambda value: upper(value)).to(outputs["map"])
+    by_value = stream.group_by(lambda key, value: value)
+    if "count" in outputs:
+        by_value.count(Materialized.as_("counts")).to_stream().to(outputs["count"], number)
+    if "windows" in outputs:
+        tumbling = TimeWindows.of_size_and_grace(timedelta(seconds=5), timedelta(hours=1))
+        counted = by_value.windowed_by(tumbling).count(Materialized.as_("windows")).to_stream()
+        text = counted.select_key(lambda key, value: concat_ws("@", key.key, key.window.start.cast("string")))
+        text.to(outputs["windows"], number)
+    if "chain" in outputs:
+        each = stream.group_by_key().count(Materialized.as_("each")).to_stream()
+        again = each.group_by(
+            lambda key, value: substring_index(key, "-", -1), Grouped.with_(Serdes.string(), Serdes.long())
+        )
+        again.count(Materialized.as_("chained")).to_stream().to(outputs["chain"], number)
     return builder.build()
 
 

@@ -10,6 +10,11 @@ or killed), and a client that is started again with a clock that is an hour off.
 started again. When the time is over and all is quiet, the stores of all clients together, and the last
 values of the output topic, have to equal what was written; and no client may have ended in ERROR.
 
+`--exactly-once` runs four programs instead, with processing.guarantee=exactly_once_v2: a map, a count, a
+windowed count, and a chain of two pipelines (proof.py). Then readers of committed records have to find each
+record once and no update twice, and outputs, changelogs and stores have to equal an independent count. Two
+more faults come: kill -9 of Python workers, and the pipelines' owner is closed, so that others take over.
+
 `--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
 output (with `--again`, and creates it anew). The handler of every client that needs it must hear its name.
 
@@ -27,14 +32,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from cluster_world import ClientProcess, Cluster
+from cluster_world import Asked, ClientProcess, Cluster
 from kafka import KafkaProducer
+from proof import Proof
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -43,6 +49,8 @@ from millstream.polling import looks, pause
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
 FAULTS = ("poison", "kill", "freeze", "broker", "jvm", "term", "clock")
+MORE_FAULTS = ("worker", "handover")
+"""Further ones, for exactly once."""
 LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
@@ -66,10 +74,10 @@ class Fault:
         return f"{self.kind} at {self.at_s:.1f} s"
 
 
-def plan(seed: int, seconds: float, count: int) -> list[Fault]:
+def plan(seed: int, seconds: float, count: int, faults: Sequence[str] = FAULTS) -> list[Fault]:
     """The faults of a run: each kind as often as the others, in random order, and at random moments."""
     chance = random.Random(seed)
-    kinds = [FAULTS[number % len(FAULTS)] for number in range(count)]
+    kinds = [faults[number % len(faults)] for number in range(count)]
     chance.shuffle(kinds)
     moments = sorted(chance.uniform(0.0, seconds) for _ in kinds)
     return [Fault(at, kind, chance.random()) for at, kind in zip(moments, kinds, strict=True)]
@@ -102,17 +110,26 @@ class Feed:
     With kafka-python: a producer of librdkafka may not find an only broker again (kafka/patience.py).
     """
 
-    def __init__(self, servers: str, topic: str, seed: int, per_second: int) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        seed: int,
+        per_second: int,
+        key_of: Callable[[str], str] | None = None,
+    ) -> None:
         self.confirmed: Counter[str] = Counter()
         self.refused: list[str] = []
         self._topic = topic
         self._chance = random.Random(seed)
         self._pause_s = 1.0 / per_second
         self._stop = threading.Event()
+        self._key_of = key_of
         self._producer = KafkaProducer(
             bootstrap_servers=servers,
             linger_ms=5,
             acks="all",
+            enable_idempotence=True,
             delivery_timeout_ms=round(SETTLE_S * 1000),
             reconnect_backoff_max_ms=500,
             allow_auto_create_topics=False,
@@ -121,7 +138,8 @@ class Feed:
         self._thread.start()
 
     def write(self, word: str) -> None:
-        sent = self._producer.send(self._topic, word.encode())
+        key = None if self._key_of is None else self._key_of(word).encode()
+        sent = self._producer.send(self._topic, word.encode(), key)
         sent.add_callback(lambda _: self.confirmed.update([word]))
         sent.add_errback(lambda error: self.refused.append(repr(error)))
 
@@ -154,10 +172,12 @@ class Chaos:
         windows: bool = False,
         last: str | None = None,
         again: bool = False,
+        exactly_once: bool = False,
     ) -> None:
         self._report = Report(seed)
         self._last = last
         self._again = again
+        self._exactly_once = exactly_once
         self._standbys = standbys
         self._windows = windows
         self._directory = directory
@@ -173,12 +193,15 @@ class Chaos:
         self._later: list[tuple[float, ClientProcess, str]] = []
         self._down: set[str] = set()
 
-    def run(self, seconds: float, faults: int) -> Report:
-        """Raises:
-        AssertionError: the clients never got to RUNNING, or a record could not be written.
+    def run(self, seconds: float, faults: int, kinds: Sequence[str] | None = None) -> Report:
+        """So many faults, of some kinds or of all, in so many seconds.
+
+        Raises:
+            AssertionError: the clients never got to RUNNING, or a record could not be written.
         """
+        kinds = kinds or ((*FAULTS, *MORE_FAULTS) if self._exactly_once else FAULTS)
         try:
-            self._run(seconds, plan(self._report.seed, seconds, faults))
+            self._run(seconds, plan(self._report.seed, seconds, faults, kinds))
         finally:
             self._cluster.close()
             self._broker.close()
@@ -186,7 +209,16 @@ class Chaos:
 
     def _run(self, seconds: float, faults: Sequence[Fault]) -> None:
         cluster = self._cluster
-        source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+        proof = Proof(cluster, partitions=4) if self._exactly_once else None
+        spec: dict[str, object]
+        if proof is not None:
+            source, output = proof.source, proof.outputs["count"]
+            spec = proof.spec()
+        else:
+            source, output = cluster.topic("in", 4), cluster.topic("out", 4)
+            spec = {"source": source, "output": output, "handler": "patient", "windows": self._windows}
+        # Micro-batches of some seconds' records: then there are several, and faults meet them.
+        sure = {"processing.guarantee": "exactly_once_v2", "max.batch.records": 10 * self._per_second}
         for name in self._names:
             cluster.start(
                 name,
@@ -194,17 +226,17 @@ class Chaos:
                     "keep.spark.warm": name == "b",
                     "consumer.session.timeout.ms": 3000,
                     "num.standby.replicas": self._standbys,
+                    **({} if proof is None else sure),
                 },
-                source=source,
-                output=output,
                 poison=str(self._flag),
-                handler="patient",
                 wait=True,
-                windows=self._windows,
+                **spec,
             )
         cluster.wait_until_running()
-        feed = Feed(cluster.servers, source, self._report.seed, self._per_second)
+        key_of = None if proof is None else proof.id_of
+        feed = Feed(cluster.servers, source, self._report.seed, self._per_second, key_of)
         try:
+            wait_until(lambda: any(c.counts() for c in cluster.clients), "records are counted", SETTLE_S)
             began = time.monotonic()
             left = list(faults)
             while left or time.monotonic() - began < seconds:
@@ -226,7 +258,9 @@ class Chaos:
         self._report.records = cluster.expected.total()
         missing = feed.confirmed - cluster.expected
         assert not missing, f"the broker confirmed records that it does not have: {missing}"
-        self._settle(output)
+        if proof is not None:
+            proof.expect_what_is_there()
+        self._settle(output, proof)
         if self._last is not None and not self._report.wrong:
             changelog = f"{cluster.application_id}-counts-changelog"
             gone = {"source": source, "output": output, "changelog": changelog}[self._last]
@@ -273,6 +307,19 @@ class Chaos:
                 return (
                     f"SIGTERM of {client.name}, closed in {took_s:.1f} s, started again {wait_s:.1f} s later"
                 )
+            case "worker":
+                workers = [worker for client in self._up() for worker in client.workers()]
+                for worker in workers:
+                    with suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                return f"kill -9 of {len(workers)} Python workers"
+            case "handover":
+                working = [each for each in self._up() if each.has_jvm() and self._runs_pipelines(each)]
+                client, wait_s = working[0] if working else self._one(fault), fault.value * 5
+                took_s = client.terminate()
+                self._later.append((time.monotonic() + wait_s, client, "start"))
+                self._down.add(client.name)
+                return f"{client.name}, which ran the pipelines, was closed in {took_s:.1f} s"
             case "clock":
                 client, off_s = self._one(fault), CLOCK_OFF_S if fault.value > 0.5 else -CLOCK_OFF_S
                 client.kill()
@@ -287,6 +334,12 @@ class Chaos:
                 self._broker.close()
                 self._broker = self._cluster.kafka = self._started_broker()
                 return f"the broker was {'killed' if killed else 'stopped'} and started again"
+
+    def _runs_pipelines(self, client: ClientProcess) -> bool:
+        try:
+            return bool(client.pipelines())
+        except (Asked, AssertionError):
+            return False
 
     def _one(self, fault: Fault) -> ClientProcess:
         """One that is neither killed nor frozen at the moment; the one with the pipeline half of the time."""
@@ -320,7 +373,7 @@ class Chaos:
 
     # --- the end -----------------------------------------------------------------------------------------
 
-    def _settle(self, output: str) -> None:
+    def _settle(self, output: str, proof: Proof | None) -> None:
         cluster, report = self._cluster, self._report
         began = time.monotonic()
         try:
@@ -328,6 +381,8 @@ class Chaos:
             counts = cluster.wait_until_counted(timeout_s=SETTLE_S)
             if self._windows:
                 self._judge_windows(counts)
+            if proof is not None:
+                self._prove(proof)
         except AssertionError as error:
             report.wrong.append(str(error))
         report.settled_s = time.monotonic() - began
@@ -342,6 +397,19 @@ class Chaos:
                 report.wrong.append(f"last values of the output (there, expected): {differing}")
         for client in cluster.clients:
             self._count_failures(client)
+
+    def _prove(self, proof: Proof) -> None:
+        """What is written exactly once may come a little later than the store of the count."""
+        proof.settle("everything is there once", SETTLE_S)
+
+        def windows() -> dict[str, int]:
+            found: dict[str, int] = {}
+            for client in self._cluster.clients:
+                with suppress(Asked):
+                    found |= client.ask("windowed counts", "windows")
+            return found
+
+        wait_until(lambda: windows() == self._cluster.expected, "the store of windows is right", SETTLE_S)
 
     def _take_away(self, topic: str) -> None:
         """Delete a topic that the application needs; who needs it has to hear of it, by name."""
@@ -410,6 +478,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--finally", dest="last", choices=LAST, help="a topic that is deleted at the end")
     parser.add_argument("--again", action="store_true", help="with --finally: it is created again at once")
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
+    parser.add_argument("--exactly-once", action="store_true", help="four programs, each record once")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it says each time that the broker is away
@@ -424,6 +493,7 @@ def main(arguments: Sequence[str]) -> int:
                 windows=asked.windows,
                 last=asked.last,
                 again=asked.again,
+                exactly_once=asked.exactly_once,
             )
             report = chaos.run(asked.minutes * 60, asked.faults)
         finally:

@@ -10,14 +10,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pool import Pool, start_process
+from spark_start import java_options
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -42,6 +50,45 @@ def is_alive(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def read_committed(servers: str, topic: str, timeout_s: float = 30.0) -> tuple[list[Message], int]:
+    """What a reader of committed records finds in a topic, each partition's in the order of offsets; and how
+    many offsets there are behind it, of transactions that are still open.
+
+    The end of a partition is an offset and no number of records: the end of a transaction has one as well.
+    """
+    options = {
+        "bootstrap.servers": servers,
+        "group.id": "none",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer({**options, "isolation.level": "read_committed"})
+    anything = Consumer({**options, "isolation.level": "read_uncommitted"})
+    try:
+        left = set(consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
+        found: list[Message] = []
+        behind = 0
+        deadline = time.monotonic() + timeout_s
+        while left:
+            assert time.monotonic() < deadline, f"{topic}: not at the end of {left}"
+            for message in consumer.consume(1000, 0.05):
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                if error is None:
+                    found.append(message)
+                    continue
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                at = TopicPartition(topic, partition)
+                behind += anything.get_watermark_offsets(at, timeout=timeout_s)[1] - offset
+                left.discard(partition)
+        return found, behind
+    finally:
+        consumer.close()
+        anything.close()
 
 
 class Asked(Exception):
@@ -182,6 +229,15 @@ class ClientProcess:
     def has_jvm(self) -> bool:
         return any("java" in each.name() for each in self.family())
 
+    def workers(self) -> list[psutil.Process]:
+        """Spark's Python workers, and what they are forked from."""
+        found: list[psutil.Process] = []
+        for each in self.family()[1:]:
+            with suppress(psutil.NoSuchProcess):
+                if "java" in each.name():
+                    found += [child for child in each.children(recursive=True) if "python" in child.name()]
+        return found
+
     def kill_jvm(self) -> None:
         """SIGKILL to Spark's Java process alone."""
         self._reusable = False
@@ -194,6 +250,24 @@ class ClientProcess:
         self._reusable = False
         for each in self.family() if jvm else self.family()[:1]:
             each.send_signal(signal.SIGSTOP)
+
+    @contextmanager
+    def unaware(self) -> Iterator[None]:
+        """Stop its Python for a moment, so that it does not see what happens halfway. It goes on as one that
+        was busy, so another client may run in its process afterwards.
+        """
+        python = psutil.Process(self.process.pid)
+        python.suspend()
+        try:
+            yield
+        finally:
+            python.resume()
+
+    def wake_jvm(self) -> None:
+        """SIGCONT to Spark's Java process alone."""
+        for each in self.family():
+            if "java" in each.name():
+                each.send_signal(signal.SIGCONT)
 
     def wake(self) -> None:
         for each in self.family():
@@ -364,28 +438,14 @@ class Cluster:
         """How often each value is in a topic."""
         return Counter((message.value() or b"").decode() for message in self._messages(topic))
 
-    def _messages(self, topic: str) -> Iterator[Message]:
-        """All there are now, each partition's in their order."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.servers, "group.id": "none", "enable.auto.commit": False}
-        )
-        try:
-            for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-                at = TopicPartition(topic, partition, 0)
-                _, end = consumer.get_watermark_offsets(at, timeout=10)
-                consumer.assign([at])
-                position = 0
-                deadline = time.monotonic() + 30
-                while position < end:
-                    assert time.monotonic() < deadline, f"{topic}-{partition}: {position} of {end} were read"
-                    for message in consumer.consume(1000, 0.1):
-                        assert message.error() is None, message.error()
-                        offset = message.offset()
-                        assert offset is not None
-                        position = offset + 1
-                        yield message
-        finally:
-            consumer.close()
+    def _messages(self, topic: str) -> list[Message]:
+        """All there are, each partition's in their order; once no transaction is open in the topic."""
+
+        def closed() -> list[list[Message]]:
+            messages, behind = read_committed(self.servers, topic)
+            return [] if behind else [messages]
+
+        return wait_until(closed, f"every transaction in {topic} has come to its end", 30)[0]
 
     # --- clients -----------------------------------------------------------------------------------------
 
@@ -399,7 +459,7 @@ class Cluster:
             "consumer.session.timeout.ms": SESSION_MS,
             "consumer.heartbeat.interval.ms": SESSION_MS // 5,
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # as tests/end_to_end/world.py
+            "spark.driver.extraJavaOptions": java_options(),
             **more,
         }
 

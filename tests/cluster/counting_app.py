@@ -10,6 +10,7 @@ import sys
 from datetime import timedelta
 
 from pyspark.sql import functions as F
+from spark_start import java_options
 
 from millstream import (
     Consumed,
@@ -35,7 +36,7 @@ def main(servers: str, application_id: str, topic: str, state_dir: str) -> None:
         "bootstrap.servers": servers,
         "state.dir": state_dir,
         "num.stream.threads": 2,
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # as tests/end_to_end/world.py
+        "spark.driver.extraJavaOptions": java_options(),
     }
     with KafkaStreams(builder.build(), config) as streams:
         streams.wait_until_running(timedelta(seconds=90))

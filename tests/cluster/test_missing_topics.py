@@ -120,10 +120,9 @@ def test_what_is_written_is_watched_as_what_is_read(cluster: Cluster) -> None:
     partitions = cluster.kafka.topics()
     assert changelog in partitions
     before = len(client.handled())
-    client.freeze(jvm=False)  # so that it cannot see that there is none, for a moment
-    cluster.kafka.delete_topic(changelog)
-    cluster.kafka.create_topic(changelog, 2)
-    client.wake()
+    with client.unaware():  # it cannot see that there is none, for a moment
+        cluster.kafka.delete_topic(changelog)
+        cluster.kafka.create_topic(changelog, 2)
     client.reached("ERROR")  # no thread of this client can do better, so it is not tried again
     (call,) = client.handled()[before:]
     assert (call["error"], call["topics"]) == ("LostTopicException", [changelog])
@@ -138,10 +137,9 @@ def test_a_topic_that_was_made_anew_is_told_from_one_that_is_gone(cluster: Clust
     cluster.wait_until_running()
     cluster.produce(source, ["x"] * 10)
     cluster.wait_until_counted()
-    client.freeze(jvm=False)  # else it sees that the topic is gone, before there is another one
-    cluster.kafka.delete_topic(source)
-    cluster.kafka.create_topic(source, 1)
-    client.wake()
+    with client.unaware():  # else it sees that the topic is gone, before there is another one
+        cluster.kafka.delete_topic(source)
+        cluster.kafka.create_topic(source, 1)
     calls = _handled_on_every_thread(client, 1)
     assert calls[0]["topics"] == [source]
     assert "deleted and created again" in calls[0]["text"]
@@ -157,10 +155,9 @@ def test_a_pattern_that_matches_nothing_any_more(cluster: Cluster) -> None:
     for topic in topics:
         cluster.produce(topic, ["x"] * 10)
     cluster.wait_until_counted()
-    client.freeze(jvm=False)
-    for topic in topics:
-        cluster.kafka.delete_topic(topic)
-    client.wake()
+    with client.unaware():
+        for topic in topics:
+            cluster.kafka.delete_topic(topic)
     calls = _handled_on_every_thread(client, 1)
     assert set(calls[0]["topics"]) == set(topics)
     assert "no topic matches the pattern" in calls[0]["text"]

@@ -11,7 +11,7 @@ import pytest
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
-from millstream.model import TIMESTAMP_HEADER, TopicPartition
+from millstream.model import EPOCH_HEADER, TopicPartition
 from millstream.ports import ChangelogBatch, ChangelogConsumer, OffsetOutOfRange
 from millstream.testing.fakes import FakeChangelogConsumer, FakeLog
 
@@ -79,8 +79,7 @@ def real(kafka: EmbeddedKafka) -> Iterator[Changelog]:
 
     def write(at: TopicPartition, *records: Entry, epoch: int | None = None) -> None:
         for key, value, stamp in records:
-            said = b"" if epoch is None else stamp.to_bytes(8, "big") + epoch.to_bytes(8, "big")
-            headers = [(TIMESTAMP_HEADER, said)] if said else []
+            headers = [] if epoch is None else [(EPOCH_HEADER, epoch.to_bytes(8, "big"))]
             producer.produce(at.topic, value, key, at.partition, timestamp=stamp, headers=headers)
         assert producer.flush(20) == 0
 

@@ -286,15 +286,3 @@ def test_an_empty_program_is_refused(builder):
     """There is nothing to run."""
     with refused("reads no topic"):
         builder.build()
-
-
-def test_two_stateful_steps_in_a_row_are_refused_with_the_way_out(builder):
-    """Spark cannot chain them; a repartition() between them makes two queries."""
-    counted = builder.stream("in").group_by_key().count().to_stream()
-    counted.group_by_key().count()
-    with refused("KSTREAM-AGGREGATE-0000000005", "KSTREAM-AGGREGATE-0000000002", ".repartition()"):
-        builder.build()
-    other = StreamsBuilder()
-    counted = other.stream("in").group_by_key().count().to_stream()
-    counted.repartition().group_by_key().count()
-    assert [pipeline.name for pipeline in other.build().pipelines] == ["p0", "p1"]

@@ -19,7 +19,7 @@ from millstream import (
     TimeWindows,
     Topology,
 )
-from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, TIMESTAMP_HEADER
+from millstream.model import EPOCH_HEADER, FORMER_HEADER, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 __all__ = ["GAP_MS", "SIZE_MS", "Fuzzed", "counted", "fuzzed", "is_good", "program", "sessions", "windows"]
 
@@ -27,6 +27,8 @@ Header = tuple[str, bytes | None]
 
 SIZE_MS = 10_000
 GAP_MS = 1_000
+EVER = timedelta(days=4_000_000)
+"""The grace of windows: nothing is late."""
 
 _KEYS = (None, b"", b"k", b"key \xe2\x98\x83", b"\xff\xfe", b"\0" * 12, b"long " * 2000)
 _VALUES = (
@@ -42,16 +44,16 @@ _VALUES = (
 )
 _HEADERS: tuple[tuple[Header, ...], ...] = (
     (),
-    ((TIMESTAMP_HEADER, b"\xff" * 8),),
-    ((TIMESTAMP_HEADER, b"\x7f" + b"\xff" * 7),),
-    ((TIMESTAMP_HEADER, b"\x80" + b"\0" * 7),),
-    ((TIMESTAMP_HEADER, b"\xff" * 16),),
-    ((TIMESTAMP_HEADER, b"\1\2\3"), (TIMESTAMP_HEADER, b"\xff" * 8)),
-    ((TIMESTAMP_HEADER, None),),
-    ((TIMESTAMP_HEADER, b""), ("h", b"1")),
+    ((EPOCH_HEADER, b"\xff" * 8),),
+    ((EPOCH_HEADER, b"\x7f" + b"\xff" * 7),),
+    ((EPOCH_HEADER, b"\x80" + b"\0" * 7),),
+    ((EPOCH_HEADER, b"\xff" * 16),),
+    ((EPOCH_HEADER, b"\1\2\3"), (FORMER_HEADER, b"\xff" * 8)),
+    ((EPOCH_HEADER, None),),
+    ((EPOCH_HEADER, b""), ("h", b"1")),
     (("", b""), ("", None)),
     (("\u2603", b"\xff\xfe"),),
-    (("millstream.epoch", b"\xff" * 8), (TIMESTAMP_HEADER, b"\0" * 8)),
+    ((EPOCH_HEADER, b"\xff" * 8), (FORMER_HEADER, b"\0" * 8)),
     (("__streams.errors.topic", b"elsewhere"), ("traceparent", b"\0")),
     (("many", b"x"),) * 1000,
 )
@@ -99,9 +101,9 @@ def program(*, prefix: str = "") -> Topology:
     stream.repartition(again).group_by_key().count(Materialized.as_("counts"))
     grouped = stream.group_by_key()
     size, gap = timedelta(milliseconds=SIZE_MS), timedelta(milliseconds=GAP_MS)
-    windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(size)).count(Materialized.as_("windows"))
-    windowed.to_stream().to(f"{prefix}windows")
-    sessions = SessionWindows.of_inactivity_gap_with_no_grace(gap)
+    windowed = grouped.windowed_by(TimeWindows.of_size_and_grace(size, EVER))
+    windowed.count(Materialized.as_("windows")).to_stream().to(f"{prefix}windows")
+    sessions = SessionWindows.of_inactivity_gap_and_grace(gap, EVER)
     grouped.windowed_by(sessions).count(Materialized.as_("sessions")).to_stream().to(f"{prefix}sessions")
     table = builder.table(f"{prefix}table", numbers, Materialized.as_("table"))
     table.filter(lambda value: value == 0, Materialized.as_("zeros"))
@@ -109,12 +111,14 @@ def program(*, prefix: str = "") -> Topology:
     return builder.build()
 
 
-def _clamped(record: Fuzzed) -> int:
+def clamped(record: Fuzzed) -> int:
+    """The time that it is taken for."""
     return min(max(record.timestamp, MIN_TIMESTAMP_MS), MAX_TIMESTAMP_MS)
 
 
 def _windowed(records: Iterable[Fuzzed]) -> list[Fuzzed]:
-    return [r for r in records if is_good(r) and None not in (r.key, r.value) and r.timestamp >= 0]
+    # A null value counts in time windows and sessions, as in Kafka Streams.
+    return [r for r in records if is_good(r) and r.key is not None and r.timestamp >= 0]
 
 
 def counted(records: Iterable[Fuzzed]) -> dict[str, int]:
@@ -125,7 +129,7 @@ def counted(records: Iterable[Fuzzed]) -> dict[str, int]:
 
 def windows(records: Iterable[Fuzzed]) -> dict[tuple[bytes, int], int]:
     """How many there are in each window, by key and start."""
-    return dict(Counter((r.key or b"", _clamped(r) // SIZE_MS * SIZE_MS) for r in _windowed(records)))
+    return dict(Counter((r.key or b"", clamped(r) // SIZE_MS * SIZE_MS) for r in _windowed(records)))
 
 
 def sessions(records: Iterable[Fuzzed]) -> int:

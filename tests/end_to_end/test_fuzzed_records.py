@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from fuzzing import Fuzzed, counted, fuzzed, is_good, program, sessions, windows
+from fuzzing import Fuzzed, clamped, counted, fuzzed, is_good, program, sessions, windows
 from waiting import wait_until
 from world import World, content, key_value_store
 
@@ -35,6 +35,7 @@ def test_through_the_test_driver() -> None:
             )
         copies = driver.create_output_topic("copy", "bytes", "bytes").read_records_to_list()
         assert [(r.key, r.value, r.headers) for r in copies] == [(r.key, r.value, r.headers) for r in good]
+        assert [r.timestamp for r in copies] == [clamped(r) for r in good]
         with driver.get_key_value_store("counts").all() as entries:
             assert dict(entries) == counted(records)
         found = driver.create_output_topic("windows", "bytes", "long").read_key_values_to_map()
@@ -85,8 +86,8 @@ def test_through_every_kind_of_source_on_a_broker(world: World) -> None:
         send(world, f"{prefix}{name}", records)
     inside = [replace(r, key=b"inside", timestamp=NOW_MS) for r in records[:100]]
     send(world, f"{application_id}-again-repartition", inside)
-    # With an epoch, which is 16 bytes, the application would refuse them: something else has written them.
-    stamps = [r for r in records if r.headers and len(r.headers[-1][1] or b"") < 16]
+    # With an epoch, which is 8 bytes, the application would refuse them: something else has written them.
+    stamps = [r for r in records if r.headers and len(r.headers[-1][1] or b"") != 8]
     stamps = [r for r in stamps if r.key and r.value and len(r.value) == 8][:20]
     send(world, f"{application_id}-zeros-changelog", [replace(r, key=b"forged", timestamp=1) for r in stamps])
     last = [Fuzzed(b"last", (7).to_bytes(8, "big"), 10**15, ())]
@@ -96,6 +97,7 @@ def test_through_every_kind_of_source_on_a_broker(world: World) -> None:
     good = [record for record in (*records, *last) if is_good(record)]
     copies = world.consume(f"{prefix}copy", len(good), 120)
     assert [(r.key, r.value, r.headers) for r in copies] == [(r.key, r.value, r.headers) for r in good]
+    assert [r.timestamp for r in copies] == [max(0, clamped(r)) for r in good], "Kafka has none before 1970"
     wanted = counted([*records, *inside, *last])
     wait_until(lambda: content(key_value_store(client, "counts")) == wanted, "all is counted", 60)
     wait_until(lambda: key_value_store(client, "table").get("last") == 7, "the table is filled")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections import Counter
 from datetime import timedelta
 
@@ -29,6 +28,7 @@ from millstream import (
     TopologyException,
     ValueAndTimestamp,
 )
+from millstream.query.metadata import default_partition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -57,8 +57,8 @@ def test_a_word_count_goes_from_topic_to_store_and_output_and_resumes_after_a_re
     wait_until(lambda: content(store) == expected, "the counts are right")
 
     changelog = world.consume(f"{world.name('app')}-counts-changelog", len(expected))
-    assert {r.partition for r in changelog if r.key == b"to"} == {zlib.crc32(b"to") % 3}
-    assert [name for name, _ in changelog[0].headers] == ["millstream.ts"]
+    assert {r.partition for r in changelog if r.key == b"to"} == {default_partition(b"to", 3)}
+    assert [name for name, _ in changelog[0].headers] == ["millstream.epoch"]
     latest = {r.key: int.from_bytes(r.value or b"", "big") for r in world.consume(out, len(expected))}
     assert latest == {word.encode(): count for word, count in expected.items()}
 
@@ -143,7 +143,7 @@ def test_a_topic_can_be_chosen_by_a_column_and_a_source_can_be_a_pattern(world: 
 
 
 def test_a_repartition_topic_joins_two_pipelines_and_carries_timestamps_and_headers(world: World) -> None:
-    """An explicit repartition is a real topic: by crc32 of the key, with the record's own timestamp."""
+    """An explicit repartition is a real topic: by murmur2 of the key, with the record's own timestamp."""
     source, out = world.topic("in", 2), world.topic("out", 1)
     builder = StreamsBuilder()
     stream = (
@@ -159,8 +159,8 @@ def test_a_repartition_topic_joins_two_pipelines_and_carries_timestamps_and_head
     )
 
     moved = world.consume(f"{world.name('app')}-by-value-repartition", 3)
-    assert {r.partition for r in moved if r.key == b"X"} == {zlib.crc32(b"X") % 3}
-    assert {r.headers for r in world.consume(out, 3)} == {(("h", None),)}
+    assert {r.partition for r in moved if r.key == b"X"} == {default_partition(b"X", 3)}
+    assert {(r.headers, r.timestamp) for r in world.consume(out, 3)} == {((("h", None),), 1_000_000)}
     store = client.store(
         StoreQueryParameters.from_name_and_type("n", QueryableStoreTypes.timestamped_key_value_store())
     )
@@ -194,15 +194,21 @@ def test_a_table_is_a_view_of_its_topic_with_deletions(world: World) -> None:
     assert not [name for name in world.kafka.topics() if name.startswith(f"{world.name('app')}-")]
 
 
-def test_the_timestamp_of_an_output_record_is_when_it_was_written(world: World) -> None:
-    """What a Spark sink cannot carry: the time of a record does not reach output topics."""
+def test_an_output_record_has_the_time_of_its_record(world: World) -> None:
+    """A mapped record keeps it; the result of an aggregation has the largest of its records'."""
     source, out = world.topic("in", 1), world.topic("out", 1)
     builder = StreamsBuilder()
-    builder.stream(source, STRINGS).to(out)
+    counted = world.topic("counted", 1)
+    stream = builder.stream(source, STRINGS)
+    stream.map_values(lambda value: F.upper(value)).to(out)
+    stream.group_by_key().count(Materialized.as_("n")).to_stream().to(counted)
     world.client(builder.build())
+    world.produce(source, [(b"k", b"v")], timestamp=2_000_000)
+    assert [record.timestamp for record in world.consume(counted, 1)] == [2_000_000]
     world.produce(source, [(b"k", b"v")], timestamp=1_000_000)
-    (record,) = world.consume(out, 1)
-    assert record.timestamp > 1_000_000_000_000
+    assert [record.timestamp for record in world.consume(out, 2)] == [2_000_000, 1_000_000]
+    times = [(record.value, record.timestamp) for record in world.consume(counted, 2)]
+    assert times[-1] == ((2).to_bytes(8, "big"), 2_000_000)
 
 
 def test_a_missing_source_topic_is_named_with_what_it_might_have_been(world: World) -> None:

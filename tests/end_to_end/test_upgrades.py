@@ -17,6 +17,7 @@ from world import World, content, key_value_store
 
 from millstream import (
     Consumed,
+    KafkaStreams,
     KStream,
     Materialized,
     Produced,
@@ -171,6 +172,48 @@ REFUSED: dict[str, tuple[Program, str]] = {
     "Spark's function becomes a fold in Python": (folded, "keeps state: was 'n aggregate', now 'n fold in"),
     "a source topic is added": (two_sources, "reads: was "),
 }
+
+
+def largest(builder: StreamsBuilder, topics: Topics) -> None:
+    """Keeps a number, as a total does: for Spark it is the same state."""
+    stream(builder, topics).group_by_key().aggregate(
+        lambda key, value: F.max(F.length(value).cast("bigint")), Materialized.as_("n")
+    )
+
+
+def average(builder: StreamsBuilder, topics: Topics) -> None:
+    stream(builder, topics).group_by_key().aggregate(
+        lambda key, value: F.avg(F.length(value)).cast("bigint"), Materialized.as_("n")
+    )
+
+
+def start_and_wait(client: KafkaStreams) -> None:
+    client.start()
+    client.wait(timedelta(seconds=60))
+
+
+MISREAD: dict[str, tuple[Program, str]] = {
+    "another function that keeps the same type": (largest, "now 'whole of max bigint;"),
+    "another function whose result has the same type": (average, "now 'whole of sum double, sum bigint;"),
+}
+
+
+def test_another_aggregate_function_is_refused_before_it_reads_the_state(world: World) -> None:
+    """It comes when the program is compiled; what there is goes on with the version before."""
+    topics = Topics(*(world.topic(name, 1) for name in ("in", "other", "out", "copy")))
+    app = world.name("app")
+    started_afresh(world, total, topics, app, 1, 1)
+    for program, told in MISREAD.values():
+        builder = StreamsBuilder()
+        program(builder, topics)
+        client = world.created(builder.build(), app)
+        with pytest.raises(TopologyException) as raised:
+            start_and_wait(client)
+        assert "was 'whole of sum bigint;" in str(raised.value)
+        assert told in str(raised.value)
+        assert "`millstream reset`" in str(raised.value)
+        client.close(timedelta(seconds=30))
+    started_afresh(world, total, topics, app, 2, 2)
 
 
 def test_what_may_not_change_is_refused_by_start_and_harms_nothing(world: World) -> None:

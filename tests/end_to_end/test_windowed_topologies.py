@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from waiting import wait_until
-from world import World
+from world import World, key_value_store
 
 from millstream import (
+    BufferConfig,
     Consumed,
     Materialized,
     QueryableStoreTypes,
@@ -19,12 +19,14 @@ from millstream import (
     StoreQueryParameters,
     StreamsBuilder,
     StreamsConfig,
+    Suppressed,
     TimeWindow,
     TimeWindows,
     Windowed,
     WindowedSerdes,
 )
 from millstream.kafka.topics import KafkaTopics
+from millstream.query.metadata import default_partition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -76,7 +78,7 @@ def test_windows_and_sessions_go_from_topic_to_stores_and_output_and_resume_afte
 
     changelog = world.consume(f"{world.name('app')}-minutes-changelog", 4)
     layout = b"ann" + BASE.to_bytes(8, "big") + bytes(4)
-    assert {r.partition for r in changelog if r.key == layout} == {zlib.crc32(b"ann") % 3}
+    assert {r.partition for r in changelog if r.key == layout} == {default_partition(b"ann", 3)}
     topics = KafkaTopics(
         StreamsConfig({"application.id": "x", "bootstrap.servers": world.kafka.bootstrap_servers})
     )
@@ -103,3 +105,43 @@ def test_windows_and_sessions_go_from_topic_to_stores_and_output_and_resume_afte
     wait_until(lambda: of("ann") == [(0, 3), (60_000, 1)], "the count of her first minute went on")
     assert sessions.fetch_session("bob", BASE + 5_000, BASE + 5_000) == 1
     assert Windowed("ann", SessionWindow(BASE, BASE + 20_000)) not in sessions
+
+
+def test_what_is_held_back_and_aggregations_in_a_row_go_on_after_a_restart(world: World) -> None:
+    """A suppress, and a count of counts, in one query: nothing is told twice or lost by a new client."""
+    views, out = world.topic("views", 2), world.topic("closed", 1)
+    builder = StreamsBuilder()
+    stream = builder.stream(views, Consumed.with_(Serdes.string(), Serdes.string())).group_by_key()
+    by_minute = stream.windowed_by(TimeWindows.of_size_with_no_grace(MINUTE)).count(
+        Materialized.as_("minutes")
+    )
+    closed = Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("final")
+    by_minute.suppress(closed).to_stream().to(out)
+    updates = stream.count(Materialized.as_("counts")).to_stream().group_by_key()
+    updates.count(Materialized.as_("updates"))
+    topology = builder.build()
+    (pipeline,) = topology.pipelines
+    assert not pipeline.shuffles
+
+    client = world.client(topology)
+    counts, numbers = key_value_store(client, "counts"), key_value_store(client, "updates")
+    for seconds in (0, 20, 50):
+        world.produce(views, [("ann", b"page")], timestamp=BASE + 1000 * seconds)
+        seen = seconds // 20 + 1
+        wait_until(lambda seen=seen: counts.get("ann") == numbers.get("ann") == seen, "it is counted")
+    assert client.close(timedelta(seconds=20))
+
+    again = world.client(topology)
+    counts, numbers = key_value_store(again, "counts"), key_value_store(again, "updates")
+    wait_until(lambda: counts.get("ann") == numbers.get("ann") == 3, "what was counted is there again")
+    world.produce(views, [("ann", b"page")], timestamp=BASE + 61_000)
+    wait_until(lambda: counts.get("ann") == numbers.get("ann") == 4, "the counts go on")
+    (record,) = world.consume(out, 1)
+    serde = WindowedSerdes.time_windowed_serde_from(Serdes.string(), MINUTE)
+    assert serde.deserialize(record.key) == Windowed("ann", TimeWindow(BASE, BASE + 60_000))
+    assert record.value == (3).to_bytes(8, "big")
+    held = {
+        record.key: record.value for record in world.consume(f"{world.name('app')}-final-store-changelog", 5)
+    }
+    first, second = b"ann" + BASE.to_bytes(8, "big"), b"ann" + (BASE + 60_000).to_bytes(8, "big")
+    assert held == {first: None, second: (1).to_bytes(8, "big")}

@@ -18,7 +18,7 @@ from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.consumer import KafkaChangelogConsumer
-from millstream.model import TIMESTAMP_HEADER, TopicPartition
+from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 
 pytestmark = pytest.mark.kafka
@@ -95,11 +95,11 @@ def test_records_come_in_order_with_key_value_and_timestamp(
     assert max(batch.next_offset for batch in batches) == 5
 
 
-def test_the_timestamp_header_goes_before_the_records_own_in_our_topics_alone(
+def test_a_header_has_the_epoch_in_our_topics_alone(
     kafka: EmbeddedKafka, consumer: KafkaChangelogConsumer, producer: Producer, topic: str
 ) -> None:
-    """The last header, of the right length; whatever it holds is a timestamp. In a topic of somebody else's,
-    which is a table's changelog too, headers say nothing: not even those that no timestamp or text can be."""
+    """The last header, of the right length; whatever it holds is an epoch. In a topic of somebody else's,
+    which is a table's changelog too, headers say nothing: not even those that no epoch or text can be."""
 
     class NoText(str):
         """The key of a header that is not UTF-8."""
@@ -109,21 +109,21 @@ def test_the_timestamp_header_goes_before_the_records_own_in_our_topics_alone(
 
     theirs = f"orders-{uuid.uuid4().hex[:12]}"
     kafka.create_topic(theirs, 1)
-    stamp, other = (1_234_567_890_123).to_bytes(8, "big"), (TIMESTAMP_HEADER, b"1")
-    expected = {
-        ((TIMESTAMP_HEADER, stamp),): 1_234_567_890_123,
-        (other, ("x", stamp), (TIMESTAMP_HEADER, stamp + b"\0" * 7 + b"\1")): 1_234_567_890_123,
-        ((TIMESTAMP_HEADER, stamp), ("x", stamp)): 7,
-        (("x", stamp),): 7,
-        (other,): 7,
-        ((TIMESTAMP_HEADER, None),): 7,
-        ((TIMESTAMP_HEADER, b"\xff" * 8),): -1,
-        ((TIMESTAMP_HEADER, b"\x7f" + b"\xff" * 7),): 2**63 - 1,
-        (): 7,
-    }
-    for headers in expected:
+    epoch, other = (3).to_bytes(8, "big"), (EPOCH_HEADER, b"1")
+    some: list[tuple[tuple[str, bytes | None], ...]] = [
+        ((EPOCH_HEADER, epoch),),
+        ((EPOCH_HEADER, b"\xff" * 8), ("x", epoch)),
+        (("x", epoch),),
+        (other,),
+        ((EPOCH_HEADER, None),),
+        (other, ("x", epoch), (EPOCH_HEADER, (4).to_bytes(8, "big"))),
+        ((FORMER_HEADER, b"123"),),
+        (),
+    ]
+    for number, headers in enumerate(some, 1):
         for where in (topic, theirs):
-            producer.produce(where, b"v", b"k", 0, timestamp=7, headers=list(headers))
+            producer.produce(where, b"v", b"k", 0, timestamp=number, headers=list(headers))
+    producer.produce(theirs, b"v", b"k", 0, timestamp=9, headers=[(FORMER_HEADER, epoch)])
     producer.flush(10)
     raw = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for where in (topic, theirs):
@@ -131,10 +131,23 @@ def test_the_timestamp_header_goes_before_the_records_own_in_our_topics_alone(
     raw.close()
     ours, foreign = TopicPartition(topic, 0), TopicPartition(theirs, 0)
     consumer.assign({ours: None, foreign: None})
-    batches = poll_until(consumer, lambda batches: count(batches) >= 2 * len(expected) + 2)
-    assert [entry[2] for entry in entries(batches, ours)] == [*expected.values(), 8]
-    assert [entry[2] for entry in entries(batches, foreign)] == [7] * len(expected) + [8]
-    assert {batch.partition: batch.epoch for batch in batches} == {ours: 1, foreign: 0}
+    batches = poll_until(consumer, lambda batches: count(batches) >= 2 * len(some) + 3)
+    assert [entry[2] for entry in entries(batches, ours)] == [*range(1, 9), 8]
+    assert [entry[2] for entry in entries(batches, foreign)] == [*range(1, 10), 8]
+    assert {batch.partition: batch.epoch for batch in batches} == {ours: 4, foreign: 0}
+
+
+def test_a_changelog_of_a_former_version_is_refused(
+    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
+) -> None:
+    """It had timestamps in a header, and its keys in other partitions."""
+    for size in (8, 16):
+        producer.produce(topic, b"v", b"k", size // 16, headers=[(FORMER_HEADER, b"\0" * size)])
+    producer.flush(10)
+    for number in (0, 1):
+        consumer.assign({TopicPartition(topic, number): None})
+        with pytest.raises(StreamsException, match=f"'{topic}' was written by a former version.*reset"):
+            poll_until(consumer, lambda batches: count(batches) >= 1)
 
 
 def test_records_of_an_older_epoch_than_seen_are_left_out(
@@ -143,9 +156,8 @@ def test_records_of_an_older_epoch_than_seen_are_left_out(
     """Per partition, from the epoch that the store has on; those without an epoch say nothing and stay."""
 
     def write(partition: int, key: bytes, epoch: int | None) -> None:
-        tail = b"" if epoch is None else epoch.to_bytes(8, "big")
-        header = (1_234_567_890_123).to_bytes(8, "big") + tail
-        producer.produce(topic, b"v", key, partition, headers=[(TIMESTAMP_HEADER, header)])
+        headers = [] if epoch is None else [(EPOCH_HEADER, epoch.to_bytes(8, "big"))]
+        producer.produce(topic, b"v", key, partition, timestamp=1_234_567_890_123, headers=headers)
 
     for key, epoch in ((b"a", 3), (b"b", 2), (b"c", None), (b"d", 5), (b"e", 4), (b"f", 3), (b"g", 5)):
         write(0, key, epoch)

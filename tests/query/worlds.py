@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import Any
 
 from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind, TaskId
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.metadata import default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.stores.memory import MemoryStore
@@ -17,7 +17,7 @@ PARTITIONS = 3
 
 
 def partition_of(key: bytes) -> int:
-    return zlib.crc32(key) % PARTITIONS
+    return default_partition(key, PARTITIONS)
 
 
 class Client:

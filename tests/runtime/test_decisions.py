@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
 from millstream.errors import StreamsException, TopologyException
-from millstream.runtime.checkpoints import Checkpoints, Fingerprint, fingerprint
+from millstream.runtime.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
 from millstream.runtime.preparation import missing_sources, sink_topics, source_topics
 from millstream.testing.fakes import FakeCheckpointFiles
 from millstream.topology.topology import Topology
@@ -90,6 +91,23 @@ def test_a_checkpoint_of_another_program_is_refused(changed: Topology, told: str
     for _ in range(2):
         with pytest.raises(TopologyException, match=told):
             checkpoints(tmp_path).check(changed.pipelines)
+
+
+@pytest.mark.parametrize(("format", "made"), [(None, "an older"), (1, "an older"), (99, "a newer")])
+def test_a_checkpoint_of_another_format_is_refused(format: int | None, made: str, tmp_path: Path) -> None:
+    """Those that note none are the oldest; also where the program has changed besides. It stays as it is."""
+    run_once(checkpoints(tmp_path), topology())
+    file = tmp_path / "app" / "checkpoints" / "p0.topology.json"
+    noted = json.loads(file.read_text())
+    assert noted.pop("format") == FORMAT
+    before = json.dumps(noted if format is None else {**noted, "format": format})
+    file.write_text(before)
+    for program in (topology(), two_pipelines()):
+        with pytest.raises(TopologyException, match=f"made by {made} version.*`millstream reset`"):
+            checkpoints(tmp_path).check(program.pipelines)
+    assert file.read_text() == before
+    checkpoints(tmp_path).delete()
+    checkpoints(tmp_path).check(topology().pipelines)
 
 
 def test_deleting_the_checkpoints_starts_afresh(tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from scenes import SOON, SOON_S, Handler, Make, put_into
+from scenes import SOON, SOON_S, Handler, Make, ended, put_into
 from waiting import wait_until
 
 from millstream import (
+    CheckpointException,
     IllegalStateException,
     KafkaStreams,
     LostCheckpointException,
@@ -28,6 +30,7 @@ from millstream.runtime.events import GroupLost
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
+from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
 
 CHANGELOG = "app-counts-changelog"
@@ -77,6 +80,49 @@ def test_a_lost_changelog_is_told_by_start_and_not_made_anew(
     again = make()
     put_into(State.RUNNING, again, world)
     assert world.engine.rebuilt == [], "what was mended is noted"
+
+
+def test_a_changelog_is_not_rebuilt_while_a_batch_is_written_in_part(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """The parts that are there are not written again, so their updates would be missing in it."""
+    ran_once(make, world, tmp_path)
+    (offsets,) = (tmp_path / "app" / "checkpoints").glob("p0.*/offsets")
+    (offsets / "1").write_text('v1\n{}\n{"lines":{"0":2}}')
+    world.topics.delete([CHANGELOG])
+    handler = Handler(StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
+    client = make(changelog__lost__policy="rebuild")
+    world.next_batch["p0"] = 2
+    client.set_uncaught_exception_handler(handler)
+    client.start()
+    assert ended(client) is State.ERROR
+    (error,) = handler.exceptions
+    assert isinstance(error, CheckpointException)
+    assert f"could not be written anew: '{CHANGELOG}'" in str(error)
+    assert "processing.guarantee=at_least_once" in str(error)
+    assert world.engine.rebuilt == []
+    client = make(changelog__lost__policy="rebuild")
+    world.next_batch["p0"] = 1
+    put_into(State.RUNNING, client, world)
+    assert world.engine.rebuilt == [("p0", frozenset({CHANGELOG}))]
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [("compact", "was emptied"), ("compact,delete", "has cleanup.policy 'compact,delete'")],
+)
+def test_a_changelog_that_forgets_by_its_own_policy_has_lost_nothing(
+    make: Make, world: FakeWorld, tmp_path: Path, policy: str, told: str
+) -> None:
+    """As those of windows do, by their records' timestamps. This store has no windows, so that its changelog
+    may not forget is said afterwards; that it was emptied is not."""
+    world.checkpoints_lost = True  # changelogs begin where they do
+    ran_once(make, world, tmp_path)
+    there = world.topics._topics[CHANGELOG]
+    world.topics._topics[CHANGELOG] = replace(there, configs={"cleanup.policy": policy})
+    world.log.truncate(TopicPartition(CHANGELOG, 0), 1)
+    with pytest.raises(StreamsException, match=told):
+        make().start()
 
 
 def test_a_changelog_that_nobody_noted_is_rebuilt_too(make: Make, world: FakeWorld, tmp_path: Path) -> None:
@@ -216,7 +262,9 @@ def test_nobody_waits_for_a_changelog_that_is_written_anew(
 def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(
     make: Make, world: FakeWorld, tmp_path: Path
 ) -> None:
-    """A clean-up deletes the group and the internal topics, and is refused while the group has members."""
+    """A clean-up deletes the group and the internal topics, those of another guarantee too; it is refused
+    while the group has members.
+    """
     world.checkpoints_lost = True
     ran_once(make, world, tmp_path)
     world.topics.commits["app"] = {TopicPartition("lines", 0): 1}
@@ -227,12 +275,14 @@ def test_lost_checkpoints_are_told_by_start_and_a_clean_up_is_a_way_out(
     assert f"changelog '{CHANGELOG}' has records up to offset 1" in str(raised.value)
     assert "the group has committed 'lines' up to offset 1 in partition 0" in str(raised.value)
     world.topics.alive.add("app")
+    markers = markers_topic("app")
+    world.topics.add(markers, 1)
     with pytest.raises(IllegalStateException, match="members"):
         client.clean_up(checkpoints=True)
     assert CHANGELOG in world.topics.names()
     world.topics.alive.clear()
     client.clean_up(checkpoints=True)
-    assert CHANGELOG not in world.topics.names()
+    assert not {CHANGELOG, markers} & world.topics.names()
     assert world.topics.commits == {}
     put_into(State.RUNNING, make(), world)
 

@@ -8,7 +8,7 @@ import pytest
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
-from millstream.errors import StreamsException
+from millstream.errors import CheckpointException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointClaim, CompiledPipeline, Scan
 from millstream.runtime.checkpoints import Checkpoints
@@ -156,7 +156,9 @@ def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_p
 
     def settle(files: Crashing, *scans: Scan) -> None:
         compiled = CompiledPipeline(pipeline, {}, scans=scans)
-        reconciler.settle(compiled, claim, files, rebuild=lambda changelogs: None, begin=lambda: None)
+        reconciler.settle(
+            compiled, claim, files, rebuild=lambda changelogs: None, begin=lambda: None, written=lambda: 0
+        )
 
     for steps in range(100):
         files = Crashing()
@@ -179,3 +181,41 @@ def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_p
         if not gone:
             break
     assert steps > 5
+
+
+def test_a_batch_that_is_written_in_part_is_not_forgotten_for_another_program(tmp_path: Path) -> None:
+    """What Kafka has of it would be left out of another batch of its number; nothing is changed."""
+    builder = StreamsBuilder()
+    builder.stream("a").to("out")
+    (pipeline,) = builder.build().queries
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": "fake:9092"})
+    records = FakeLog()
+    topics = FakeTopics({"a": 1, "out": 1}, records)
+    records.append(TopicPartition("a", 0), *[(b"k", b"v", 1)] * 9)
+    reconciler = Reconciler([pipeline], "app", Checkpoints(config, tmp_path), topics, Policies(), None)
+    claim = CheckpointClaim("p0", "there/p0.1", 1)
+    files = FakeCheckpointFiles()
+
+    def settle(written: int, *scans: Scan) -> None:
+        compiled = CompiledPipeline(pipeline, {}, scans=scans)
+        reconciler.settle(
+            compiled,
+            claim,
+            files,
+            rebuild=lambda changelogs: None,
+            begin=lambda: None,
+            written=lambda: written,
+        )
+
+    files.write("p0.1/commits/4", b"v1\n{}")
+    for batch in (3, 4, 5):
+        files.write(f"p0.1/offsets/{batch}", log(NEW, OLD).to_bytes())
+    settle(6, BESIDE, COUNT)
+    with pytest.raises(CheckpointException, match="micro-batch 5 is written in part") as raised:
+        settle(6, COUNT, BESIDE)
+    assert "Start the program as it was before until that micro-batch is done" in str(raised.value)
+    assert unfinished(files, "p0.1") is not None
+    assert log_of(files, "p0.1") == log(NEW, OLD)
+    settle(5, COUNT, BESIDE)
+    assert unfinished(files, "p0.1") is None
+    assert log_of(files, "p0.1") == log(OLD, NEW)

@@ -314,7 +314,7 @@ def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None
     """Before anything is done; one that is missing is left out."""
     with pytest.raises(ConfigException, match="'app-counts-changelog': these are internal topics"):
         application.reset(inputs=["app-counts-changelog"])
-    with pytest.raises(ConfigException, match=r"'lines'.* end with -changelog or -repartition"):
+    with pytest.raises(ConfigException, match=r"'lines'.* end with -changelog, -repartition or -"):
         application.reset(internals=["lines"])
     assert application.is_there == (True, True, True)
     plan = application.reset(inputs=["nowhere"], internals=["app-gone-changelog"], dry_run=True)

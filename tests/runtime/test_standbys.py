@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import zlib
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +20,7 @@ from millstream.errors import (
 )
 from millstream.group.layout import UNKNOWN_OFFSET_SUM
 from millstream.model import LagInfo, TaskId, TopicPartition
-from millstream.query.metadata import HostInfo, KeyQueryMetadata
+from millstream.query.metadata import HostInfo, KeyQueryMetadata, default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import Role
 from millstream.runtime.client import KafkaStreams
@@ -35,7 +34,7 @@ CHANGELOG = "app-counts-changelog"
 
 
 def partition_of(word: str) -> int:
-    return zlib.crc32(word.encode()) % 3
+    return default_partition(word.encode(), 3)
 
 
 def count(world: FakeWorld, value: int, *words: str) -> None:

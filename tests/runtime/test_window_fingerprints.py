@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
-from millstream import Materialized, SessionWindows, StreamsBuilder, TimeWindows
+from millstream import (
+    BufferConfig,
+    EmitStrategy,
+    KTable,
+    Materialized,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from millstream.runtime.checkpoints import Fingerprint, fingerprint
 from millstream.topology.windows import Windows
 
@@ -36,3 +46,50 @@ def test_other_windows_are_another_program_under_a_checkpoint() -> None:
     assert len({of(windows) for windows in different}) == len(different)
     assert of(tumbling) == of(TimeWindows.of_size_with_no_grace(timedelta(seconds=300)))
     assert of(None).stores == ("Aggregate s",), "as it was before there were windows"
+
+
+def fingerprint_of(make: Callable[[KTable], object], emit: EmitStrategy | None = None) -> Fingerprint:
+    builder = StreamsBuilder()
+    group = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(FIVE))
+    table = (group if emit is None else group.emit_strategy(emit)).count(Materialized.as_("s"))
+    make(table)
+    (pipeline,) = builder.build().pipelines
+    return fingerprint(pipeline)
+
+
+def test_what_goes_on_when_is_a_part_of_the_program_under_a_checkpoint() -> None:
+    """An emit strategy, a suppress, its time and where it stands; its limits may change."""
+    closed = Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("held")
+    slow, slower = (Suppressed.until_time_limit(time, BufferConfig.max_records(9)) for time in (ONE, FIVE))
+
+    def suppressed(how: Suppressed) -> Fingerprint:
+        return fingerprint_of(lambda table: table.suppress(how.with_name("held")))
+
+    different = [
+        fingerprint_of(lambda table: table),
+        fingerprint_of(lambda table: table, EmitStrategy.on_window_close()),
+        suppressed(closed),
+        suppressed(slow),
+        suppressed(slower),
+        fingerprint_of(lambda table: table.filter(lambda value: value).suppress(closed)),
+        fingerprint_of(lambda table: table.to_stream().group_by_key().count(Materialized.as_("held"))),
+    ]
+    assert len(set(different)) == len(different)
+    assert fingerprint_of(lambda table: table, EmitStrategy.on_window_update()) == different[0]
+    limited = Suppressed.until_window_closes(BufferConfig.max_bytes(7).shut_down_when_full())
+    assert suppressed(limited) == suppressed(closed)
+
+
+def test_aggregations_in_a_row_are_not_those_side_by_side() -> None:
+    """Spark keeps the state of the former in two operators."""
+
+    def of_two(in_a_row: bool) -> Fingerprint:
+        builder = StreamsBuilder()
+        stream = builder.stream("in")
+        first = stream.group_by_key().count(Materialized.as_("one")).to_stream()
+        (first if in_a_row else stream).group_by_key().count(Materialized.as_("two"))
+        (pipeline,) = builder.build().pipelines
+        return fingerprint(pipeline)
+
+    assert of_two(True) != of_two(False)
+    assert of_two(True).operators == ("one aggregate", "two aggregate behind one")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +24,7 @@ from millstream.query.metadata import (
     StreamsMetadata,
     all_clients,
     clients_of_store,
+    default_partition,
     host_of_key,
 )
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
@@ -42,7 +42,7 @@ STORES = ("counts", "prices", "windows", "sessions", "table")
 
 
 def partition_of(key: bytes) -> int:
-    return zlib.crc32(key) % PARTITIONS
+    return default_partition(key, PARTITIONS)
 
 
 def key_in(partition: int, number: int = 0) -> str:

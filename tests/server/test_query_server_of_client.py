@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -29,7 +28,7 @@ from millstream.errors import (
     StreamsException,
 )
 from millstream.model import TopicPartition
-from millstream.query.metadata import HostInfo
+from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.states import State
@@ -58,7 +57,7 @@ def world() -> Iterator[FakeWorld]:
     world = FakeWorld({"lines": 3, "out": 1, "users": 2})
     for number in range(30):
         key = f"key-{number}".encode()
-        partition = TopicPartition("app-counts-changelog", zlib.crc32(key) % 3)
+        partition = TopicPartition("app-counts-changelog", default_partition(key, 3))
         world.log.append(partition, (key, number.to_bytes(8, "big"), 1))
     for number in range(4):
         world.log.append(TopicPartition("users", number % 2), (f"user-{number}".encode(), b"Anna", 1))

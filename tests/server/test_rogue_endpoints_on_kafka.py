@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import uuid
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +22,7 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
 from millstream.dsl.serdes import Serdes
 from millstream.model import TopicPartition
+from millstream.query.metadata import default_partition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.wiring import real_parts
 from millstream.testing.world import FakeWorld
@@ -84,7 +84,7 @@ def test_who_has_joined_the_group_hears_no_token_and_answers_for_nobody(
     world = FakeWorld({topic: 3, "out": 1})
     for number in range(60):
         key = f"key-{number}".encode()
-        partition = TopicPartition(f"{group}-counts-changelog", zlib.crc32(key) % 3)
+        partition = TopicPartition(f"{group}-counts-changelog", default_partition(key, 3))
         world.log.append(partition, (key, number.to_bytes(8, "big"), 1))
     with (
         trap() as made,

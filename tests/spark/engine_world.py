@@ -15,9 +15,10 @@ from waiting import wait_until
 
 from millstream import Topology
 from millstream.broker import EmbeddedKafka
-from millstream.model import TIMESTAMP_HEADER
+from millstream.model import EPOCH_HEADER
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.engine import SparkEngine, SparkSettings
+from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.pipeline import writers_first
 
@@ -28,7 +29,14 @@ class EngineWorld:
     """An engine on a given session, and topics of this test's own."""
 
     def __init__(
-        self, kafka: EmbeddedKafka, directory: Path, spark: SparkSession | None, **settings: Any
+        self,
+        kafka: EmbeddedKafka,
+        directory: Path,
+        spark: SparkSession | None,
+        *,
+        handlers: RecordHandlers = FAIL,
+        transaction_timeout_ms: int | None = None,
+        **settings: Any,
     ) -> None:
         self.kafka = kafka
         self.directory = directory
@@ -41,13 +49,15 @@ class EngineWorld:
                 application_id=self.application_id,
                 bootstrap_servers=kafka.bootstrap_servers,
                 spark=settings,
-                producer={"max.block.ms": "1000"},
+                producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
+                handlers=handlers,
+                transaction_timeout_ms=transaction_timeout_ms,
             ),
             spark,
         )
 
     def topic(self, base: str, partitions: int = 1) -> str:
-        name = f"{base}-{self.number}"
+        name = f"{base}-{self.application_id}"
         self.kafka.create_topic(name, partitions)
         return name
 
@@ -108,6 +118,6 @@ class EngineWorld:
 
 
 def stamp(message: Message) -> bytes | None:
-    """The timestamp header of a record."""
+    """The epoch header of a record."""
     headers: Mapping[str, bytes] = dict(message.headers() or [])
-    return headers.get(TIMESTAMP_HEADER)
+    return headers.get(EPOCH_HEADER)

@@ -9,15 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
@@ -254,13 +256,13 @@ def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
 
 
 def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
-    """With the size and the limit, which Kafka says."""
+    """With the size, the limit, and which limit it is."""
     source, _, compiled = mapping(world, lambda value: F.repeat(value, 2_000_000))
     world.start(compiled)
     world.produce(source, "x")
     error = failed(world)
-    assert "a record is larger than the topic or the producer takes" in str(error)
-    assert "1048576" in str(error)
+    assert "did not take a record (key: 1 bytes, value: 2000000 bytes" in str(error)
+    assert "the topic's max.message.bytes is 1048588; let the topic take more" in str(error)
 
 
 def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apart(
@@ -391,6 +393,83 @@ def test_a_python_worker_that_died_is_said_to_have(world: EngineWorld, die: Call
     assert "a Python worker was killed or crashed" in str(error)
 
 
+def folding(
+    world: EngineWorld, adder: Callable[[str, str, int], int], topic: str = "folded"
+) -> tuple[str, CompiledPipeline]:
+    source = world.topic(topic)
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).group_by_key().aggregate(
+        lambda: 0, adder, Materialized.as_("sums").with_value_serde(Serdes.long())
+    )
+    [compiled] = world.compiled(builder.build())
+    return source, compiled
+
+
+@pytest.mark.parametrize("die", [killed, exits])
+def test_a_folds_worker_that_died_is_said_to_have_and_another_goes_on_with_what_was_kept(
+    world: EngineWorld, die: Callable[[str], str]
+) -> None:
+    """The kernel's workers keep nothing: the next one is given what Spark has of the last micro-batch."""
+
+    def add(key: str, value: str, total: int) -> int:
+        if not os.path.exists(f"/tmp/{value}"):
+            die(value)
+        return total + 1
+
+    with tempfile.NamedTemporaryFile(dir="/tmp", prefix="millstream-fold-") as there:
+        name = Path(there.name).name
+        source, compiled = folding(world, add)
+        world.start(compiled)
+        world.produce(source, name)
+        changelog = f"{world.application_id}-sums-changelog"
+        assert world.read(changelog, 1)[0].value() == (1).to_bytes(8, "big")
+        world.produce(source, name, f"{name}-later")
+        error = failed(world)
+        assert isinstance(error, PythonWorkerException)
+        assert "a Python worker was killed or crashed" in str(error)
+        assert "exit status" in str(error.__cause__)
+        with open(f"/tmp/{name}-later", "w"):
+            world.start(compiled)
+            assert world.read(changelog, 2)[-1].value() == (3).to_bytes(8, "big")
+        os.unlink(f"/tmp/{name}-later")
+
+
+def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: EngineWorld) -> None:
+    """The first after max.poll.interval.ms for one record, the other at once."""
+    world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "5000"})
+
+    def sleep(key: str, value: str, total: int) -> int:
+        subprocess.run(["sleep", value], check=True)
+        return total + 1
+
+    source, compiled = folding(world, sleep)
+    world.start(compiled)
+    world.produce(source, "2", "2", "2")  # longer in all, but each record is in time
+    changelog = f"{world.application_id}-sums-changelog"
+    world.read(changelog, 1)
+    world.produce(source, "1000")
+    error = failed(world)
+    assert isinstance(error, PythonWorkerException)
+    assert "a function has not returned within 5000 ms (max.poll.interval.ms)" in str(error)
+    world.engine._settings = replace(world.engine._settings, consumer={})
+    before = set(psutil.Process().children(True))
+    source, compiled = folding(world, sleep, "folded-too")
+    running = world.start(compiled, world.claim(directory="other"))
+    world.produce(source, "1000")
+
+    def workers() -> list[psutil.Process]:
+        found = []
+        for each in set(psutil.Process().children(True)) - before:
+            with suppress(psutil.Error):  # it has ended
+                if "millstream.spark.worker" in each.cmdline():
+                    found.append(each)
+        return found
+
+    (worker,) = wait_until(workers, "a worker that runs the fold")
+    running.stop()
+    wait_until(lambda: not worker.is_running(), "the end of the worker")
+
+
 def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serde_cannot_read(
     world: EngineWorld,
 ) -> None:
@@ -487,69 +566,6 @@ def test_stopping_is_bounded_when_the_jvm_does_not_answer() -> None:
     query.answer.set()
     running._waiter.join(5)
     assert ends.empty()
-
-
-def test_a_jvm_that_is_killed_ends_the_pipeline_and_a_new_one_can_be_started(
-    kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    """In a process of its own: the tests' JVM is shared. Stopping and closing are quick all the same."""
-    program = textwrap.dedent(
-        """
-        import os, sys, time
-        from pathlib import Path
-        from engine_world import EngineWorld
-        from pyspark import SparkContext
-        from millstream import Consumed, PipelineException, Serdes, StreamsBuilder
-
-        class Kafka:
-            bootstrap_servers = sys.argv[1]
-            def create_topic(self, *_): pass
-            def topics(self): return ()
-
-        def run(kill):
-            world = EngineWorld(Kafka(), Path(sys.argv[2]), None)
-            builder = StreamsBuilder()
-            strings = Consumed.with_(Serdes.string(), Serdes.string())
-            builder.stream("jvm-in", strings).to("jvm-out")
-            [compiled] = world.compiled(builder.build())
-            running = world.start(compiled, world.claim(directory="checkpoint"))
-            world.produce("jvm-in", "a")
-            world.read("jvm-out", 1 if kill else 2)
-            assert world.engine.is_alive
-            if kill:
-                begun = time.monotonic()
-                os.kill(SparkContext._gateway.proc.pid, 9)
-                error = world.wait_for_end()
-                assert isinstance(error, PipelineException), error
-                assert "Java process is gone" in str(error), error
-                assert not world.engine.is_alive
-                running.stop()
-                world.close()
-                taken = time.monotonic() - begun
-                assert taken < 5, taken
-            else:
-                world.close()
-
-        run(True)
-        run(False)
-        print("both ran")
-        """
-    )
-    kafka.create_topic("jvm-in", 1)
-    kafka.create_topic("jvm-out", 1)
-    tests = Path(__file__).resolve().parent
-    result = subprocess.run(
-        [sys.executable, "-c", program, kafka.bootstrap_servers, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent), str(tests.parent.parent)]),
-        },
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert "both ran" in result.stdout
 
 
 def test_checkpoint_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:

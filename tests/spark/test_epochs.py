@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 from engine_world import EngineWorld, stamp
 from pyspark.sql import SparkSession
 from waiting import wait_until
@@ -42,9 +43,9 @@ def epochs(world: EngineWorld, count: int) -> list[tuple[int, int]]:
     for message in world.read(f"{world.application_id}-counts-changelog", count):
         header = stamp(message)
         assert header is not None
-        assert len(header) == 16
-        assert int.from_bytes(header[:8], "big") == TIME
-        found.append((int.from_bytes(message.value() or b"", "big"), int.from_bytes(header[8:], "big")))
+        assert len(header) == 8
+        assert message.timestamp() == (TIMESTAMP_CREATE_TIME, TIME)
+        found.append((int.from_bytes(message.value() or b"", "big"), int.from_bytes(header, "big")))
     return found
 
 
@@ -103,7 +104,7 @@ def test_a_query_whose_checkpoint_was_claimed_ends_as_migrated_and_writes_nothin
 
 
 def test_records_of_other_topics_have_no_epoch(world: EngineWorld) -> None:
-    """Repartition topics carry the timestamp alone; output topics have neither."""
+    """All have the record's own timestamp."""
     source, out = world.topic("in"), world.topic("out")
     builder = StreamsBuilder()
     stream = builder.stream(source, STRINGS)
@@ -114,14 +115,14 @@ def test_records_of_other_topics_have_no_epoch(world: EngineWorld) -> None:
         world.start(compiled, world.claim(compiled.pipeline.name, 9))
     write(world, source, "a")
     [message] = world.read(out, 1)
-    assert stamp(message) is None
+    assert (message.headers(), message.timestamp()[1]) == (None, TIME)
     [node] = [node for node in topology.nodes if isinstance(node, Repartition)]
     [message] = world.read(f"{world.application_id}-{node.topic}", 1)
-    assert stamp(message) == TIME.to_bytes(8, "big")
+    assert (message.headers(), message.timestamp()[1]) == (None, TIME)
 
 
-def test_a_reader_of_a_repartition_topic_takes_a_stamp_with_an_epoch_too(world: EngineWorld) -> None:
-    """Of 16 bytes it takes the first eight as the timestamp."""
+def test_a_header_in_a_repartition_topic_is_data(world: EngineWorld) -> None:
+    """Whatever its name: it travels on, and the record's own timestamp is its time."""
     source = world.topic("in")
     builder = StreamsBuilder()
     stream = builder.stream(source, STRINGS).repartition()
@@ -133,11 +134,10 @@ def test_a_reader_of_a_repartition_topic_takes_a_stamp_with_an_epoch_too(world: 
     for each in compiled:
         if first in each.pipeline.inputs:
             world.start(each, world.claim(each.pipeline.name, 4))
-    header = TIME.to_bytes(8, "big") + (77).to_bytes(8, "big")
-    world.producer.produce(
-        f"{world.application_id}-{first.topic}", key="k", value="v", headers=[("millstream.ts", header)]
-    )
+    headers = [("millstream.ts", b"\1" * 16), ("millstream.epoch", b"\2" * 8)]
+    topic = f"{world.application_id}-{first.topic}"
+    world.producer.produce(topic, key="k", value="v", headers=headers, timestamp=TIME)
     assert world.producer.flush(20) == 0
     second = [node for node in topology.nodes if isinstance(node, Repartition)][1]
     [message] = world.read(f"{world.application_id}-{second.topic}", 1)
-    assert stamp(message) == header[:8]
+    assert (message.headers(), message.timestamp()[1]) == (headers, TIME)

@@ -21,7 +21,7 @@ _PROGRAM = textwrap.dedent(
     from engine_world import EngineWorld
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
-    from millstream import Consumed, ExecutorLostException, Serdes, StreamsBuilder
+    from millstream import Consumed, ExecutorLostException, Materialized, Serdes, StreamsBuilder
     from waiting import wait_until
 
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
@@ -46,6 +46,9 @@ _PROGRAM = textwrap.dedent(
     builder = StreamsBuilder()
     lines = builder.stream("lost-in", Consumed.with_(Serdes.string(), Serdes.string()))
     lines.map_values(lambda value: F.udf(deadly, StringType())(value)).to("lost-out")
+    counts = Materialized.as_("counts").with_value_serde(Serdes.long())
+    counted = lines.group_by_key().aggregate(lambda: 0, lambda key, value, count: count + 1, counts)
+    counted.to_stream().to("lost-counts")
     [compiled] = world.compiled(builder.build())
     running = world.start(compiled)
     world.produce("lost-in", "a")
@@ -63,6 +66,9 @@ _PROGRAM = textwrap.dedent(
     print("lost", lost)
     world.produce("lost-in", "b", "c")
     world.read("lost-out", 3, 100)
+    written = 2  # the executor that is left has its own Python worker, and the state
+    while int.from_bytes(world.read("lost-counts", written, 100)[-1].value()) < 3:
+        written += 1
     world.produce("lost-in", "bad")
     error = world.wait_for_end(100)
     assert isinstance(error, ExecutorLostException), repr(error)
@@ -112,6 +118,8 @@ def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(
     is one when Spark gives up on a task that is lost with its executor, here at once."""
     kafka.create_topic("lost-in", 2)
     kafka.create_topic("lost-out", 1)
+    kafka.create_topic("lost-counts", 1)
+    kafka.create_topic("engine-1-counts-changelog", 1)
     tests = Path(__file__).resolve().parent
     result = subprocess.run(
         [sys.executable, "-c", _PROGRAM, kafka.bootstrap_servers, str(tmp_path / "checkpoints")],

@@ -210,6 +210,19 @@ def test_a_python_exception_is_rebuilt_from_its_text(
     assert 'File "app.py", line 3, in f' in cause.__notes__[0]
 
 
+def test_what_quotes_a_python_exception_and_adds_to_it_is_not_read_for_it() -> None:
+    """As Spark does for an exception in an operator of the kernel's."""
+    head = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    own = f'{head}Traceback (most recent call last):\n  File "app.py", line 3, in f\nValueError: wrong'
+    causes = (
+        ("SparkException", f"[TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR] An error occurred. Reason: {own}\n."),
+        ("io.millstream.kernel.python.PythonException", own),
+    )
+    error = translate("p0", (), RuntimeError(), report=Report("x", causes))
+    assert repr(error.__cause__) == "ValueError('wrong')"
+    assert error.error_class == "PYTHON_EXCEPTION"  # type: ignore[attr-defined]
+
+
 DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 WHILE = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 HEAD = 'Traceback (most recent call last):\n  File "app.py", line 9, in h\n'
@@ -379,3 +392,63 @@ def test_a_damaged_file_is_found_and_named_with_what_helps(
     assert f"'/data/checkpoints/p0/4/{file}' of its checkpoint is " in str(error)
     assert all(f"'{each}'" in str(error) for each in heals)
     assert ("delete" in str(error)) == bool(heals)
+
+
+TAKEN_BACK = "io.millstream.kernel.sink.TransactionLostException"
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "told"),
+    [
+        (
+            "io.millstream.kernel.sink.FencedException",
+            "transactional.id 'a-p0-1' of epoch 3 was fenced",
+            "another client",
+        ),
+        (
+            TAKEN_BACK,
+            "the broker has taken back a transaction of 'a-p0-1'",
+            "producer.transaction.timeout.ms",
+        ),
+        (
+            "org.apache.kafka.common.errors.ProducerFencedException",
+            "There is a newer producer",
+            "is repeated",
+        ),
+        ("org.apache.kafka.common.errors.InvalidProducerEpochException", "Producer attempted", "is repeated"),
+        ("org.apache.kafka.common.errors.TransactionAbortableException", "Abort it", "is repeated"),
+    ],
+)
+def test_a_producer_that_may_write_no_more_is_a_task_migrated(name: str, message: str, told: str) -> None:
+    """As in Kafka Streams: nobody's handler is asked, and the micro-batch comes again somewhere."""
+    report = Report(
+        "Job aborted", causes=(("org.apache.spark.SparkException", "Job aborted"), (name, message))
+    )
+    error = translate("p0", ("in",), RuntimeError("Job aborted"), report=report)
+    assert isinstance(error, TaskMigratedException)
+    assert message in str(error)
+    assert told in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("InvalidTxnTimeoutException", "set producer.transaction.timeout.ms to at most"),
+        ("TimeoutException", "see whether its brokers are well"),
+        ("TimeoutException of a marker", "'<application.id>-millstream-markers' was deleted"),
+        ("TransactionalIdAuthorizationException", "--transactional-id <application.id>-"),
+        ("GroupAuthorizationException", "--group <application.id>-"),
+    ],
+)
+def test_what_kafka_refuses_of_transactions_is_told_with_the_fix(name: str, fix: str) -> None:
+    """The brokers' limit of the timeout, and what the user may not do."""
+    said = {
+        "InvalidTxnTimeoutException": "larger than allowed (as configured by transaction.max.timeout.ms)",
+        "TimeoutException": "Timeout expired after 60000ms while awaiting InitProducerId",
+        "TimeoutException of a marker": "Timeout expired after 60000ms while awaiting AddOffsetsToTxn",
+    }.get(name, "no")
+    causes = ((f"org.apache.kafka.common.errors.{name}", said),)
+    report = Report(f"org.apache.kafka.common.errors.{name}: {said}", causes=causes)
+    error = translate("p0", ("in",), RuntimeError("no"), report=report)
+    assert type(error) is PipelineException
+    assert fix in str(error)

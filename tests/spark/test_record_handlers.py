@@ -437,7 +437,7 @@ def test_the_default_plan_has_nothing_of_all_this(spark: SparkSession) -> None:
 
 
 def _numberless(plan: str) -> str:
-    return re.sub(r"#\d+L?|x_\d+", "", plan)
+    return re.sub(r"#\d+L?|x_\d+|(?<=Aggregations)@[0-9a-f]+", "", plan)
 
 
 def test_too_many_dropped_records_end_the_pipeline(caplog: pytest.LogCaptureFixture) -> None:
@@ -506,6 +506,30 @@ def test_a_report_is_read_by_offsets_and_by_our_own_metrics() -> None:
     assert got.dropped == 7
     assert read_drops(report(5, 0, 100, 150, sources=[{"startOffset": None, "endOffset": 3}])).records == 100
     assert read_drops({}) == BatchDrops(-1, 0)
+
+
+def test_what_kafka_refused_is_read_from_the_sinks_own_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    """Of the batch that they are of: a report of a later one says the same again."""
+    metrics = {
+        "batch": "4",
+        "dropped:a.b:RecordTooLargeException": "3",
+        "example:a.b:RecordTooLargeException": "x",
+    }
+    told = {**report(4, 0, 100, 150, observedMetrics={}), "sink": {"metrics": metrics}}
+    got = read_drops(told)
+    assert got.drops == {("production", "topic 'a.b' (RecordTooLargeException)"): 3}
+    assert got.examples == ("x",)
+    assert read_drops({**report(5, 0, 150, 160), "sink": {"metrics": metrics}}).dropped == 0
+    assert read_drops({**report(5, 0, 150, 160), "sink": {"metrics": None}}).dropped == 0
+    watch = DropWatch("p1")
+    with caplog.at_level(logging.WARNING):
+        assert watch.look([told]) is None
+    assert caplog.messages == [
+        "pipeline p1: dropped a record: x",
+        "pipeline p1: dropped 3 records in 1 micro-batch of 50 records (production in topic 'a.b' "
+        "(RecordTooLargeException): 3), from what Kafka refused; with errors.dead.letter.queue.topic.name "
+        "set they would be in a topic",
+    ]
 
 
 def test_the_log_has_one_line_for_many_batches(caplog: pytest.LogCaptureFixture) -> None:

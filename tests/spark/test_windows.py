@@ -1,9 +1,11 @@
-"""Windowed aggregations on Spark: what Kafka Streams makes of the same records, and what Spark's ways add."""
+"""Windowed aggregations on Spark: what functions and stores see, what is kept, and what is refused.
+
+What comes of records is compared with Kafka Streams in test_traces_on_spark.py.
+"""
 
 from __future__ import annotations
 
-import random
-import zlib
+import logging
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -16,13 +18,13 @@ from engine_world import EngineWorld
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from waiting import wait_until
-from window_oracle import Case, Update, cases
 
 from millstream import (
     Consumed,
     KGroupedStream,
     KTable,
     Materialized,
+    PipelineException,
     Serde,
     Serdes,
     SessionWindow,
@@ -37,7 +39,6 @@ from millstream import (
     WindowedSerdes,
 )
 from millstream.broker import EmbeddedKafka
-from millstream.spark.window_state import update
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
@@ -58,119 +59,6 @@ def key_serde(windows: Windows, inner: Serde | None = None) -> Serde:
 
 def grouped(builder: StreamsBuilder, topic: str = "in") -> KGroupedStream:
     return builder.stream(topic, STRINGS).group_by_key()
-
-
-# --- the same as Kafka Streams ---------------------------------------------------------------------------
-
-
-def shared_sequences() -> list[list[Case]]:
-    """The cases that have their records in common: each list can run as one topology."""
-    by_records: dict[str, list[Case]] = {}
-    for case in cases():
-        by_records.setdefault(str(case.records), []).append(case)
-    return [group[:4] for group in by_records.values() if len(group) > 1]
-
-
-def by_window(updates: list[Update]) -> dict[tuple[str, int, int], str | None]:
-    """The last value of each window, with its letters in order: Spark's lists have none."""
-    return {
-        (key, start, end): None if value is None else "".join(sorted(value))
-        for key, start, end, value, _ in updates
-    }
-
-
-def read_windows(driver: TopologyTestDriver, topic: str, case: Case, value: str) -> dict[Any, Any]:
-    return {
-        (key.key, key.window.start_ms, key.window.end_ms): found
-        for key, found in read(driver, topic, key_serde(case.windows), value)
-    }
-
-
-@pytest.mark.parametrize("group", shared_sequences(), ids=["together"])
-def test_all_windows_of_one_flow_change_as_in_kafka_streams(group: list[Case]) -> None:
-    """Tumbling, hopping, sliding, sessions, each with its own grace, beside each other and an unwindowed
-    count, by Spark's functions and by Python's: after each record the updates that Kafka Streams has."""
-    builder = StreamsBuilder()
-    stream = grouped(builder)
-    stream.count(Materialized.as_("plain"))
-    topics = [f"{'python' if number % 3 == 2 else 'spark'}-{number}" for number in range(len(group))]
-    for topic, case in zip(topics, group, strict=True):
-        windowed: Any = stream.windowed_by(case.windows)
-        if topic.startswith("spark"):
-            table = windowed.aggregate(lambda key, value: F.array_join(F.collect_list(value), ""))
-        else:
-            functions: list[Any] = [lambda: "", lambda key, value, aggregate: aggregate + value]
-            if isinstance(case.windows, SessionWindows):
-                functions.append(lambda key, one, other: one + other)
-            table = windowed.aggregate(*functions, Materialized.with_(value_serde=Serdes.string()))
-        table.to_stream().to(topic)
-    with TopologyTestDriver(builder.build()) as driver:
-        for step, record in enumerate(group[0].records):
-            pipe(driver, "in", record)
-            for topic, case in zip(topics, group, strict=True):
-                found = read(driver, topic, key_serde(case.windows))
-                updates = [(key.key, key.window.start_ms, key.window.end_ms, v, 0) for key, v in found]
-                assert by_window(updates) == by_window(case.updates[step]), f"{step} {record} {case.windows}"
-        assert sum(rows(driver, "plain").values()) == len(group[0].records), "no record is late for it"
-
-
-class Letters:
-    """The model's aggregate: letters in order."""
-
-    is_associative = False
-
-    def initial(self) -> str:
-        return ""
-
-    def add(self, aggregate: str, payload: str) -> str:
-        return "".join(sorted(aggregate + payload))
-
-    def merge(self, one: str, other: str) -> str:
-        return "".join(sorted(one + other))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_batches_at_random_leave_what_the_records_leave_one_by_one(seed: int) -> None:
-    """Micro-batches of any size and order, keys of several kinds of windows: the stores hold what a model
-    holds that is given the records one by one and the stream time before each batch."""
-    rng = random.Random(seed)
-    windows: list[Windows] = [
-        TimeWindows.of_size_and_grace(ms(10), ms(rng.randint(0, 5))).advance_by(ms(rng.randint(1, 10))),
-        SlidingWindows.of_time_difference_and_grace(ms(6), ms(rng.randint(0, 5))),
-        SessionWindows.of_inactivity_gap_and_grace(ms(4), ms(rng.randint(0, 5))),
-    ]
-    builder = StreamsBuilder()
-    for number, each in enumerate(windows):
-        made = (
-            grouped(builder, f"in-{number}")
-            .windowed_by(each)
-            .aggregate(  # one flow each
-                lambda key, value: F.concat_ws("", F.sort_array(F.collect_list(value))),
-                Materialized.as_(f"store-{number}").with_retention(timedelta(days=1)),
-            )
-        )
-        made.to_stream().to(f"out-{number}")
-    held: list[dict[Any, Any]] = [{} for _ in windows]
-    model: list[dict[Any, Any]] = [{} for _ in windows]
-    kept: list[dict[str, Any]] = [{} for _ in windows]
-    stream_time = now = 0
-    with TopologyTestDriver(builder.build()) as driver:
-        for _ in range(5):
-            batch = []
-            for _ in range(rng.randint(1, 12)):
-                now += rng.choice((0, 1, 2, 9))
-                batch.append((rng.choice("abc"), rng.choice("xyz"), max(0, now - rng.choice((0, 0, 3, 30)))))
-            for number, each in enumerate(windows):
-                pipe(driver, f"in-{number}", *batch)
-                case = Case(each, [], [])
-                held[number].update(read_windows(driver, f"out-{number}", case, "string"))
-                for key in {record[0] for record in batch}:
-                    mine = [(at, value) for k, value, at in batch if k == key]
-                    outcome = update(each, Letters(), kept[number].get(key, []), mine, stream_time)
-                    kept[number][key] = outcome.kept
-                    model[number].update({(key, *change[:2]): change[2] for change in outcome.changes})
-            stream_time = max(stream_time, *(record[2] for record in batch))
-        assert held == model
 
 
 # --- what functions and stores see -----------------------------------------------------------------------
@@ -250,12 +138,18 @@ def test_windowed_records_are_read_back_by_their_serde(spark: SparkSession) -> N
             pipe(driver, "session", (b"abc", "x"), key="bytes")
 
 
+SKETCH = "02010704030002082BF2FB06862FF90D000000000000000000000000000000000000000000000000"
+"""Of two numbers, as hll_sketch_agg has it."""
+
+
 # --- partial results that are merged ---------------------------------------------------------------------
 
 
-def test_every_mergeable_function_gives_what_spark_gives_for_all_records_at_once() -> None:
+def test_every_mergeable_function_gives_what_spark_gives_for_all_records_at_once(
+    spark: SparkSession,
+) -> None:
     """In sessions that grow and merge: count, sum, avg, min, max, and and or, lists, of each type, within
-    expressions; NULLs left out; NaN the largest. The same expression without windows is what it has to be."""
+    expressions; NULLs left out; NaN the largest."""
 
     def everything(key: Column, value: Column) -> dict[str, Any]:
         number = F.try_to_number(value, F.lit("S999.99"))
@@ -277,21 +171,33 @@ def test_every_mergeable_function_gives_what_spark_gives_for_all_records_at_once
             "any": F.bool_or(number > 20),
             "list": F.sort_array(F.collect_list(number)),
             "case": F.when(F.count("*") > 2, F.lit("many")).otherwise(F.lit("few")),
+            "approx": F.approx_count_distinct(number),
+            "sketch": F.hll_sketch_estimate(F.hll_sketch_agg(value)),
+            "numbers": F.hll_sketch_agg(number.cast("int"), 10),
+            "pairs": F.count_distinct(F.encode(value, "utf-8"), F.lit(1)),
+            "zeros": F.count_distinct(F.when(number > 0, F.lit(0.0)).otherwise(F.lit(-0.0))),
+            "union": F.hll_sketch_estimate(F.hll_union_agg(F.unhex(F.lit(SKETCH)))),
         }
+
+    values = ("1.25", "-7", "nan", "33.33", "0.01", "xyz", "12")
+    columns = (column.alias(name) for name, column in everything(F.lit("k"), F.col("value")).items())
+    all_at_once = spark.createDataFrame([(value,) for value in values], "value string").agg(*columns)
+    [expected] = [row[0] for row in all_at_once.select(F.to_json(F.struct("*"))).collect()]
 
     builder = StreamsBuilder()
     stream = grouped(builder)
     stream.aggregate(everything).to_stream().to("whole")
-    sessions = SessionWindows.of_inactivity_gap_with_no_grace(ms(1000))
+    sessions = SessionWindows.of_inactivity_gap_and_grace(ms(1000), ms(5000))
     stream.windowed_by(sessions).aggregate(everything).to_stream().to("merged")
     with TopologyTestDriver(builder.build()) as driver:
-        values = ("1.25", "-7", "nan", "33.33", "0.01", "xyz", "12")
         for value, at in zip(values, (0, 900, 1800, 3500, 2700, 2701, 2702), strict=True):
             pipe(driver, "in", ("k", value, at))
-        whole = read(driver, "whole")[-1][1]
-        merged = read(driver, "merged", key_serde(sessions))[-1]
-    assert merged == (Windowed("k", SessionWindow(0, 3500)), whole)
-    assert '"n":7' in whole
+        assert read(driver, "whole")[-1] == ("k", expected)
+        assert read(driver, "merged", key_serde(sessions))[-1] == (
+            Windowed("k", SessionWindow(0, 3500)),
+            expected,
+        )
+    assert '"n":7' in expected
 
 
 def test_python_folds_merge_sessions_by_their_merger_and_reductions_by_themselves() -> None:
@@ -320,52 +226,126 @@ def test_python_folds_merge_sessions_by_their_merger_and_reductions_by_themselve
 
 
 @pytest.mark.parametrize(
+    "windows",
+    [
+        TimeWindows.of_size_with_no_grace(ms(5)),
+        SlidingWindows.of_time_difference_with_no_grace(ms(5)),
+        SessionWindows.of_inactivity_gap_with_no_grace(ms(5)),
+    ],
+    ids=lambda windows: type(windows).__name__,
+)
+@pytest.mark.parametrize(
     ("expression", "message"),
     [
-        (lambda key, value: F.stddev(value.cast("double")), "partial results can be merged"),
-        (lambda key, value: F.count_distinct(value), r"count\(DISTINCT …\) cannot be merged"),
-        (lambda key, value: F.sum(value.cast("int")) + F.stddev(value.cast("int")), "cannot be merged"),
-        (lambda key, value: F.max(value.cast("binary")), r"max\(\) of binary cannot be merged"),
+        (lambda key, value: F.percentile_approx(value.cast("int"), 0.5), "cannot be|none of"),
+        (lambda key, value: F.sum(value.cast("int")) + F.median(value.cast("int")), "that cannot be"),
+        (lambda key, value: F.sum_distinct(value.cast("int")), r"sum\(DISTINCT …\) cannot be merged"),
         (lambda key, value: value, "has to use Spark's aggregate functions"),
     ],
 )
-def test_what_cannot_be_merged_is_refused_with_the_place(expression: Any, message: str) -> None:
-    """Sessions need partial results: the message names the function, its line, and what there is."""
+def test_what_cannot_be_merged_is_refused_with_the_place(
+    expression: Any, message: str, windows: Windows
+) -> None:
+    """Windows are merged from partial results: the message names the function, its line, what there is."""
     builder = StreamsBuilder()
-    stream = grouped(builder).windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(ms(5)))
-    stream.aggregate(expression)
+    builder.stream("in", STRINGS).group_by_key().windowed_by(windows).aggregate(expression)
     with pytest.raises(TopologyException, match=message) as caught:
         TopologyTestDriver(builder.build())
     assert "KSTREAM-AGGREGATE-0000000002 (test_windows.py:" in str(caught.value)
 
 
-def test_a_sum_that_does_not_fit_ends_the_query() -> None:
-    """As Spark's own does: nothing wraps around or becomes NULL."""
+def test_without_windows_what_the_kernel_cannot_merge_is_computed_by_spark() -> None:
+    """Beside an aggregation that it can merge, of the same stream."""
     builder = StreamsBuilder()
-    stream = grouped(builder).windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(ms(5)))
+    stream = grouped(builder)
+    stream.aggregate(lambda value: F.approx_count_distinct(value), Materialized.as_("distinct"))
+    stream.count(Materialized.as_("counts"))
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "in", ("a", "x"), ("a", "y"), ("b", "x"))
+        pipe(driver, "in", ("a", "x"), ("a", "z"))
+        assert rows(driver, "distinct") == {"a": 3, "b": 1}
+        assert rows(driver, "counts") == {"a": 4, "b": 1}
+
+
+@pytest.mark.parametrize("windows", [None, SessionWindows.of_inactivity_gap_with_no_grace(ms(5))], ids=str)
+def test_a_sum_that_does_not_fit_ends_the_query(windows: Windows | None) -> None:
+    """Nothing wraps around or becomes NULL; the message says what to do."""
+    builder = StreamsBuilder()
+    stream: Any = grouped(builder)
+    stream = stream if windows is None else stream.windowed_by(windows)
     stream.aggregate(lambda key, value: F.sum(value.cast("long"))).to_stream().to("out")
     with TopologyTestDriver(builder.build()) as driver:
         pipe(driver, "in", ("a", str(2**63 - 1), 1))
-        with pytest.raises(Exception, match="the sum of a window does not fit"):
+        with pytest.raises(
+            PipelineException, match="its query failed: a sum does not fit a bigint; sum decimals or doubles"
+        ):
             pipe(driver, "in", ("a", "1", 2))
+
+
+# --- null values, and what is late ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("windows", "counts"),
+    [
+        (TimeWindows.of_size_with_no_grace(ms(10)), 2),
+        (SessionWindows.of_inactivity_gap_with_no_grace(ms(10)), 2),
+        (SlidingWindows.of_time_difference_with_no_grace(ms(10)), 1),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_time_windows_and_sessions_have_null_values_too(windows: Windows, counts: int) -> None:
+    """As in Kafka Streams, whoever folds; sliding windows pass over them, and none has a null key or a
+    negative timestamp."""
+    builder = StreamsBuilder()
+    stream: Any = builder.stream("in", STRINGS).group_by_key().windowed_by(windows)
+    stream.count().to_stream().to("counts")
+    functions: list[Any] = [lambda: "", lambda key, value, aggregate: f"{aggregate}{value}"]
+    if isinstance(windows, SessionWindows):
+        functions.append(lambda key, one, other: one + other)
+    stream.aggregate(*functions, Materialized.with_(value_serde=Serdes.string())).to_stream().to("folds")
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "in", ("a", "x", 10), ("a", None, 10), (None, "y", 11), ("a", "z", -1))
+        assert [value for _, value in read(driver, "counts", key_serde(windows), "long")] == [counts]
+        folds = [value for _, value in read(driver, "folds", key_serde(windows))]
+        assert folds == ["xNone" if counts == 2 else "x"]
+
+
+def test_what_is_late_is_counted_and_told_with_its_window_and_stream_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By aggregation, in the metric of what is dropped. No threshold of failed records knows of it."""
+    builder = StreamsBuilder()
+    stream = grouped(builder)
+    stream.count()
+    stream.windowed_by(TimeWindows.of_size_and_grace(ms(10), ms(5)).advance_by(ms(5))).count()
+    stream.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(ms(3))).count()
+    config = {"errors.continue.max.ratio": 0.01}
+    with TopologyTestDriver(builder.build(), config) as driver, caplog.at_level(logging.WARNING):
+        pipe(driver, "in", *[("a", "x", 100 + n) for n in range(150)], ("b", "y", 236), ("a", "late", 7))
+        # Windows: of 236 the one of 230, which closed at 245, and both of 7. Sessions: both records.
+        assert driver.dropped_records == 1 + 2 + 2
+        driver._pipelines[0].drops.flush()
+    said = " ".join(record.getMessage() for record in caplog.records)
+    assert "some came too late for their windows: " in said
+    assert (
+        "in KSTREAM-AGGREGATE-0000000004, such as one of 236 for the window [230,240] at stream time 249"
+        in said
+    )
+    assert "of 152 records" in said
+    assert "dead.letter" not in said
 
 
 # --- state ------------------------------------------------------------------------------------------------
 
 
-def state_rows(driver: TopologyTestDriver) -> dict[str, int]:
-    """How many entries each stateful operator keeps."""
+def state_rows(driver: TopologyTestDriver) -> int:
+    """How many entries the only stateful operator keeps."""
     (running,) = driver._pipelines
     assert running._query is not None
     progress: Any = running._query.lastProgress
-    operators = progress["stateOperators"]
-    return {operator["operatorName"]: operator["numRowsTotal"] for operator in operators}
-
-
-def buckets(keys: list[bytes], aggregations: int) -> int:
-    """How many buckets these keys of so many aggregations are in."""
-    groups = (number.to_bytes(2, "big") + key for number in range(aggregations) for key in keys)
-    return len({zlib.crc32(group) % 256 for group in groups})
+    (operator,) = progress["stateOperators"]
+    return int(operator["numRowsTotal"])
 
 
 def test_state_of_closed_windows_is_given_up_and_that_of_unwindowed_aggregations_stays() -> None:
@@ -385,11 +365,11 @@ def test_state_of_closed_windows_is_given_up_and_that_of_unwindowed_aggregations
     )
     with TopologyTestDriver(builder.build()) as driver:
         pipe(driver, "in", *((f"k{n}", "x", n % 5) for n in range(50)))
-        keys = [f"k{n}".encode() for n in range(50)]
-        assert state_rows(driver) == {"stateStoreSave": 100, "applyInPandasWithState": buckets(keys, 3)}
+        assert state_rows(driver) >= 5 * 50
         pipe(driver, "in", ("late", "x", 10_000))
         pipe(driver, "in", ("late", "x", 10_000))
-        assert state_rows(driver) == {"stateStoreSave": 52, "applyInPandasWithState": buckets([b"late"], 3)}
+        # 51 plain counts; of each that has windows one entry, a clock, and what is due.
+        assert 51 + 4 * 2 <= state_rows(driver) <= 51 + 4 * 4
         assert stamped(driver, "plain")["k7"] == (1, 2)
 
 
@@ -445,28 +425,24 @@ def test_windows_go_on_from_a_checkpoint(world: EngineWorld) -> None:
     running.stop()
     assert world.wait_for_end() is None
     running = world.start(compiled)
-    send(base + 2)  # late for the first window; within the gap of both sessions, the second of which is open
-    wait_until(lambda: len(changes("sessions", 5)) == 5, "the sessions are merged", 30)
+    # Late for the first window. Within the gap of both sessions, but the first one is over for so long that
+    # Kafka Streams' store has dropped it: so it is not merged. Stream time is that of before the restart.
+    send(base + 2)
+    wait_until(lambda: len(changes("sessions", 4)) == 4, "the session has grown", 30)
     send(base + 13)
     assert changes("time", 3)[2:] == [(window(base + 10), 2)]
-    merged = changes("sessions", 7)
-    assert sorted(merged[2:5], key=str) == sorted(
-        [
-            (session(base + 1, base + 1), None),
-            (session(base + 12, base + 12), None),
-            (session(base + 1, base + 12), 3),
-        ],
-        key=str,
-    )
-    assert sorted(merged[5:], key=str) == sorted(
-        [(session(base + 1, base + 12), None), (session(base + 1, base + 13), 4)], key=str
-    )
+    assert changes("sessions", 6)[2:] == [
+        (session(base + 12, base + 12), None),
+        (session(base + 2, base + 12), 2),
+        (session(base + 2, base + 12), None),
+        (session(base + 2, base + 13), 3),
+    ]
     running.stop()
 
 
 def test_operators_of_every_kind_and_of_two_sources_are_one_query() -> None:
-    """Windowed by Spark and by Python, a fold without windows, of two streams that meet in one output: one
-    pipeline, and its stream time is that of the source that is behind."""
+    """Windowed, and folded by Python without windows, of two streams that meet in one output: one pipeline,
+    and each stream has its own stream time."""
     builder = StreamsBuilder()
     made = []
     for topic in ("left", "right"):
@@ -487,7 +463,7 @@ def test_operators_of_every_kind_and_of_two_sources_are_one_query() -> None:
         pipe(driver, "right", ("a", "z", 50))
         pipe(driver, "left", ("a", "y", 44), ("a", "y", 45))
         found = [(key.window.start_ms, value) for key, value in read(driver, "out", out, "long")]
-        assert found == [(100, 1), (1, 1), (50, 1), (45, 1)]
+        assert found == [(100, 1), (50, 1)]
         assert driver.get_window_store("time-right").fetch("a", 50) == 1
         assert rows(driver, "fold-left") == {"a": "xyyy"}
 

@@ -14,7 +14,7 @@ from waiting import wait_until
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
-from millstream.model import TIMESTAMP_HEADER, TaskId, TopicPartition
+from millstream.model import TaskId, TopicPartition
 from millstream.stores.api import to_stored
 from millstream.stores.rocksdb import RocksDBStore
 from millstream.stores.updater import StoreUpdater
@@ -54,7 +54,7 @@ class Changelog:
                 value,
                 key,
                 number,
-                headers=[(TIMESTAMP_HEADER, timestamp.to_bytes(8, "big"))],
+                timestamp=timestamp,
             )
             self._producer.poll(0)
             if value is None:

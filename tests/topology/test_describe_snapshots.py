@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
 from millstream.dsl.options import (
     Branched,
     Consumed,
@@ -292,6 +293,63 @@ def windowed_repartitioned(b):
     stream = table.filter(same).to_stream().select_key(same)
     sessions = SessionWindows.of_inactivity_gap_with_no_grace(five)
     stream.group_by_key().windowed_by(sessions).count().to_stream(same).to("out")
+
+
+@program
+def suppressed(b):
+    minute = timedelta(minutes=1)
+    windows = TimeWindows.of_size_and_grace(timedelta(minutes=5), minute)
+    counts = b.stream("in").group_by_key().windowed_by(windows).count(Materialized.as_("counts"))
+    closed, limited = Suppressed.until_window_closes, Suppressed.until_time_limit
+    counts.suppress(closed(BufferConfig.unbounded())).to_stream().to("out")
+    bounded = BufferConfig.max_records(10).shut_down_when_full()
+    final = counts.filter(same).suppress(closed(bounded).with_name("final"))
+    final.map_values(same, Materialized.as_("named")).to_stream().to("other")
+    counts.suppress(limited(minute, BufferConfig.max_bytes(1000)))
+    unlogged = BufferConfig.unbounded().with_logging_disabled()
+    counts.suppress(limited(timedelta(0), unlogged).with_name("limited"))
+    counts.suppress(closed(unlogged))
+    counts.map_values(same, Materialized.as_("after")).to_stream().group_by_key().count()
+    users = b.table("users").suppress(limited(minute, BufferConfig.max_records(10)))
+    users = users.suppress(limited(minute, BufferConfig.unbounded()))
+    users.to_stream().group_by_key().count(Materialized.as_("twice"))
+
+
+@program
+def suppressed_repartitioned(b):
+    windows = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=5))
+    sessions = b.stream("in").group_by(same).windowed_by(windows).count()
+    closed = sessions.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    counts = closed.to_stream(lambda key, value: key.key).group_by_key().count()
+    slow = Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig.unbounded()).with_name("slow")
+    counts.suppress(slow).to_stream().to("out")
+
+
+@program
+def emit_strategies(b):
+    five = timedelta(minutes=5)
+    grouped = b.stream("in").group_by_key()
+    for strategy in (EmitStrategy.on_window_close(), EmitStrategy.on_window_update()):
+        name = strategy.type.name
+        grouped.windowed_by(TimeWindows.of_size_with_no_grace(five)).emit_strategy(strategy).count()
+        windows = SlidingWindows.of_time_difference_with_no_grace(five)
+        sliding = grouped.windowed_by(windows).emit_strategy(strategy)
+        table = sliding.reduce(last, UNNAMED, named=f"sliding-{name}")
+        table.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+        sessions = SessionWindows.of_inactivity_gap_with_no_grace(five)
+        session = grouped.windowed_by(sessions).emit_strategy(strategy)
+        session.count(Materialized.as_(f"sessions-{name}")).to_stream().to("out")
+        session.aggregate(lambda: "", fold, fold)
+
+
+@program
+def aggregations_in_a_row(b):
+    first = b.stream("in").group_by_key().count()
+    second = first.to_stream().group_by_key().count(Materialized.as_("second"))
+    third = second.to_stream().map_values(same).group_by_key(Grouped.as_("third"))
+    windows = TimeWindows.of_size_with_no_grace(timedelta(minutes=5))
+    third.windowed_by(windows).count().to_stream().to("out")
+    first.to_stream().to_table().to_stream().group_by_key().reduce(last)
 
 
 @program

@@ -9,7 +9,7 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized, Repartitioned
 from millstream.errors import MissingSourceTopicException, TopologyException
 from millstream.model import TaskId
-from millstream.topology.internal_topics import plan_internal_topics
+from millstream.topology.internal_topics import ANY_TIME, plan_internal_topics
 from millstream.topology.windows import SessionWindows, TimeWindows
 
 
@@ -32,7 +32,7 @@ def test_word_count_needs_a_changelog_and_no_repartition_topic(builder):
     found = plan(builder, lines=4)
     (topic,) = found.topics
     assert (topic.name, topic.partitions) == ("app-counts-changelog", 4)
-    assert topic.configs == {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    assert topic.configs == {"cleanup.policy": "compact", **ANY_TIME}
     assert found.tasks == {0: 4, 1: 4}
     assert found.task_ids == tuple(TaskId(s, p) for s in (0, 1) for p in range(4))
     assert found.partitions == {"counts-repartition": 4, "counts-changelog": 4}
@@ -46,13 +46,14 @@ def test_word_count_needs_a_changelog_and_no_repartition_topic(builder):
 
 
 def test_a_real_repartition_topic_has_kafkas_configs(builder):
-    """Deleted by time never, and in segments of 50 MB."""
+    """Deleted by time never, and in segments of 50 MB; and times are taken whatever they are, not as Kafka
+    Streams has it."""
     builder.stream("in").repartition(Repartitioned.as_("r")).to("out")
     (topic,) = plan(builder, **{"in": 3}).topics
     assert (topic.name, topic.partitions) == ("app-r-repartition", 3)
     assert topic.configs == {
         "cleanup.policy": "delete",
-        "message.timestamp.type": "CreateTime",
+        **ANY_TIME,
         "retention.ms": "-1",
         "segment.bytes": "52428800",
     }
@@ -158,7 +159,7 @@ def test_a_windowed_changelog_is_compacted_and_deleted_a_day_after_its_store_for
         "app-a-changelog",
         {
             "cleanup.policy": "compact,delete",
-            "message.timestamp.type": "CreateTime",
+            **ANY_TIME,
             "retention.ms": str(360_000 + 86_400_000),
         },
     )

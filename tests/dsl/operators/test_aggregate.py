@@ -108,6 +108,47 @@ def test_a_fold_is_called_record_by_record_in_the_order_of_offsets() -> None:
         assert TestRecord("a", None, 40) in changelog
 
 
+def test_folds_of_many_records_and_large_ones_go_to_python_in_parts() -> None:
+    """Whatever is cut: in the middle of a key's records, between two keys, at a deletion, at values of 2 MB;
+    with several state partitions."""
+    long, large = ["+"] * 1_000, ["x" * 2_000_000]
+    every = {
+        "a": [*long, *long, "+"],
+        "b": ["+"] * 999,
+        "c": [*large, *large, "+"],
+        "d": [*long, "forget"],
+        "e": [*long[1:], "forget", "+"],
+        **{f"key-{number}": ["+"] * (number % 3 + 1) for number in range(100)},
+    }
+    again = {key: of[-2:] for key, of in every.items() if key in "acde"}
+
+    def add(key: str, value: str, so_far: str) -> str | None:
+        count, order = map(int, so_far.split())
+        return None if value == "forget" else f"{count + 1} {order + len(value) * (count + 1)}"
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).group_by_key().aggregate(
+        lambda: "0 0", add, Materialized.as_("folded").with_value_serde(Serdes.string())
+    )
+
+    def expected(values: list[str], so_far: str | None = None) -> str | None:
+        for value in values:
+            so_far = add("", value, so_far or "0 0")
+        return so_far
+
+    kept: dict[str, str | None] = {}
+    settings = {"application.id": "app", "spark.sql.shuffle.partitions": "3"}
+    with TopologyTestDriver(builder.build(), settings) as driver:
+        for batch in (every, again):
+            longest = max(map(len, batch.values()))
+            mixed = [(key, of[at]) for at in range(longest) for key, of in batch.items() if at < len(of)]
+            pipe(driver, "in", *mixed)
+            kept |= {key: expected(of, kept.get(key)) for key, of in batch.items()}
+            assert rows(driver, "folded") == {key: value for key, value in kept.items() if value is not None}
+            written = records(driver, "app-folded-changelog", "string", "string")
+            assert sorted(record.key for record in written) == sorted(batch)  # each once
+
+
 def test_a_fold_that_raises_ends_the_pipeline_with_its_own_error() -> None:
     """The exception and the line it came from are in the PipelineException."""
     builder = StreamsBuilder()

@@ -68,7 +68,7 @@ def test_counts_and_stateless_outputs_of_one_stream_stand_side_by_side() -> None
 
 
 def test_a_count_of_counts_goes_through_a_topic_between_two_pipelines() -> None:
-    """Spark cannot chain two aggregations; each update of the first is a record for the second."""
+    """Where keys change; each update of the first is a record for the second."""
     builder = StreamsBuilder()
     counts = builder.stream("in", STRINGS).group_by_key().count(Materialized.as_("first"))
     counts.to_stream().group_by(lambda value: value).count(Materialized.as_("second")).to_stream().to("out")
@@ -81,3 +81,26 @@ def test_a_count_of_counts_goes_through_a_topic_between_two_pipelines() -> None:
         assert stamped(driver, "second") == {1: (1, 20), 2: (2, 40)}
         assert "app-second-repartition" in driver.produced_topic_names
         assert sorted(read(driver, "out", "long", Serdes.long())) == [(1, 1), (2, 1), (2, 2)]
+
+
+def test_a_count_of_counts_without_a_change_of_keys_is_one_query() -> None:
+    """And two operators of Spark: what the first one writes passes through the second."""
+    builder = StreamsBuilder()
+    first = builder.stream("in", STRINGS).group_by_key().count(Materialized.as_("first")).to_stream()
+    first.filter(lambda value: value > 1).to("several")
+    second = first.group_by_key().count(Materialized.as_("second")).to_stream()
+    second.to("out")
+    topology = builder.build()
+    assert [pipeline.name for pipeline in topology.pipelines] == ["p0"]
+    with TopologyTestDriver(topology, {"application.id": "app"}) as driver:
+        pipe(driver, "in", ("a", "1", 10), ("a", "2", 30), ("b", "1", 20))
+        pipe(driver, "in", ("a", "3", 5), (None, "x", 6))
+        assert rows(driver, "first") == {"a": 3, "b": 1}
+        assert stamped(driver, "second") == {"a": (2, 30), "b": (1, 20)}
+        assert read(driver, "several", value="long") == [("a", 2), ("a", 3)]
+        assert sorted(read(driver, "out", value="long")) == [("a", 1), ("a", 2), ("b", 1)]
+        changelogs = {"app-first-changelog", "app-second-changelog"}
+        assert set(driver.produced_topic_names) == {*changelogs, "several", "out"}
+        progress = driver._pipelines[0]._query.lastProgress
+        assert progress is not None
+        assert len(progress.stateOperators) == 2

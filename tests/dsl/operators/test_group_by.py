@@ -51,8 +51,8 @@ def test_group_by_key_behind_a_repartition_groups_by_its_keys() -> None:
         pipe(driver, "in", ("k", 1, 30), ("k", 2, 20), ("l", 3, 10), value="integer")
         assert rows(driver, "counts") == {True: 1, False: 2}
         assert sorted(records(driver, "out", "boolean", "long"), key=lambda record: record.key) == [
-            TestRecord(False, 2),
-            TestRecord(True, 1),
+            TestRecord(False, 2, 30),
+            TestRecord(True, 1, 20),
         ]
         store = driver.get_timestamped_key_value_store("counts")
         assert (store[False].timestamp, store[True].timestamp) == (30, 20)

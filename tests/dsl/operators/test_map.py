@@ -30,8 +30,8 @@ def test_map_makes_each_record_another_one_of_any_types() -> None:
         assert read(driver, "by-offset", Serdes.long(), Serdes.integer()) == [(0, 7), (1, 7), (2, 7)]
 
 
-def test_headers_travel_through_every_stateless_step() -> None:
-    """A record keeps its headers, null ones included, whatever becomes of its key and value."""
+def test_headers_and_timestamps_travel_through_every_stateless_step() -> None:
+    """A record keeps its time and its headers, null ones included, whatever becomes of its key and value."""
     builder = StreamsBuilder()
     mapped = builder.stream("in", STRINGS).map(lambda key, value: (value, key))
     words = mapped.select_key(lambda value: F.upper(value)).flat_map_values(
@@ -41,12 +41,12 @@ def test_headers_travel_through_every_stateless_step() -> None:
     next(iter(branches.values())).merge(mapped).to("out")
     with TopologyTestDriver(builder.build()) as driver:
         headers = (("trace", b"\x00\xff"), ("trace", b"2"), ("empty", None))
-        pipe(driver, "in", ("k", "v", 5, headers), ("l", "w"))
+        pipe(driver, "in", ("k", "v", 5, headers), ("l", "w", 6))
         assert sorted(records(driver, "out"), key=lambda record: (record.key, record.headers)) == [
-            TestRecord("K", "k", None, headers),
-            TestRecord("K", "k", None, headers),
-            TestRecord("L", "l"),
-            TestRecord("L", "l"),
-            TestRecord("v", "k", None, headers),
-            TestRecord("w", "l"),
+            TestRecord("K", "k", 5, headers),
+            TestRecord("K", "k", 5, headers),
+            TestRecord("L", "l", 6),
+            TestRecord("L", "l", 6),
+            TestRecord("v", "k", 5, headers),
+            TestRecord("w", "l", 6),
         ]

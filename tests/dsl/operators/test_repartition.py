@@ -31,8 +31,8 @@ def test_repartition_joins_two_pipelines_by_a_topic() -> None:
             TestRecord(2, "{}", 44),
         ]
         assert records(driver, "out", "integer") == [
-            TestRecord(1, "v 42", None, (("h", b"x"),)),
-            TestRecord(2, "44"),
+            TestRecord(1, "v 42", 42, (("h", b"x"),)),
+            TestRecord(2, "44", 44),
         ]
 
 

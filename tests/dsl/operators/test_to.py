@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_to_writes_to_a_topic_or_to_the_one_that_a_column_names() -> None:
-    """Null keys and values are written as such, with headers; a topic may be written and read."""
+    """Null keys and values are written as such, with headers and times; a topic may be written and read."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     stream.to("all")
@@ -37,8 +37,8 @@ def test_to_writes_to_a_topic_or_to_the_one_that_a_column_names() -> None:
     stream.to("again")
     builder.stream("again", STRINGS).to("out")
     with TopologyTestDriver(builder.build()) as driver:
-        pipe(driver, "in", ("k", "ann", 7, (("h", None),)), (None, None))
-        once = [TestRecord("k", "ann", None, (("h", None),)), TestRecord(None, None)]
+        pipe(driver, "in", ("k", "ann", 7, (("h", None),)), (None, None, 8))
+        once = [TestRecord("k", "ann", 7, (("h", None),)), TestRecord(None, None, 8)]
         assert records(driver, "all") == [once[0], once[0], once[1], once[1]]
         assert records(driver, "to-ann") == once[:1]
         assert records(driver, "to-nobody") == once[1:]

@@ -23,6 +23,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -34,8 +35,11 @@ import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.RecordContext;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
 import org.apache.kafka.streams.state.KeyValueStore;
@@ -278,6 +282,63 @@ public class DescribeAll {
                 .count()
                 .toStream((k, v) -> k.key())
                 .to("out");
+        });
+
+        all.put("suppressed", b -> {
+            final KTable<Windowed<String>, Long> counts = b.<String, String>stream("in").groupByKey()
+                .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(5), Duration.ofMinutes(1)))
+                .count(Materialized.as("counts"));
+            counts.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded())).toStream().to("out");
+            counts.filter((k, v) -> true)
+                .suppress(Suppressed.untilWindowCloses(BufferConfig.maxRecords(10).shutDownWhenFull()).withName("final"))
+                .mapValues(v -> v, Materialized.as("named"))
+                .toStream()
+                .to("other");
+            counts.suppress(Suppressed.untilTimeLimit(Duration.ofMinutes(1), BufferConfig.maxBytes(1000)));
+            counts.suppress(Suppressed.<Windowed<String>>untilTimeLimit(Duration.ZERO, BufferConfig.unbounded()
+                .withLoggingDisabled()).withName("limited"));
+            counts.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded().withLoggingDisabled()));
+            counts.mapValues(v -> v, Materialized.as("after")).toStream().groupByKey().count();
+            final KTable<String, String> users = b.table("users");
+            users.suppress(Suppressed.untilTimeLimit(Duration.ofMinutes(1), BufferConfig.maxRecords(10)))
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMinutes(1), BufferConfig.unbounded()))
+                .toStream()
+                .groupByKey()
+                .count(longs("twice"));
+        });
+
+        all.put("suppressed_repartitioned", b -> b.<String, String>stream("in")
+            .groupBy((k, v) -> v)
+            .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5)))
+            .count()
+            .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()))
+            .toStream((k, v) -> k.key())
+            .groupByKey()
+            .count()
+            .suppress(Suppressed.<String>untilTimeLimit(Duration.ofMinutes(1), BufferConfig.unbounded()).withName("slow"))
+            .toStream()
+            .to("out"));
+
+        all.put("emit_strategies", b -> {
+            final KGroupedStream<String, String> grouped = b.<String, String>stream("in").groupByKey();
+            for (final EmitStrategy strategy : List.of(EmitStrategy.onWindowClose(), EmitStrategy.onWindowUpdate())) {
+                grouped.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(5))).emitStrategy(strategy).count();
+                final TimeWindowedKStream<String, String> sliding = grouped
+                    .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMinutes(5))).emitStrategy(strategy);
+                sliding.reduce((a, v) -> v, Named.as("sliding-" + strategy.type()), Materialized.with(Serdes.String(), Serdes.String()))
+                    .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()));
+                final SessionWindowedKStream<String, String> session = grouped
+                    .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5))).emitStrategy(strategy);
+                session.count(Materialized.as("sessions-" + strategy.type())).toStream().to("out");
+                session.aggregate(() -> "", (k, v, a) -> a, (k, one, other) -> one);
+            }
+        });
+
+        all.put("aggregations_in_a_row", b -> {
+            final KTable<String, Long> first = b.<String, String>stream("in").groupByKey().count();
+            first.toStream().groupByKey().count(longs("second")).toStream().mapValues(v -> v).groupByKey(Grouped.as("third"))
+                .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(5))).count().toStream().to("out");
+            first.toStream().toTable().toStream().groupByKey().reduce((a, v) -> v);
         });
 
         all.put("aggregation_chain", b -> b.<String, String>stream("in")

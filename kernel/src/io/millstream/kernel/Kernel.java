@@ -8,8 +8,8 @@ import java.util.Properties;
 /**
  * Which kernel this is. Python asks the one that Spark has found, and compares it with its own.
  *
- * <p>An executor may have another kernel on its class path. What is sent to executors can carry the driver's
- * version and digest, and call {@link #require}.
+ * <p>An executor may have another kernel on its class path. So the sink carries the driver's version and digest
+ * there, and calls {@link #require}.
  */
 public final class Kernel {
     private static final Properties MADE_FROM = read();

@@ -1,0 +1,132 @@
+package io.millstream.kernel.core;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.PriorityQueue;
+import java.util.TreeMap;
+
+/**
+ * What has to be looked at when stream time has come so far.
+ *
+ * <p>Entries are kept in pages, by spans of time. What a micro-batch adds is one more page, and only pages of spans
+ * that have begun are read; so nothing is read or written but what is new or nearly due.
+ */
+public final class Due {
+    private static final int PAGE = 4_096;
+
+    private final Pages pages;
+    private final long span;
+    private final boolean exact;
+    /** How many pages each span has. */
+    private final TreeMap<Long, Integer> counts;
+    /** What is new, by spans that have not begun. */
+    private final TreeMap<Long, ArrayList<Entry>> fresh = new TreeMap<>();
+    /** Everything of the spans that have begun. */
+    private final PriorityQueue<Entry> begun = new PriorityQueue<>(
+            Comparator.comparingLong(Entry::time).thenComparing(Entry::key, Arrays::compareUnsigned));
+
+    private long lastBegun = Long.MIN_VALUE;
+
+    /**
+     * A slice or a window of a key.
+     *
+     * @param time when it is due
+     */
+    public record Entry(long time, byte[] key, long number) {}
+
+    /** Where pages are kept beyond a micro-batch. */
+    public interface Pages {
+        List<Entry> read(long span, int page);
+
+        void write(long span, int page, List<Entry> entries);
+
+        void delete(long span, int page);
+    }
+
+    /**
+     * @param counts how many pages each span has, as {@link #counts} gave it; becomes the object's own
+     * @param span of times whose entries are kept together
+     * @param exact entries are due at their times; otherwise up to a span later, which is cheaper
+     */
+    public Due(Pages pages, TreeMap<Long, Integer> counts, long span, boolean exact) {
+        this.pages = pages;
+        this.counts = counts;
+        this.span = Math.max(1, span);
+        this.exact = exact;
+    }
+
+    /** To be kept with the pages. */
+    public Map<Long, Integer> counts() {
+        return counts;
+    }
+
+    void add(long time, byte[] key, long number) {
+        long rounded = exact ? time : -Math.floorDiv(-time, span) * span;
+        put(new Entry(rounded, key, number));
+    }
+
+    private void put(Entry entry) {
+        long number = Math.floorDiv(entry.time(), span);
+        if (number <= lastBegun) {
+            begun.add(entry);
+        } else {
+            fresh.computeIfAbsent(number, absent -> new ArrayList<>()).add(entry);
+        }
+    }
+
+    /** Takes out what is due at this time, in the order of times and keys. */
+    List<Entry> take(long time) {
+        begin(Math.floorDiv(time, span));
+        if (begun.isEmpty() || begun.peek().time() > time) {
+            return List.of();
+        }
+        List<Entry> taken = new ArrayList<>();
+        while (!begun.isEmpty() && begun.peek().time() <= time) {
+            taken.add(begun.poll());
+        }
+        return taken;
+    }
+
+    /** Takes out what is due first. There has to be something. */
+    Entry first() {
+        if (begun.isEmpty()) {
+            long kept = counts.isEmpty() ? Long.MAX_VALUE : counts.firstKey();
+            begin(Math.min(kept, fresh.isEmpty() ? Long.MAX_VALUE : fresh.firstKey()));
+        }
+        return begun.remove();
+    }
+
+    private void begin(long number) {
+        if (number <= lastBegun) {
+            return;
+        }
+        lastBegun = number;
+        while (!counts.isEmpty() && counts.firstKey() <= number) {
+            Map.Entry<Long, Integer> first = counts.pollFirstEntry();
+            for (int page = 0; page < first.getValue(); page++) {
+                begun.addAll(pages.read(first.getKey(), page));
+                pages.delete(first.getKey(), page);
+            }
+        }
+        while (!fresh.isEmpty() && fresh.firstKey() <= number) {
+            begun.addAll(fresh.pollFirstEntry().getValue());
+        }
+    }
+
+    /** Writes what has to be kept. */
+    void flush() {
+        lastBegun = Long.MIN_VALUE;
+        begun.forEach(this::put);
+        begun.clear();
+        fresh.forEach((number, entries) -> {
+            for (int from = 0; from < entries.size(); from += PAGE) {
+                int page = counts.merge(number, 1, Integer::sum) - 1;
+                pages.write(number, page, entries.subList(from, Math.min(from + PAGE, entries.size())));
+            }
+        });
+        fresh.clear();
+    }
+}

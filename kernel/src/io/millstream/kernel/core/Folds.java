@@ -1,0 +1,87 @@
+package io.millstream.kernel.core;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/** Aggregates that somebody else computes ({@link Folded}), and how they are merged. */
+public final class Folds {
+    /** So many bytes, about, or records, are computed together. */
+    private static final int MOST_BYTES = 1 << 22;
+
+    private static final int MOST_RECORDS = 20_000;
+
+    private final Computer computer;
+    private final ArrayList<Folded> pending = new ArrayList<>();
+    private int records;
+    private long bytes;
+
+    /** Who computes aggregates. */
+    public interface Computer {
+        /**
+         * Their bytes, where they are wanted; the others' do not count.
+         *
+         * @param all each comes after those that it comes from, or those are known
+         */
+        byte[][] compute(List<Folded> all);
+    }
+
+    public Folds(Computer computer) {
+        this.computer = computer;
+    }
+
+    /** A value of a record. */
+    public Object record(int fold, byte[] key, byte[] value) {
+        return new Folded.Added(this, fold, key, value);
+    }
+
+    /** An aggregate that was computed before. */
+    public Object kept(int fold, byte[] key, byte[] computed) {
+        return Folded.kept(this, fold, key, computed);
+    }
+
+    Folded noted(Folded one) {
+        one.number = pending.size();
+        pending.add(one);
+        return one;
+    }
+
+    void count(int more, long bytesMore) {
+        records += more;
+        bytes += bytesMore;
+    }
+
+    void makeRoom() {
+        if (records >= MOST_RECORDS || bytes >= MOST_BYTES) {
+            compute();
+        }
+    }
+
+    void compute() {
+        byte[][] computed = computer.compute(pending);
+        for (int i = 0; i < computed.length; i++) {
+            pending.get(i).set(computed[i]);
+        }
+        pending.clear();
+        records = 0;
+        bytes = 0;
+    }
+
+    /** The rule of a part with such aggregates. A record's part is not yet one. */
+    static final class Rule implements Parts.Rule {
+        @Override
+        public Object first(Object value) {
+            return value instanceof Folded.Added record ? record.first() : ((Folded) value).share();
+        }
+
+        @Override
+        public Object begin(Object value) {
+            return ((Folded) value).begin();
+        }
+
+        @Override
+        public Object merge(Object one, Object other) {
+            Folded folded = (Folded) one;
+            return other instanceof Folded.Added record ? folded.add(record.value()) : folded.merge((Folded) other);
+        }
+    }
+}

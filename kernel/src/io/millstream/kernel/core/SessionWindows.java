@@ -1,0 +1,195 @@
+package io.millstream.kernel.core;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+
+/**
+ * Sessions: records of a key that are at most a gap apart; both ends belong to them. Source:
+ * KStreamSessionWindowAggregate.
+ *
+ * <p>The sessions of a key are apart from each other, so their order is that of their starts and of their ends.
+ */
+public final class SessionWindows extends Windowed {
+    private final long gap;
+    private final long grace;
+    private final long retention;
+    /** What a record is merged with; one list for all records. */
+    private final ArrayList<Window> near = new ArrayList<>();
+
+    /**
+     * @param retention how long after its end, in stream time, a session can become a part of another
+     */
+    public SessionWindows(Task task, long gap, long grace, long retention) {
+        super(task, span(gap, grace), retention);
+        this.gap = gap;
+        this.grace = grace;
+        this.retention = retention;
+    }
+
+    /** Of a slice. A session is in the slice of its end. Few sessions are in one, and few can still change. */
+    public static long span(long gap, long grace) {
+        return Math.max(4 * gap, (gap + grace) / 8);
+    }
+
+    @Override
+    protected long moment(Window window) {
+        return window.end;
+    }
+
+    @Override
+    protected void process(byte[] key, long at, Object[] record) {
+        long before = clock.streamTime;
+        clock.streamTime = Math.max(before, at);
+        find(key, at, before);
+        if (near.isEmpty()) {
+            if (at < closes(clock.streamTime)) {
+                told.late(key, at, at, at, clock.streamTime);
+            } else {
+                put(key, new Window(at, at, at, parts.first(record)), true);
+            }
+        } else {
+            merge(key, at, record, closes(before));
+        }
+        if (closing != null && clock.streamTime > before) {
+            tellWhatCloses(closes(clock.streamTime));
+        }
+    }
+
+    /** Sessions that end before this have closed. */
+    private long closes(long streamTime) {
+        return streamTime - grace - gap;
+    }
+
+    /** The sessions that a record belongs to, in their order. */
+    private void find(byte[] key, long at, long streamTime) {
+        near.clear();
+        long closes = closes(clock.streamTime);
+        if (at < closes && !reaches(key, at, closes)) {
+            return; // late, whatever it would belong to
+        }
+        // What ended before, the store that Kafka Streams would have has forgotten.
+        long from = Math.max(0, Math.max(at - gap, streamTime - retention + 1));
+        for (long number = number(from); number <= number(clock.streamTime); number++) {
+            for (Window session : table.slice(key, number).windows) {
+                if (session.start > at + gap) {
+                    return;
+                }
+                if (session.end >= from) {
+                    near.add(session);
+                }
+            }
+        }
+    }
+
+    /** Whether a record that is late by itself belongs to a session that has not closed. */
+    private boolean reaches(byte[] key, long at, long closes) {
+        for (long number = number(closes); number <= number(clock.streamTime); number++) {
+            for (Window session : table.slice(key, number).windows) {
+                if (session.start > at + gap) {
+                    return false;
+                }
+                if (session.end >= closes) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
+    private void merge(byte[] key, long at, Object[] record, long closedBefore) {
+        Window first = near.get(0);
+        Window last = near.get(near.size() - 1);
+        long start = Math.min(at, first.start);
+        long end = Math.max(at, last.end);
+        if (end < closes(clock.streamTime)) {
+            told.late(key, at, start, end, clock.streamTime);
+            return;
+        }
+        if (first == last && start == first.start && end == first.end) {
+            if (start != end) {
+                table.again(first);
+            }
+            parts.begin(first.parts);
+            parts.add(first.parts, record);
+            table.changed(first);
+            return;
+        }
+        parts.begin(first.parts);
+        for (Window session : near) {
+            table.remove(session);
+            if (session != first) {
+                parts.add(first.parts, session.parts);
+            }
+        }
+        parts.add(first.parts, record);
+        put(key, new Window(start, end, end, first.parts), last.end < closedBefore);
+    }
+
+    /**
+     * @param isFirst nobody waits yet for it to close, nor for a session that it was made of
+     */
+    private void put(byte[] key, Window session, boolean isFirst) {
+        Slice slice = slice(key, session.end);
+        // What the store has forgotten can still be here. There, too, the new one would be written over it.
+        for (int place = slice.from(session.start); place < slice.windows.size(); place++) {
+            Window other = slice.windows.get(place);
+            if (other.start != session.start) {
+                break;
+            }
+            if (other.end == session.end) {
+                table.forget(other);
+                session.kept = other.kept;
+                break;
+            }
+        }
+        add(slice, session);
+        table.changed(session);
+        if (isFirst && closing != null) {
+            closing.add(session.end, key, session.end);
+        }
+    }
+
+    /**
+     * Tells what closed. Not when the micro-batch is over: a record can make one session of one that has closed and
+     * others that have not.
+     *
+     * <p>Who waits knows a moment in the session, which is in it still when the session has grown.
+     */
+    private void tellWhatCloses(long closes) {
+        List<Due.Entry> closed = new ArrayList<>();
+        for (Due.Entry entry : closing.take(closes - 1)) {
+            table.makeRoom();
+            Window session = at(entry.key(), entry.number());
+            if (session.end < closes) {
+                closed.add(new Due.Entry(session.end, entry.key(), session.start));
+            } else {
+                closing.add(session.end, entry.key(), session.end);
+            }
+        }
+        // As a store gives them that is ordered by time: by their ends, then starts, then keys.
+        closed.sort(Comparator.comparingLong(Due.Entry::time)
+                .thenComparingLong(Due.Entry::number)
+                .thenComparing(Due.Entry::key, Arrays::compareUnsigned));
+        Due.Entry last = null;
+        for (Due.Entry entry : closed) {
+            if (last == null || last.time() != entry.time() || !Arrays.equals(last.key(), entry.key())) {
+                table.makeRoom();
+                told.closed(entry.key(), at(entry.key(), entry.time()));
+            }
+            last = entry;
+        }
+    }
+
+    private Window at(byte[] key, long moment) {
+        for (long number = number(moment); number <= number(clock.streamTime); number++) {
+            for (Window session : table.slice(key, number).windows) {
+                if (session.end >= moment) {
+                    return session;
+                }
+            }
+        }
+        throw new IllegalStateException("there is no session at " + moment + " that was there before");
+    }
+}

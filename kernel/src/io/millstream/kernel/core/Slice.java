@@ -1,0 +1,55 @@
+package io.millstream.kernel.core;
+
+import java.util.ArrayList;
+
+/**
+ * The windows of one key that are kept together: read and written as a whole. In order of their starts, then
+ * ends.
+ */
+final class Slice extends SliceName {
+    final ArrayList<Window> windows;
+    /** Windows that are gone, and of which somebody was told; null for none. */
+    ArrayList<Window> gone;
+    /** Whether there was none of it before. */
+    final boolean isNew;
+    /** Whether it is known when it has to be looked at. */
+    boolean isDue;
+
+    boolean changed;
+
+    Slice(SliceName name, ArrayList<Window> kept) {
+        set(name.key, name.number);
+        isNew = kept == null;
+        isDue = !isNew;
+        windows = kept == null ? new ArrayList<>(1) : kept;
+        for (Window window : windows) {
+            window.kept = true;
+            window.slice = this;
+        }
+    }
+
+    /** The place of the first window whose start is not before this; the number of windows, if there is none. */
+    int from(long start) {
+        int low = 0;
+        int high = windows.size();
+        // Most often it is the last one, or after it.
+        if (high > 0 && windows.get(high - 1).start < start) {
+            return high;
+        }
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (windows.get(middle).start < start) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low;
+    }
+
+    /** The window that starts there; null if there is none. */
+    Window find(long start) {
+        int place = from(start);
+        return place < windows.size() && windows.get(place).start == start ? windows.get(place) : null;
+    }
+}

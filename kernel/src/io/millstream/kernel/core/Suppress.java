@@ -1,0 +1,200 @@
+package io.millstream.kernel.core;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Holds the updates of a table back, and tells the last one of each key when its time has come, as closed.
+ *
+ * <p>It gets them as records, or as what another core tells (see {@link #of}). Sources: KTableSuppressProcessor,
+ * InMemoryTimeOrderedKeyValueChangeBuffer.
+ */
+public final class Suppress extends Core {
+    /** Which of the clock's own numbers is how many are held back, and how many bytes those are. */
+    private static final int RECORDS = 0;
+
+    private static final int BYTES = 1;
+    private static final int WINDOW = 2 * Long.BYTES;
+
+    private final Due held;
+    private final Limits limits;
+
+    /**
+     * When updates go on.
+     *
+     * @param name of what holds them back, for messages
+     * @param untilClose when their window closes, and not that it is gone; otherwise after some time
+     * @param delay how long after the window's end, or after the first update's time
+     * @param records as many are held back; then the first ones go on
+     * @param bytes the same, of an estimate
+     * @param stops when there are more, all ends
+     * @param isWindowed the first two parts of a record are its window's start and end
+     * @param isLogged tell as well what is held back, as updates, and as gone when it is not any more
+     */
+    public record Limits(
+            String name,
+            boolean untilClose,
+            long delay,
+            long records,
+            long bytes,
+            boolean stops,
+            boolean isWindowed,
+            boolean isLogged) {}
+
+    public Suppress(Task task, Limits limits) {
+        super(task);
+        this.held = task.closing();
+        this.limits = limits;
+    }
+
+    /** Whoever is told instead of this one, so that the updates are held back too. */
+    public Told of(Told first) {
+        return new Told() {
+            @Override
+            public void update(byte[] key, Window window) {
+                first.update(key, window);
+                hold(key, window.start, window.end, window.at, window.parts, false);
+            }
+
+            @Override
+            public void gone(byte[] key, Window window) {
+                first.gone(key, window);
+                hold(key, window.start, window.end, window.at, new Object[parts.size()], true);
+            }
+
+            @Override
+            public void closed(byte[] key, Window window) {
+                first.closed(key, window);
+            }
+
+            @Override
+            public void late(byte[] key, long at, long start, long end, long streamTime) {
+                first.late(key, at, start, end, streamTime);
+            }
+        };
+    }
+
+    /** Whoever the table tells what is held back: under the keys themselves, not under the names of slices. */
+    public static Told log(Told told) {
+        return new Told() {
+            @Override
+            public void update(byte[] name, Window window) {
+                told.update(key(name), window);
+            }
+
+            @Override
+            public void gone(byte[] name, Window window) {
+                told.gone(key(name), window);
+            }
+
+            @Override
+            public void closed(byte[] name, Window window) {
+                throw new IllegalStateException("a table closes nothing");
+            }
+
+            @Override
+            public void late(byte[] name, long at, long start, long end, long streamTime) {
+                throw new IllegalStateException("a table finds nothing late");
+            }
+        };
+    }
+
+    private static byte[] key(byte[] name) {
+        return Arrays.copyOf(name, name.length - WINDOW);
+    }
+
+    @Override
+    protected Slice place(byte[] key, Window window) {
+        throw new UnsupportedOperationException("what is held back is in no changelog of its table");
+    }
+
+    @Override
+    protected void process(byte[] key, long at, Object[] record) {
+        if (limits.isWindowed) {
+            hold(key, (Long) record[0], (Long) record[1], at, record, false);
+        } else {
+            hold(key, 0, 0, at, record, false);
+        }
+    }
+
+    private void hold(byte[] key, long start, long end, long at, Object[] value, boolean gone) {
+        table.makeRoom();
+        clock.streamTime = Math.max(clock.streamTime, at);
+        // In the order of these the updates of one time go on.
+        byte[] name = ByteBuffer.allocate(key.length + WINDOW)
+                .put(key).putLong(end).putLong(start).array();
+        Slice slice = table.slice(name, 0);
+        if (slice.windows.isEmpty()) {
+            Window window = new Window(start, end, at, parts.copy(value));
+            window.gone = gone;
+            table.add(slice, window);
+            held.add(limits.untilClose ? end : at, name, 0);
+            clock.own[RECORDS]++;
+        } else {
+            Window window = slice.windows.get(0);
+            clock.own[BYTES] -= size(name, window);
+            window.at = at;
+            window.parts = parts.copy(value);
+            window.gone = gone;
+        }
+        clock.own[BYTES] += size(name, slice.windows.get(0));
+        if (limits.isLogged) {
+            table.changed(slice.windows.get(0));
+        } else {
+            table.mark(slice);
+        }
+        held.take(clock.streamTime - limits.delay).forEach(this::goOn);
+        while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
+            if (limits.stops) {
+                throw new IllegalStateException(String.format(
+                        "%s buffer exceeded its max capacity. Currently [%d/%d] records and [%d/%d] bytes.",
+                        limits.name, clock.own[RECORDS], limits.records, clock.own[BYTES], limits.bytes));
+            }
+            goOn(held.first());
+        }
+    }
+
+    private void goOn(Due.Entry entry) {
+        table.makeRoom();
+        byte[] name = entry.key();
+        Window window = table.slice(name, 0).windows.get(0);
+        clock.own[RECORDS]--;
+        clock.own[BYTES] -= size(name, window);
+        if (!limits.untilClose || !window.gone) {
+            told.closed(key(name), window);
+        }
+        if (limits.isLogged) {
+            table.remove(window);
+        } else {
+            table.forget(window);
+        }
+    }
+
+    /** About the bytes that Kafka Streams would count: of key and value, two times, and where the record was. */
+    private static long size(byte[] name, Window window) {
+        return name.length + Long.BYTES + Integer.BYTES + size(Arrays.asList(window.parts));
+    }
+
+    private static long size(Object value) {
+        if (value instanceof Encoded encoded) {
+            return size(encoded.bytes());
+        }
+        if (value instanceof byte[] bytes) {
+            return bytes.length;
+        }
+        if (value instanceof String text) {
+            return text.length();
+        }
+        if (value instanceof List<?> list) {
+            return list.stream().mapToLong(Suppress::size).sum();
+        }
+        return value == null ? 0 : Long.BYTES;
+    }
+
+    @Override
+    public void finish() {
+        super.finish();
+        held.flush();
+    }
+}

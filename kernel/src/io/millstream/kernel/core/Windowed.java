@@ -1,0 +1,78 @@
+package io.millstream.kernel.core;
+
+/**
+ * A core whose values are of windows: which slices they are in, and when those are dropped.
+ *
+ * <p>A slice has the windows whose places, in the core's sense, are in one span of time.
+ */
+abstract class Windowed extends Core {
+    protected final Due closing;
+    private final Due due;
+    private final long span;
+    private final long needed;
+
+    /**
+     * @param span of time that a slice covers
+     * @param needed how long after its span a slice is needed, in stream time
+     */
+    Windowed(Task task, long span, long needed) {
+        super(task);
+        this.due = task.due();
+        this.closing = task.closing();
+        this.span = Math.max(1, span);
+        this.needed = needed;
+    }
+
+    protected final long number(long place) {
+        return Math.floorDiv(place, span);
+    }
+
+    protected final Slice slice(byte[] key, long place) {
+        return table.slice(key, number(place));
+    }
+
+    /** A new window, in its slice. To be followed by a change. */
+    protected final void add(Slice slice, Window window) {
+        note(slice);
+        table.add(slice, window);
+    }
+
+    private void note(Slice slice) {
+        if (!slice.isDue) {
+            slice.isDue = true;
+            due.add((slice.number + 1) * span + needed, slice.key, slice.number);
+        }
+    }
+
+    /** The time by which a window has its slice. */
+    protected abstract long moment(Window window);
+
+    @Override
+    protected Slice place(byte[] key, Window window) {
+        clock.streamTime = Math.max(clock.streamTime, window.at);
+        Slice slice = slice(key, moment(window));
+        note(slice);
+        return slice;
+    }
+
+    /** Of windows of one size, that do not change any more: they are told when the micro-batch is over. */
+    protected final void tellClosed(long time) {
+        for (Due.Entry entry : closing.take(time)) {
+            table.makeRoom();
+            told.closed(entry.key(), slice(entry.key(), entry.number()).find(entry.number()));
+        }
+    }
+
+    @Override
+    public void finish() {
+        for (Due.Entry entry : due.take(clock.streamTime)) {
+            table.makeRoom();
+            table.drop(entry.key(), entry.number());
+        }
+        super.finish();
+        due.flush();
+        if (closing != null) {
+            closing.flush();
+        }
+    }
+}

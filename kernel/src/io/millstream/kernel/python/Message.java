@@ -1,0 +1,151 @@
+package io.millstream.kernel.python;
+
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What goes over the pipe between the JVM and a Python worker: a kind, and frames, each a column of values.
+ *
+ * <pre>
+ * message: int32 size of what follows | byte kind | int32 count of frames | frames
+ * frame:   byte 'i' | int32 count | count x int32
+ *          byte 'y' | int32 count | count x int32 size, -1 is null | the bytes, one after the other
+ * </pre>
+ *
+ * Numbers are big-endian. The other end is millstream/spark/worker.py. Columns, because Python takes a whole one
+ * apart in one call.
+ */
+final class Message {
+    /** To Python: version of Python and the pickled program, which is a function from frames to frames. */
+    static final byte PROGRAM = 'P';
+    /** To Python: frames for the program. */
+    static final byte REQUEST = 'R';
+    /** From Python: the frames that it returned. */
+    static final byte ANSWER = 'A';
+    /** From Python, at most once a second, before any of the others: it is still at it, and gets on. */
+    static final byte ALIVE = 'B';
+    /** From Python: what it raised, as the text of a traceback. */
+    static final byte ERROR = 'E';
+
+    private static final int MOST = 1 << 30;
+
+    private final byte kind;
+    private final List<Object> frames = new ArrayList<>();
+
+    Message(byte kind) {
+        this.kind = kind;
+    }
+
+    byte kind() {
+        return kind;
+    }
+
+    Message add(int[] column) {
+        frames.add(column);
+        return this;
+    }
+
+    Message add(byte[][] column) {
+        frames.add(column);
+        return this;
+    }
+
+    /** A column of byte strings that the other end has sent; its length is checked. */
+    byte[][] bytes(int frame, int count) throws IOException {
+        if (frame >= frames.size() || !(frames.get(frame) instanceof byte[][] column) || column.length != count) {
+            throw new IOException("a Python worker answered with other frames than were asked for");
+        }
+        return column;
+    }
+
+    void write(DataOutputStream out) throws IOException {
+        int size = 5;
+        for (Object frame : frames) {
+            size = Math.addExact(size, size(frame));
+        }
+        ByteBuffer data = ByteBuffer.allocate(4 + size);
+        data.putInt(size).put(kind).putInt(frames.size());
+        for (Object frame : frames) {
+            put(data, frame);
+        }
+        out.write(data.array());
+        out.flush();
+    }
+
+    private static int size(Object frame) {
+        if (frame instanceof int[] column) {
+            return 5 + 4 * column.length;
+        }
+        byte[][] column = (byte[][]) frame;
+        int size = 5 + 4 * column.length;
+        for (byte[] item : column) {
+            size = item == null ? size : Math.addExact(size, item.length);
+        }
+        return size;
+    }
+
+    private static void put(ByteBuffer data, Object frame) {
+        if (frame instanceof int[] column) {
+            data.put((byte) 'i').putInt(column.length);
+            data.asIntBuffer().put(column);
+            data.position(data.position() + 4 * column.length);
+        } else {
+            byte[][] column = (byte[][]) frame;
+            data.put((byte) 'y').putInt(column.length);
+            for (byte[] item : column) {
+                data.putInt(item == null ? -1 : item.length);
+            }
+            for (byte[] item : column) {
+                if (item != null) {
+                    data.put(item);
+                }
+            }
+        }
+    }
+
+    static Message read(DataInputStream in) throws IOException {
+        int size = in.readInt();
+        if (size < 5 || size > MOST) {
+            throw new IOException("a Python worker sent " + size + " as the size of a message");
+        }
+        ByteBuffer data = ByteBuffer.wrap(new byte[size]);
+        in.readFully(data.array());
+        Message message = new Message(data.get());
+        int count = data.getInt();
+        for (int i = 0; i < count; i++) {
+            message.frames.add(frame(data));
+        }
+        return message;
+    }
+
+    private static Object frame(ByteBuffer data) throws IOException {
+        byte type = data.get();
+        int count = data.getInt();
+        switch (type) {
+            case 'i' -> {
+                int[] column = new int[count];
+                data.asIntBuffer().get(column);
+                data.position(data.position() + 4 * count);
+                return column;
+            }
+            case 'y' -> {
+                int[] sizes = new int[count];
+                data.asIntBuffer().get(sizes);
+                data.position(data.position() + 4 * count);
+                byte[][] column = new byte[count][];
+                for (int i = 0; i < count; i++) {
+                    if (sizes[i] >= 0) {
+                        column[i] = new byte[sizes[i]];
+                        data.get(column[i]);
+                    }
+                }
+                return column;
+            }
+            default -> throw new IOException("a Python worker sent a frame of the unknown type " + type);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+package io.millstream.kernel.python;
+
+import java.io.BufferedInputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.File;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkFiles;
+import org.apache.spark.TaskContext;
+import org.apache.spark.util.TaskCompletionListener;
+
+/**
+ * A Python process that runs programs for tasks, one at a time: requests go to its stdin, answers come from its
+ * stdout, what functions print goes to this process's stderr.
+ *
+ * A task has one for itself, from its first record to its end, and leaves it to the next one; so there are as many
+ * as tasks ran at once. One in which a function has raised is not used again. It ends when the pipe does, so it does
+ * not outlive this process.
+ */
+final class Worker {
+    private static final long IDLE_MS = 600_000;
+    private static final long LOOK_MS = 100;
+    /** For its start, and what a program imports: that is no record. */
+    private static final long START_MS = 120_000;
+
+    private static final Map<List<Object>, Deque<Worker>> IDLE = new HashMap<>();
+    private static final List<Worker> ALL = new ArrayList<>();
+
+    private final List<Object> kind;
+    private final Process process;
+    private final DataOutputStream out;
+    private final DataInputStream in;
+    private volatile TaskContext task;
+    private volatile long patienceMs;
+    private volatile long until;
+    private volatile String ended;
+
+    private Worker(List<Object> kind, Program program, String path) throws IOException {
+        this.kind = kind;
+        ProcessBuilder builder = new ProcessBuilder(program.command());
+        builder.redirectError(ProcessBuilder.Redirect.INHERIT);
+        builder.environment().putAll(program.environment());
+        builder.environment().put("PYTHONPATH", path);
+        process = builder.start();
+        out = new DataOutputStream(process.getOutputStream());
+        in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16));
+    }
+
+    /** A worker for the running task, with this program loaded. */
+    static Worker take(Program program) throws IOException {
+        TaskContext task = TaskContext.get();
+        String path = path(program);
+        List<Object> kind = List.of(program.command(), program.environment(), path);
+        Worker worker;
+        synchronized (ALL) {
+            Deque<Worker> idle = IDLE.get(kind);
+            do {
+                worker = idle == null ? null : idle.pollLast();
+            } while (worker != null && (worker.ended != null || !worker.process.isAlive()));
+            if (worker == null) {
+                worker = new Worker(kind, program, path);
+                ALL.add(worker);
+                if (ALL.size() == 1) {
+                    Thread watch = new Thread(Worker::watch, "millstream-python-watch");
+                    watch.setDaemon(true);
+                    watch.start();
+                }
+            }
+            worker.until = Long.MAX_VALUE;
+            worker.task = task;
+            worker.patienceMs = Math.max(START_MS, program.patienceMs());
+        }
+        Worker taken = worker;
+        task.addTaskCompletionListener((TaskCompletionListener) context -> taken.leave());
+        byte[][] shipped = {program.version().getBytes(StandardCharsets.UTF_8), program.pickled()};
+        worker.call(new Message(Message.PROGRAM).add(shipped));
+        worker.patienceMs = program.patienceMs();
+        return worker;
+    }
+
+    /** What the program returns for these frames. */
+    Message call(Message request) throws IOException {
+        Message answer;
+        try {
+            until = System.currentTimeMillis() + patienceMs;
+            request.write(out);
+            do {
+                answer = Message.read(in);
+                until = System.currentTimeMillis() + patienceMs;
+            } while (answer.kind() == Message.ALIVE);
+        } catch (IOException error) {
+            throw gone(error);
+        }
+        until = Long.MAX_VALUE;
+        if (answer.kind() == Message.ANSWER) {
+            return answer;
+        }
+        end("what it ran has raised"); // what that left behind, nobody knows
+        throw new PythonException(new String(answer.bytes(0, 1)[0], StandardCharsets.UTF_8));
+    }
+
+    private RuntimeException gone(IOException error) {
+        boolean hasEnded = false;
+        try {
+            hasEnded = process.waitFor(1, TimeUnit.SECONDS);
+        } catch (InterruptedException interrupted) {
+            error.addSuppressed(interrupted);
+            Thread.currentThread().interrupt();
+        }
+        process.destroyForcibly();
+        String why = ended != null ? ended : hasEnded ? "exit status " + process.exitValue() : "it still runs";
+        return new IllegalStateException("Python worker exited unexpectedly: " + why, error);
+    }
+
+    /** The task has ended: the worker is free, unless it is in the middle of something. */
+    private void leave() {
+        synchronized (ALL) {
+            task = null;
+            if (until == Long.MAX_VALUE && ended == null && process.isAlive()) {
+                until = System.currentTimeMillis() + IDLE_MS;
+                IDLE.computeIfAbsent(kind, key -> new ArrayDeque<>()).addLast(this);
+            } else {
+                process.destroyForcibly();
+            }
+        }
+    }
+
+    /** Ends those that take too long, whose task was cancelled, or that nobody has used for long. */
+    private static void watch() {
+        boolean all = true;
+        while (all) {
+            try {
+                Thread.sleep(LOOK_MS);
+                all = look();
+            } catch (InterruptedException interrupted) {
+                throw new IllegalStateException("nobody interrupts this thread", interrupted);
+            }
+        }
+    }
+
+    private static boolean look() {
+        synchronized (ALL) {
+            long now = System.currentTimeMillis();
+            for (Iterator<Worker> all = ALL.iterator(); all.hasNext();) {
+                Worker worker = all.next();
+                TaskContext task = worker.task;
+                if (!worker.process.isAlive()) {
+                    all.remove();
+                    IDLE.getOrDefault(worker.kind, new ArrayDeque<>()).remove(worker);
+                } else if (task != null && task.isInterrupted()) {
+                    worker.end("its task was cancelled");
+                } else if (now > worker.until) {
+                    worker.end("a function has not returned within " + worker.patienceMs
+                            + " ms (max.poll.interval.ms), so it was ended");
+                }
+            }
+            return !ALL.isEmpty();
+        }
+    }
+
+    private void end(String why) {
+        if (ended == null) {
+            ended = why;
+            process.destroyForcibly();
+        }
+    }
+
+    /** As for Spark's own workers: Spark's Python libraries, files of the application, and what is there already. */
+    private static String path(Program program) {
+        List<String> path = new ArrayList<>();
+        String home = System.getenv("SPARK_HOME");
+        File[] archives = home == null ? null : new File(home, "python/lib").listFiles();
+        for (File archive : archives == null ? new File[0] : archives) {
+            if (archive.getName().endsWith(".zip")) {
+                path.add(archive.getPath());
+            }
+        }
+        if (!program.files().isEmpty()) {
+            path.add(SparkFiles.getRootDirectory());
+            for (String name : program.files()) {
+                path.add(SparkFiles.get(name));
+            }
+        }
+        String given = program.environment().getOrDefault("PYTHONPATH", System.getenv("PYTHONPATH"));
+        if (given != null && !given.isEmpty()) {
+            path.add(given);
+        }
+        return String.join(File.pathSeparator, path);
+    }
+}

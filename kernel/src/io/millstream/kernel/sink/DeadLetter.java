@@ -1,0 +1,38 @@
+package io.millstream.kernel.sink;
+
+import java.nio.charset.StandardCharsets;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.header.Header;
+
+/**
+ * What a dead letter says of the record that a refused one comes from.
+ *
+ * <p>Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
+ */
+record DeadLetter(byte[] key, byte[] value, String topic, int partition, long offset, String place) {
+    private static final String PREFIX = "__streams.errors.";
+
+    /** The dead letter for a record that was refused; {@code whole}: with the value that was read. */
+    ProducerRecord<byte[], byte[]> record(
+            String queue, ProducerRecord<byte[], byte[]> refused, Throwable error, boolean whole) {
+        String name = error.getClass().getName();
+        String message = Verdict.sentence(refused, error);
+        ProducerRecord<byte[], byte[]> letter =
+                new ProducerRecord<>(queue, null, refused.timestamp(), key, whole ? value : null);
+        for (Header header : refused.headers()) {
+            letter.headers().add(header);
+        }
+        add(letter, "exception", name);
+        add(letter, "message", message);
+        add(letter, "stacktrace", name + ": " + message + "\n\tat " + place);
+        add(letter, "topic", topic);
+        add(letter, "partition", Integer.toString(partition));
+        add(letter, "offset", Long.toString(offset));
+        return letter;
+    }
+
+    private static void add(ProducerRecord<byte[], byte[]> letter, String name, String text) {
+        letter.headers()
+                .add(new NamedBytes(PREFIX + name, text == null ? null : text.getBytes(StandardCharsets.UTF_8)));
+    }
+}

@@ -1,0 +1,10 @@
+package io.millstream.kernel.sink;
+
+/** A newer run of the pipeline has taken over; this one may write no more. */
+public final class FencedException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    FencedException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

@@ -1,0 +1,6 @@
+package io.millstream.kernel.sink;
+
+import org.apache.kafka.common.header.Header;
+
+/** A header of a record. */
+record NamedBytes(String key, byte[] value) implements Header {}

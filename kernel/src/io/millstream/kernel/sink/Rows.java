@@ -1,0 +1,80 @@
+package io.millstream.kernel.sink;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.common.header.Header;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Where the columns are in a row.
+ *
+ * <ul>
+ *   <li>{@code topic} string
+ *   <li>{@code key}, {@code value} binary, which may be NULL
+ *   <li>{@code partition} int: a partitioner's choice; NULL: by the route
+ *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key
+ *   <li>{@code timestamp} bigint, milliseconds; NULL: now
+ *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
+ *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
+ *       a dead letter says of the record that this one comes from. The column may be missing.
+ * </ul>
+ */
+record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter)
+        implements Serializable {
+
+    private static final int LETTER_FIELDS = 6;
+
+    static Rows in(StructType schema) {
+        return new Rows(
+                schema.fieldIndex("topic"),
+                schema.fieldIndex("key"),
+                schema.fieldIndex("value"),
+                schema.fieldIndex("partition"),
+                schema.fieldIndex("route"),
+                schema.fieldIndex("timestamp"),
+                schema.fieldIndex("headers"),
+                List.of(schema.fieldNames()).indexOf("letter"));
+    }
+
+    /** The bytes of a column; a copy, for Spark uses a row again. */
+    static byte[] bytes(InternalRow row, int column) {
+        return row.isNullAt(column) ? null : row.getBinary(column);
+    }
+
+    /** A time before 1970 becomes 1970: no Kafka producer writes an earlier one. */
+    Long timestampOf(InternalRow row) {
+        return row.isNullAt(timestamp) ? null : (Long) Math.max(0, row.getLong(timestamp));
+    }
+
+    List<Header> headersOf(InternalRow row) {
+        if (row.isNullAt(headers)) {
+            return null;
+        }
+        ArrayData array = row.getArray(headers);
+        List<Header> all = new ArrayList<>(array.numElements());
+        for (int i = 0; i < array.numElements(); i++) {
+            InternalRow header = array.getStruct(i, 2);
+            all.add(new NamedBytes(header.getUTF8String(0).toString(), bytes(header, 1)));
+        }
+        return all;
+    }
+
+    DeadLetter letterOf(InternalRow row) {
+        if (letter < 0 || row.isNullAt(letter)) {
+            return null;
+        }
+        InternalRow source = row.getStruct(letter, LETTER_FIELDS);
+        UTF8String from = source.getUTF8String(2);
+        return new DeadLetter(
+                bytes(source, 0),
+                bytes(source, 1),
+                from == null ? null : from.toString(),
+                source.isNullAt(3) ? -1 : source.getInt(3),
+                source.isNullAt(4) ? -1 : source.getLong(4),
+                source.getUTF8String(5).toString());
+    }
+}

@@ -1,0 +1,52 @@
+package io.millstream.kernel.sink;
+
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.config.TopicConfig;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** How large the batches are that topics take. Asked only where a record is larger than most. */
+final class TopicLimits {
+    private static final Logger LOG = LoggerFactory.getLogger(TopicLimits.class);
+    private static final long UNKNOWN = Long.MAX_VALUE;
+    private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
+    private static final int PATIENCE_MS = 10_000;
+    private static final Map<String, Limit> KNOWN = new ConcurrentHashMap<>();
+
+    private record Limit(long bytes, long since) {}
+
+    private TopicLimits() {}
+
+    /** What the topic's {@code max.message.bytes} is; whatever, where that may not be asked. */
+    static long of(Options options, String topic) {
+        Limit known = KNOWN.get(options.place(topic));
+        if (known == null || System.nanoTime() - known.since > KNOWN_FOR) {
+            known = new Limit(asked(options, topic), System.nanoTime());
+            KNOWN.put(options.place(topic), known);
+        }
+        return known.bytes;
+    }
+
+    private static long asked(Options options, String topic) {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        try (Admin admin = Marker.admin(options)) {
+            // Closing waits for the answer, as long as the client does.
+            DescribeConfigsOptions how = new DescribeConfigsOptions().timeoutMs(PATIENCE_MS);
+            ConfigEntry entry = Marker.answered(admin.describeConfigs(List.of(resource), how).all())
+                    .get(resource)
+                    .get(TopicConfig.MAX_MESSAGE_BYTES_CONFIG);
+            return entry == null || entry.value() == null ? UNKNOWN : Long.parseLong(entry.value());
+        } catch (KafkaException error) { // an interruption too: the thread is marked, and ends at what comes next
+            LOG.debug("max.message.bytes of topic '{}' is not known", topic, error);
+            return UNKNOWN;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+package io.millstream.kernel.sink;
+
+import io.millstream.kernel.FailPoint;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Predicate;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+
+/**
+ * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and
+ * marks in each transaction which batch it is.
+ *
+ * <p>A producer belongs to one run of a query. A new run has all before it fenced ({@link Run}); one that is late finds
+ * the newer one in the run's marker, and writes nothing.
+ */
+public final class TransactionSender implements Sender {
+    private static final Map<String, Kept> IDLE = new HashMap<>();
+
+    /**
+     * A producer between two batches.
+     *
+     * @param next the first batch that is not written
+     * @param seen the last batch that was here, also if there was nothing to write; -1: none was
+     */
+    record Kept(Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {}
+
+    private final Kept kept;
+    private final long batch;
+    private final boolean written;
+    private boolean begun;
+    private boolean closed;
+
+    private TransactionSender(Kept kept, long batch) {
+        this.kept = kept;
+        this.batch = batch;
+        this.written = kept.next > batch;
+    }
+
+    static TransactionSender open(Options options, int sinkPartition, long batch) {
+        return new TransactionSender(take(options, options.transactionalId(sinkPartition), batch), batch);
+    }
+
+    static void closeIdle(Predicate<Kept> which) {
+        List<Kept> gone = new ArrayList<>();
+        synchronized (IDLE) {
+            IDLE.values().removeIf(kept -> which.test(kept) && gone.add(kept));
+        }
+        gone.forEach(kept -> Producers.close(kept.producer));
+    }
+
+    private static Kept take(Options options, String id, long batch) {
+        Kept kept;
+        synchronized (IDLE) {
+            kept = IDLE.remove(id);
+            if (kept != null && kept.options.epoch() > options.epoch()) {
+                IDLE.put(id, kept);
+                throw fenced(id, options, new Marker(0, kept.options.epoch(), kept.options.run()), null);
+            }
+        }
+        // If a batch was not here, another executor may have had it, and the broker fenced this producer.
+        boolean alone = Run.isOfThisDriver(options);
+        if (kept != null && kept.options.equals(options) && (alone || kept.seen + 1 == batch)) {
+            return kept;
+        }
+        if (kept != null) {
+            Producers.close(kept.producer);
+        }
+        return made(options, id);
+    }
+
+    @SuppressWarnings("resource") // the producer is kept, or closed
+    private static Kept made(Options options, String id) {
+        List<String> markers = List.of(id, options.runId());
+        // Looked at before as well: who only now finds out that it is late must not fence the newer one. What a dead
+        // attempt has left open ends with the fencing only.
+        check(Marker.read(options, markers, false), options, id);
+        Map<String, String> settings = new TreeMap<>(options.kafka());
+        settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
+        Producer<byte[], byte[]> producer = Producers.make(settings);
+        try {
+            producer.initTransactions();
+            Map<String, Marker> found = Marker.read(options, markers, true);
+            check(found, options, id);
+            return new Kept(options, id, producer, found.get(id).nextOf(options.query()), -1, System.nanoTime());
+        } catch (RuntimeException error) {
+            Producers.close(producer);
+            throw Verdict.of(error) == Verdict.FENCED ? lost(id, options, error) : error;
+        }
+    }
+
+    private static void check(Map<String, Marker> found, Options options, String id) {
+        Run.check(found.get(options.runId()), options, id);
+        if (found.get(id).epoch() > options.epoch()) {
+            throw fenced(id, options, found.get(id), null);
+        }
+    }
+
+    /**
+     * What a run is told that has to end.
+     *
+     * @param newer what speaks against it; null: the broker alone
+     */
+    static FencedException fenced(String id, Options options, Marker newer, Throwable cause) {
+        String by = newer == null ? "a newer run" : "the run of epoch " + newer.epoch() + " (" + newer.of() + ")";
+        return new FencedException(
+                "transactional.id '" + id + "' of epoch " + options.epoch() + " was fenced by " + by
+                        + "; nothing of this run (" + options.run() + ") counts that it had not committed",
+                cause);
+    }
+
+    /** Why the broker takes no more of a producer. */
+    private static RuntimeException lost(String id, Options options, Throwable cause) {
+        try {
+            Run.check(Marker.read(options, List.of(options.runId()), true).get(options.runId()), options, id);
+        } catch (FencedException fenced) {
+            fenced.addSuppressed(cause);
+            return fenced;
+        } catch (KafkaException error) {
+            cause.addSuppressed(error);
+        }
+        String timeout = options.kafka().getOrDefault(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, "60000");
+        return new TransactionLostException(
+                "the broker has taken back a transaction of '" + id + "' (" + cause.getClass().getSimpleName()
+                        + "): it was open for longer than transaction.timeout.ms=" + timeout
+                        + ", or another attempt at the same batch has begun",
+                cause);
+    }
+
+    @Override
+    public RuntimeException lost(Throwable cause) {
+        return lost(kept.id, kept.options, cause);
+    }
+
+    @Override
+    public boolean isWritten() {
+        return written;
+    }
+
+    @Override
+    public boolean isTransaction() {
+        return true;
+    }
+
+    @Override
+    public void send(ProducerRecord<byte[], byte[]> record, Callback callback) {
+        if (!begun) {
+            FailPoint.reach(kept.id + ".opened");
+            kept.producer.beginTransaction();
+            begun = true;
+        }
+        kept.producer.send(record, callback);
+    }
+
+    @Override
+    public int partitions(String topic) {
+        return kept.producer.partitionsFor(topic).size();
+    }
+
+    @Override
+    public void flush() {
+        kept.producer.flush();
+    }
+
+    @Override
+    public void restart() {
+        if (begun) {
+            kept.producer.abortTransaction();
+            begun = false;
+        }
+    }
+
+    /** A part without records needs no transaction: it is the same when the batch is repeated. */
+    @Override
+    public void commit() {
+        if (!begun) {
+            return;
+        }
+        FailPoint.reach(kept.id + ".flushed");
+        try {
+            mark();
+            FailPoint.reach(kept.id + ".marked");
+            kept.producer.commitTransaction();
+        } catch (KafkaException error) {
+            FailPoint.reach(kept.id + ".refused");
+            throw Verdict.of(error) == Verdict.FENCED ? lost(error) : error;
+        }
+        FailPoint.reach(kept.id + ".committed");
+    }
+
+    /** Say in the transaction which batch it is. */
+    void mark() {
+        Marker marker = new Marker(batch + 1, kept.options.epoch(), kept.options.query());
+        kept.producer.sendOffsetsToTransaction(marker.offsets(kept.options), new ConsumerGroupMetadata(kept.id));
+    }
+
+    @Override
+    public void close(boolean healthy) {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        if (!healthy) {
+            // Not on this thread, which may have been interrupted; and nobody has to wait for it.
+            Producers.later(() -> {
+                try {
+                    restart(); // what cannot be taken back now, the next producer of this transactional.id takes back
+                } finally {
+                    Producers.close(kept.producer);
+                }
+            });
+            return;
+        }
+        long next = begun ? batch + 1 : kept.next;
+        Kept back = new Kept(kept.options, kept.id, kept.producer, next, batch, System.nanoTime());
+        Kept other;
+        synchronized (IDLE) {
+            other = IDLE.put(kept.id, back);
+        }
+        if (other != null) {
+            Producers.close(other.producer); // of an attempt that was given up: the broker has fenced one of the two
+        }
+    }
+}

@@ -1,0 +1,116 @@
+package io.millstream.kernel.sink;
+
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.InvalidRecordException;
+import org.apache.kafka.common.errors.InvalidTimestampException;
+import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.RecordBatchTooLargeException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TransactionAbortableException;
+import org.apache.kafka.common.errors.TransactionAbortedException;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.utils.ByteUtils;
+import org.apache.kafka.common.utils.Utils;
+
+/** What an error at sending means for the record that met it. */
+enum Verdict {
+    /** The broker has taken the transaction back: mostly, another producer has taken over the transactional.id. */
+    FENCED,
+    /** Nothing about this record: the topic, the cluster, the rights. */
+    FAILED,
+    /** Kafka will not take this record, however often it is sent: production.exception.handler decides. */
+    REFUSED,
+    /** Another record of the producer's batch, or of the transaction, was refused, and this one with it. */
+    BYSTANDER;
+
+    private static final String PART_OF_A_BATCH = "because it was part of a batch";
+    /** Of a batch of one record: 61 bytes, and at most 21. */
+    private static final int OVERHEAD = 82;
+
+    boolean isAboutRecords() {
+        return this == REFUSED || this == BYSTANDER;
+    }
+
+    static Verdict of(Throwable error) {
+        if (says(error, PART_OF_A_BATCH)) {
+            return BYSTANDER; // of this or that class, by the client's version
+        }
+        if (error instanceof InvalidRecordException
+                || error instanceof RecordTooLargeException
+                || error instanceof RecordBatchTooLargeException
+                || error instanceof InvalidTimestampException
+                || error instanceof NoSuchPartitionException) {
+            return REFUSED;
+        }
+        if (error instanceof ProducerFencedException
+                || error instanceof InvalidProducerEpochException
+                || error instanceof TransactionAbortableException) {
+            return FENCED;
+        }
+        if (error instanceof TransactionAbortedException) {
+            return BYSTANDER;
+        }
+        if (error.getClass() == KafkaException.class && error.getCause() != null) {
+            // What a producer says that has met an error before: the error is the cause.
+            Verdict earlier = of(error.getCause());
+            return earlier == REFUSED ? BYSTANDER : earlier;
+        }
+        return FAILED;
+    }
+
+    /** What went wrong with a record, and what to do about it, in one sentence. */
+    static String sentence(ProducerRecord<byte[], byte[]> record, Throwable error) {
+        return "topic '" + record.topic() + "' did not take a record " + sizes(record) + ": "
+                + error.getClass().getSimpleName() + ": " + error.getMessage() + "; " + fix(error);
+    }
+
+    private static String fix(Throwable error) {
+        String drop = "production.exception.handler=continue drops such records";
+        if (error instanceof RecordTooLargeException || error instanceof RecordBatchTooLargeException) {
+            return "let the topic take more (max.message.bytes) and the producer send more "
+                    + "(producer.max.request.size), or make records smaller; " + drop;
+        }
+        if (error instanceof InvalidTimestampException || says(error, "imestamp")) {
+            return "let the topic take such times (message.timestamp.before.max.ms, "
+                    + "message.timestamp.after.max.ms); " + drop;
+        }
+        if (error instanceof NoSuchPartitionException) {
+            return "have the partitioner choose one that there is, or give the topic more; " + drop;
+        }
+        if (error instanceof InvalidRecordException) {
+            return "a compacted topic takes no record without a key; " + drop;
+        }
+        return "see the broker's log";
+    }
+
+    private static boolean says(Throwable error, String words) {
+        return error instanceof KafkaException && String.valueOf(error.getMessage()).contains(words);
+    }
+
+    private static String sizes(ProducerRecord<byte[], byte[]> record) {
+        int headers = record.headers().toArray().length;
+        return "(key: " + bytes(record.key()) + ", value: " + bytes(record.value()) + ", "
+                + headers + (headers == 1 ? " header" : " headers") + "; about " + size(record) + " bytes in all)";
+    }
+
+    /** How many bytes a record takes at most, alone in its batch and not compressed; Kafka's producer says so too. */
+    static long size(ProducerRecord<byte[], byte[]> record) {
+        Header[] headers = record.headers().toArray();
+        long total = OVERHEAD + size(record.key()) + size(record.value()) + ByteUtils.sizeOfVarint(headers.length);
+        for (Header header : headers) {
+            int key = Utils.utf8Length(header.key());
+            total += ByteUtils.sizeOfVarint(key) + key + size(header.value());
+        }
+        return total;
+    }
+
+    private static long size(byte[] data) {
+        return data == null ? 1 : ByteUtils.sizeOfVarint(data.length) + (long) data.length;
+    }
+
+    private static String bytes(byte[] data) {
+        return data == null ? "null" : data.length + " bytes";
+    }
+}

@@ -1,0 +1,135 @@
+package io.millstream.kernel.source;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Spark's Kafka source, whose partitions have the same order when a batch is repeated. Named in {@code format}.
+ *
+ * <p>Spark's own has them in the order of a map, which after a restart is made of the offset log, and before it of the
+ * broker's answer. Exactly once counts on the same task reading the same records, so here they are sorted by topic and
+ * partition. All else is Spark's.
+ */
+public final class KafkaSource implements TableProvider {
+    private static final String SPARKS = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
+    private static final Pattern RANGE = Pattern.compile("[A-Za-z]+\\([A-Za-z]+\\(([A-Za-z0-9._-]+)-([0-9]+),");
+
+    private final TableProvider sparks;
+
+    public KafkaSource() throws ReflectiveOperationException {
+        ClassLoader loader = Thread.currentThread().getContextClassLoader();
+        sparks = (TableProvider) Class.forName(SPARKS, true, loader).getDeclaredConstructor().newInstance();
+    }
+
+    @Override
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+        return sparks.inferSchema(options);
+    }
+
+    @Override
+    public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+        return new Read((SupportsRead) sparks.getTable(schema, partitioning, properties));
+    }
+
+    private record Read(SupportsRead sparks) implements SupportsRead {
+        @Override
+        public String name() {
+            return sparks.name();
+        }
+
+        @Override
+        @SuppressWarnings("deprecation")
+        public StructType schema() {
+            return sparks.schema();
+        }
+
+        @Override
+        public Set<TableCapability> capabilities() {
+            return Set.of(TableCapability.MICRO_BATCH_READ);
+        }
+
+        @Override
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            Scan scan = sparks.newScanBuilder(options).build();
+            return () -> new Sorted(scan);
+        }
+    }
+
+    private record Sorted(Scan sparks) implements Scan {
+        @Override
+        public StructType readSchema() {
+            return sparks.readSchema();
+        }
+
+        @Override
+        public String description() {
+            return sparks.description();
+        }
+
+        @Override
+        public MicroBatchStream toMicroBatchStream(String checkpoint) {
+            return sorted(sparks.toMicroBatchStream(checkpoint));
+        }
+    }
+
+    /** The same stream, with all that it can do besides. */
+    private static MicroBatchStream sorted(MicroBatchStream stream) {
+        Class<?>[] all = stream.getClass().getInterfaces();
+        return (MicroBatchStream) Proxy.newProxyInstance(
+                stream.getClass().getClassLoader(), all, (proxy, method, arguments) -> {
+                    if (method.getName().equals("equals") && method.getParameterCount() == 1) {
+                        return proxy == arguments[0];
+                    }
+                    Object found = called(stream, method, arguments);
+                    if (found instanceof InputPartition[] partitions) {
+                        sort(partitions);
+                    }
+                    return found;
+                });
+    }
+
+    private static Object called(MicroBatchStream stream, Method method, Object[] arguments) throws Throwable {
+        try {
+            return method.invoke(stream, arguments);
+        } catch (InvocationTargetException error) {
+            throw error.getCause();
+        }
+    }
+
+    private record Place(String topic, int partition) {}
+
+    /** Pieces of one partition stay in their order. */
+    private static void sort(InputPartition[] partitions) {
+        Arrays.sort(
+                partitions,
+                Comparator.comparing(KafkaSource::place, Comparator.comparing(Place::topic)
+                        .thenComparing(Place::partition)));
+    }
+
+    private static Place place(InputPartition partition) {
+        Matcher range = RANGE.matcher(partition.toString());
+        if (!range.lookingAt()) {
+            throw new IllegalStateException("a partition of Spark's Kafka source is shown in another way than its "
+                    + "offsets: this version of the connector does not fit the Millstream kernel");
+        }
+        return new Place(range.group(1), Integer.parseInt(range.group(2)));
+    }
+}

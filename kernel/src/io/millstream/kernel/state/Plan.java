@@ -1,0 +1,166 @@
+package io.millstream.kernel.state;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.FixedWindows;
+import io.millstream.kernel.core.Parts;
+import io.millstream.kernel.core.Rules;
+import io.millstream.kernel.core.SessionWindows;
+import io.millstream.kernel.core.SlidingWindows;
+import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Task;
+import io.millstream.kernel.core.WholeTime;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/** The aggregations of one operator, as Python describes them. */
+final class Plan implements Serializable {
+    private static final long serialVersionUID = 1;
+
+    final List<Item> items = new ArrayList<>();
+
+    /**
+     * One aggregation.
+     *
+     * @param core which core it is
+     * @param settings the numbers that the core takes
+     * @param atOnce tell each change as it comes
+     * @param names of its parts' columns
+     * @param columns where they are in the input
+     * @param place for messages
+     * @param of the number of the aggregation whose updates it holds back; -1 if it gets rows
+     */
+    record Item(
+            String core,
+            HashMap<String, Long> settings,
+            boolean atOnce,
+            ArrayList<String> names,
+            ArrayList<String> rules,
+            ArrayList<DataType> types,
+            ArrayList<Integer> columns,
+            String place,
+            int of)
+            implements Serializable {
+        long setting(String name) {
+            return settings.getOrDefault(name, 0L);
+        }
+
+        boolean isWindowed() {
+            return !core.equals("whole");
+        }
+
+        /** Whether windows are told when they close, or held back. */
+        boolean isOnClose() {
+            return setting("on_close") != 0 || core.equals("suppress");
+        }
+
+        /** The times for which it is known together what is due: a few hundred such spans are open. */
+        long span() {
+            return switch (core) {
+                case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
+                case "sliding" -> (setting("difference") + setting("grace")) / 256;
+                case "suppress" -> Math.max(1_000, setting("delay") / 256);
+                default -> SessionWindows.span(setting("gap"), setting("grace"));
+            };
+        }
+
+        /** For how long a store has windows: as long as it has to, unless somebody wants more. */
+        private long retention() {
+            long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
+            return settings.getOrDefault("retention", least + setting("grace"));
+        }
+
+        Parts parts() {
+            List<Parts.Rule> made = new ArrayList<>();
+            for (int i = 0; i < rules.size(); i++) {
+                made.add(Rules.of(rules.get(i), types.get(i).catalogString()));
+            }
+            return new Parts(made);
+        }
+
+        Core core(Task task) {
+            return switch (core) {
+                case "whole" -> new WholeTime(task);
+                case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
+                case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
+                case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
+                case "suppress" -> new Suppress(task, limits());
+                default -> throw new IllegalArgumentException("no core '" + core + "'");
+            };
+        }
+
+        private Suppress.Limits limits() {
+            return new Suppress.Limits(
+                    place,
+                    setting("until_close") != 0,
+                    setting("delay"),
+                    settings.getOrDefault("records", Long.MAX_VALUE),
+                    settings.getOrDefault("bytes", Long.MAX_VALUE),
+                    setting("stops") != 0,
+                    setting("windowed") != 0,
+                    setting("logged") != 0);
+        }
+    }
+
+    static Plan of(String json, StructType input) {
+        Plan plan = new Plan();
+        try {
+            for (JsonNode node : new ObjectMapper().readTree(json)) {
+                plan.items.add(node.has("of") ? plan.heldBack(node) : item(node, input));
+            }
+        } catch (JsonProcessingException error) {
+            throw new IllegalArgumentException("the description of the aggregations is no JSON", error);
+        }
+        return plan;
+    }
+
+    /** What holds back the updates of another: its parts are the other's. */
+    private Item heldBack(JsonNode node) {
+        int of = node.get("of").asInt();
+        Item other = items.get(of);
+        return new Item(
+                node.get("core").asText(),
+                settings(node),
+                false,
+                other.names,
+                other.rules,
+                other.types,
+                new ArrayList<>(),
+                node.path("name").asText(),
+                of);
+    }
+
+    private static HashMap<String, Long> settings(JsonNode node) {
+        HashMap<String, Long> settings = new HashMap<>();
+        JsonNode written = node.get("settings");
+        written.fieldNames().forEachRemaining(name -> settings.put(name, written.get(name).asLong()));
+        return settings;
+    }
+
+    private static Item item(JsonNode node, StructType input) {
+        Item item = new Item(
+                node.get("core").asText(),
+                settings(node),
+                node.get("at_once").asBoolean(),
+                new ArrayList<>(),
+                new ArrayList<>(),
+                new ArrayList<>(),
+                new ArrayList<>(),
+                node.path("name").asText(),
+                -1);
+        for (JsonNode part : node.get("parts")) {
+            String name = part.get("name").asText();
+            item.names.add(name);
+            item.rules.add(part.get("rule").asText());
+            item.columns.add(input.fieldIndex(name));
+            item.types.add(input.fields()[input.fieldIndex(name)].dataType());
+        }
+        return item;
+    }
+}

@@ -1,0 +1,278 @@
+package io.millstream.kernel.state;
+
+import io.millstream.kernel.core.Clock;
+import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.Due;
+import io.millstream.kernel.core.Folded;
+import io.millstream.kernel.core.Folds;
+import io.millstream.kernel.core.Kept;
+import io.millstream.kernel.core.Parts;
+import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Table;
+import io.millstream.kernel.core.Task;
+import io.millstream.kernel.core.Told;
+import io.millstream.kernel.core.Window;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.TreeMap;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What Spark keeps of one aggregation, for whichever bucket it is called for. */
+final class Shelf implements Kept {
+    private static final StructType ENTRY = new StructType()
+            .add("time", DataTypes.LongType)
+            .add("key", DataTypes.BinaryType)
+            .add("number", DataTypes.LongType);
+    private static final StructType PAGE = new StructType().add("entries", DataTypes.createArrayType(ENTRY));
+    private static final StructType COUNT =
+            new StructType().add("span", DataTypes.LongType).add("pages", DataTypes.IntegerType);
+    private static final StructType CLOCK = new StructType()
+            .add("stream_time", DataTypes.LongType)
+            .add("own", DataTypes.createArrayType(DataTypes.LongType))
+            .add("due", DataTypes.createArrayType(COUNT))
+            .add("closing", DataTypes.createArrayType(COUNT));
+
+    private final Plan.Item item;
+    private final int number;
+    private final Folds folds;
+    /** Which of its parts are folds. */
+    private final boolean[] folded;
+    private final Parts rules;
+    private final DataType[] types;
+    private final int[] columns;
+    private final MapState<byte[], Row> slices;
+    private final ValueState<Row> clock;
+    private final MapState<byte[], Row> pages;
+    private Clock time;
+    private Due due;
+    private Due closing;
+
+    Shelf(StatefulProcessorHandle handle, Plan.Item item, int number, Folds folds) {
+        this.item = item;
+        this.number = item.of() < 0 ? number : item.of();
+        this.folds = folds;
+        this.folded = new boolean[item.rules().size()];
+        for (int i = 0; i < folded.length; i++) {
+            folded[i] = item.rules().get(i).equals("fold");
+        }
+        this.rules = item.parts();
+        this.types = item.types().toArray(new DataType[0]);
+        this.columns = item.columns().stream().mapToInt(Integer::intValue).toArray();
+        StructType window = new StructType().add("at", DataTypes.LongType);
+        if (item.isWindowed()) {
+            window = window.add("start", DataTypes.LongType).add("end", DataTypes.LongType);
+        }
+        for (int i = 0; i < types.length; i++) {
+            // By place and not by name: a column's name depends on what else there is.
+            window = window.add("part" + i, types[i]);
+        }
+        if (item.of() >= 0) {
+            window = window.add("gone", DataTypes.BooleanType);
+        }
+        StructType slice = item.isWindowed()
+                ? new StructType().add("windows", DataTypes.createArrayType(window))
+                : window;
+        slices = handle.getMapState("slices" + number, Encoders.BINARY(), Encoders.row(slice), TTLConfig.NONE());
+        if (item.isWindowed()) {
+            clock = handle.getValueState("clock" + number, Encoders.row(CLOCK), TTLConfig.NONE());
+            pages = handle.getMapState("due" + number, Encoders.BINARY(), Encoders.row(PAGE), TTLConfig.NONE());
+        } else {
+            clock = null;
+            pages = null;
+        }
+    }
+
+    /** The core, as it was left; to be given back to {@link #close}. */
+    Core open(Told told) {
+        time = new Clock();
+        due = null;
+        closing = null;
+        if (item.isWindowed()) {
+            TreeMap<Long, Integer> dueCounts = new TreeMap<>();
+            TreeMap<Long, Integer> closingCounts = new TreeMap<>();
+            if (clock.exists()) {
+                Row kept = clock.get();
+                time.streamTime = kept.getLong(0);
+                List<Long> own = kept.getList(1);
+                for (int i = 0; i < own.size(); i++) {
+                    time.own[i] = own.get(i);
+                }
+                read(kept.getList(2), dueCounts);
+                read(kept.getList(3), closingCounts);
+            }
+            due = new Due(new Pages((byte) 0), dueCounts, item.span(), false);
+            closing = item.isOnClose() ? new Due(new Pages((byte) 1), closingCounts, item.span(), true) : null;
+        }
+        Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
+        Table table = new Table(this, changes, item.atOnce(), Table.CAPACITY);
+        return item.core(new Task(rules, table, told, time, due, closing));
+    }
+
+    private static void read(List<Row> counts, TreeMap<Long, Integer> into) {
+        counts.forEach(count -> into.put(count.getLong(0), count.getInt(1)));
+    }
+
+    /** After a core has finished: writes what there is beside its slices. */
+    void close() {
+        if (item.isWindowed()) {
+            List<Object> own = new ArrayList<>();
+            for (long each : time.own) {
+                own.add(each);
+            }
+            clock.update(RowFactory.create(
+                    time.streamTime, CollectionConverters.asScala(own), counts(due), counts(closing)));
+        }
+    }
+
+    private static Object counts(Due due) {
+        List<Row> counts = new ArrayList<>();
+        if (due != null) {
+            due.counts().forEach((span, number) -> counts.add(RowFactory.create(span, number)));
+        }
+        return CollectionConverters.asScala(counts);
+    }
+
+    /** The parts that a row brings. */
+    Object[] parts(byte[] key, Row row) {
+        Object[] parts = new Object[columns.length];
+        for (int i = 0; i < parts.length; i++) {
+            Object value = row.get(columns[i]);
+            parts[i] = folded[i] ? folds.record(number, key, (byte[]) value) : Values.read(value, types[i]);
+        }
+        return parts;
+    }
+
+    /** A window that was kept somewhere else: its start, end and time are columns 1 to 3. */
+    Window window(Row row, int firstPart) {
+        return window((byte[]) row.get(0), row, row.getLong(1), row.getLong(2), row.getLong(3), firstPart);
+    }
+
+    private Window window(byte[] key, Row row, long start, long end, long at, int first) {
+        Object[] parts = new Object[types.length];
+        for (int i = 0; i < parts.length; i++) {
+            Object value = row.get(first + i);
+            parts[i] = folded[i] ? folds.kept(number, key, (byte[]) value) : Values.read(value, types[i]);
+        }
+        Window window = new Window(start, end, at, parts);
+        window.gone = item.of() >= 0 && row.getBoolean(first + types.length);
+        return window;
+    }
+
+    // --- slices ------------------------------------------------------------------------------------------
+
+    @Override
+    public ArrayList<Window> read(byte[] key, long slice) {
+        Row kept = slices.getValue(name(key, slice));
+        if (kept == null) {
+            return null;
+        }
+        if (!item.isWindowed()) {
+            ArrayList<Window> windows = new ArrayList<>(1);
+            windows.add(window(key, kept, 0, 0, kept.getLong(0), 1));
+            return windows;
+        }
+        List<Row> rows = kept.getList(0);
+        ArrayList<Window> windows = new ArrayList<>(rows.size() + 1);
+        for (Row row : rows) {
+            windows.add(window(key, row, row.getLong(1), row.getLong(2), row.getLong(0), 3));
+        }
+        return windows;
+    }
+
+    @Override
+    public void write(byte[] key, long slice, List<Window> windows) {
+        byte[] name = name(key, slice);
+        if (windows.isEmpty()) {
+            slices.removeKey(name);
+        } else if (item.isWindowed()) {
+            List<Row> rows = new ArrayList<>(windows.size());
+            windows.forEach(window -> rows.add(row(window, 3)));
+            slices.updateValue(name, RowFactory.create(CollectionConverters.asScala(rows)));
+        } else if (isForgotten(windows.get(0))) {
+            slices.removeKey(name);
+        } else {
+            slices.updateValue(name, row(windows.get(0), 1));
+        }
+    }
+
+    /** Whether a key has nothing, and is as if it had never come: a function has returned that, or it was deleted. */
+    private boolean isForgotten(Window window) {
+        if (item.setting("deletes") != 0) {
+            return ((List<?>) window.parts[0]).get(0) == null;
+        }
+        return window.parts[0] instanceof Folded computed && computed.bytes() == null;
+    }
+
+    private Row row(Window window, int first) {
+        Object[] row = new Object[first + types.length + (item.of() < 0 ? 0 : 1)];
+        row[0] = window.at;
+        if (first > 1) {
+            row[1] = window.start;
+            row[2] = window.end;
+        }
+        for (int i = 0; i < types.length; i++) {
+            row[first + i] = Values.write(window.parts[i], types[i]);
+        }
+        if (item.of() >= 0) {
+            row[first + types.length] = window.gone;
+        }
+        return RowFactory.create(row);
+    }
+
+    private byte[] name(byte[] key, long slice) {
+        if (!item.isWindowed()) {
+            return key;
+        }
+        return ByteBuffer.allocate(key.length + Long.BYTES).put(key).putLong(slice).array();
+    }
+
+    // --- what is due -------------------------------------------------------------------------------------
+
+    private final class Pages implements Due.Pages {
+        private final byte kind;
+
+        Pages(byte kind) {
+            this.kind = kind;
+        }
+
+        @Override
+        public List<Due.Entry> read(long span, int page) {
+            List<Due.Entry> entries = new ArrayList<>();
+            for (Row row : pages.getValue(name(span, page)).<Row>getList(0)) {
+                entries.add(new Due.Entry(row.getLong(0), (byte[]) row.get(1), row.getLong(2)));
+            }
+            return entries;
+        }
+
+        @Override
+        public void write(long span, int page, List<Due.Entry> entries) {
+            List<Row> rows = new ArrayList<>(entries.size());
+            entries.forEach(entry -> rows.add(RowFactory.create(entry.time(), entry.key(), entry.number())));
+            pages.updateValue(name(span, page), RowFactory.create(CollectionConverters.asScala(rows)));
+        }
+
+        @Override
+        public void delete(long span, int page) {
+            pages.removeKey(name(span, page));
+        }
+
+        private byte[] name(long span, int page) {
+            return ByteBuffer.allocate(1 + Long.BYTES + Integer.BYTES)
+                    .put(kind)
+                    .putLong(span)
+                    .putInt(page)
+                    .array();
+        }
+    }
+}

@@ -1,0 +1,37 @@
+"""Python functions that the kernel calls, and how they get to a worker.
+
+The kernel starts Python workers of its own (`kernel/src/io/millstream/kernel/python`). With Spark's public
+interfaces an operator in Java has no way to one of Spark's workers, and one in Python is called, or asks for
+its state, key by key, at nearly a millisecond each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
+
+from millstream.spark.worker import Program
+
+__all__ = ["python_program"]
+
+_WORKER = "millstream.spark.worker"
+
+
+def python_program(spark: SparkSession, program: Program, patience_ms: int) -> Any:
+    """A Python function as the kernel takes it; workers run as Spark's own do, in the same environment.
+
+    Args:
+        patience_ms: how long it may take for one record.
+    """
+    context: Any = spark.sparkContext
+    pickler: Any = CloudPickleSerializer
+    return context._jvm.io.millstream.kernel.python.Program(
+        [context.pythonExec, "-m", _WORKER],
+        {**context.environment, "PYTHONUNBUFFERED": "YES"},
+        list(context._python_includes),
+        context.pythonVer,
+        bytearray(pickler().dumps(program)),
+        patience_ms,
+    )

@@ -1,0 +1,112 @@
+"""What an operator's state was, from changelogs: for a pipeline that begins on a new checkpoint.
+
+A changelog has the result of each aggregate, and beside it, where the result does not tell them, the parts
+that it was merged from (model.PARTS_HEADER). That, the window in its key and its timestamp are all that the
+kernel keeps; stream time is the latest timestamp of a partition.
+
+Nothing uses this yet but tests, which show that it is enough (docs/decisions/0031). What is missing for that:
+the offsets to which a changelog belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.model import PARTS_HEADER, StoreKind
+from millstream.spark import serdes
+from millstream.spark.mergeable import Mergeable
+from millstream.spark.stateful import parts_from_bytes
+from millstream.topology.windows import SlidingWindows, TimeWindows, Windows
+
+__all__ = ["Restored", "from_changelogs"]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """An aggregation whose changelog is read.
+
+    Attributes:
+        value: the serde of its results.
+        parts: what it merges.
+    """
+
+    kind: StoreKind
+    windows: Windows | None
+    value: Serde
+    parts: Mergeable
+
+
+def from_changelogs(spark: SparkSession, options: Mapping[str, str]) -> Callable[[str, Restored], DataFrame]:
+    """For `CompileContext.restored`: reads changelogs as they are when the first micro-batch begins.
+
+    Epochs are not looked at: nobody else may have written, or what they wrote is in it too.
+
+    Args:
+        options: of Spark's Kafka source (source.kafka_options).
+    """
+
+    def read(topic: str, into: Restored) -> DataFrame:
+        records = (
+            spark.read.format("kafka")
+            .options(**options)
+            .options(subscribe=topic, startingOffsets="earliest", endingOffsets="latest")
+            .option("includeHeaders", "true")
+            .load()
+        )
+        newest = F.max_by(F.struct("value", "headers", "timestamp"), "offset").alias("newest")
+        last = records.groupBy("partition", "key").agg(newest).where(F.col("newest")["value"].isNotNull())
+        key, start, end = _windowed(F.col("key"), into)
+        return last.select(
+            key.alias("key"),
+            start.alias("start"),
+            end.alias("end"),
+            F.unix_millis(F.col("newest")["timestamp"]).alias("at"),
+            _parts(F.col("newest"), into).alias("parts"),
+        )
+
+    return read
+
+
+def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
+    """The key, the start and the end of what has this key in a changelog (compiler._windowed_bytes)."""
+    if into.windows is None:
+        nothing = F.lit(0).cast("bigint")
+        return key, nothing, nothing
+    size = F.octet_length(key)
+    if into.kind is StoreKind.SESSION:
+        return F.substring(key, F.lit(1), size - 16), _number(key, size - 7), _number(key, size - 15)
+    start = _number(key, size - 11)
+    if isinstance(into.windows, TimeWindows):
+        length = into.windows.size_ms
+    elif isinstance(into.windows, SlidingWindows):
+        length = into.windows.time_difference_ms
+    else:
+        raise TopologyException("windows of no kind that is known; this is a bug, please report it")
+    return F.substring(key, F.lit(1), size - 12), start, start + length
+
+
+def _number(content: Column, place: Column) -> Column:
+    """A big-endian number of 8 bytes. None of them is negative."""
+    return F.conv(F.hex(F.substring(content, place, F.lit(8))), 16, 10).cast("bigint")
+
+
+def _parts(newest: Column, into: Restored) -> Column:
+    """A struct of the parts, by their places."""
+    if into.parts.of_result is not None:
+        value = serdes.from_bytes(into.value, newest["value"], F.lit("a changelog"))
+        return F.struct(into.parts.of_result(value, newest["timestamp"]).alias("part0"))
+    own = F.filter(newest["headers"], lambda header: header["key"] == PARTS_HEADER)
+    missing = F.raise_error(
+        F.lit(
+            "a changelog does not tell what a result was made of: that was too much, or the record is of a "
+            "version that did not tell"
+        )
+    )
+    told = F.when(F.size(own) > 0, own[0]["value"]).otherwise(missing.cast("binary"))
+    return parts_from_bytes(told, into.parts.parts)

@@ -1,0 +1,600 @@
+"""Aggregations on the kernel: the records of a key's bucket, one after the other, as a task of Kafka Streams.
+
+All aggregations of one flow are one stateful operator of Spark. What each record brings is computed by Spark
+before it, as the *parts* that its aggregate functions are made of (mergeable.py); the kernel merges parts, by
+key and window (`io.millstream.kernel.state.Aggregations`); and the results are computed by Spark after it.
+
+A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records
+in the order of their source partitions, and where those are mixed, in the order of time. So stream time, what
+is late, and the order in which records count, are Kafka's, whatever the micro-batches are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde
+from millstream.spark import serdes
+from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
+from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
+from millstream.spark.folding import Folding, FoldSerdes
+from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
+from millstream.spark.programs import python_program
+from millstream.spark.sink import Output, written_fields
+from millstream.spark.trace import translated
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+
+__all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of", "layout"]
+
+UPDATE, GONE, CLOSED, LATE, CLOSED_GONE = range(5)
+"""What a row of the operator is: the column `kind`."""
+PASSED = -1
+"""What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One aggregation of the operator.
+
+    Attributes:
+        key, value: the names of its columns, which are NULL in the rows of others.
+        key_serde: of its keys, without their windows.
+        partitions: how many buckets its keys are in.
+        parts: what it merges.
+        at_once: tell each change as it comes, not the last one of a micro-batch.
+        using: of a Python fold, its serdes.
+        window: of a suppress behind windows, the names of the columns with a window's start and end.
+        held_back: the suppresses right behind it, which are in the same operator.
+    """
+
+    pending: Pending
+    key: str
+    value: str
+    key_serde: Serde
+    partitions: int
+    parts: Mergeable
+    at_once: bool
+    window: tuple[str, str] | None = None
+    using: FoldSerdes | None = None
+    held_back: tuple[Suppress, ...] = ()
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.window is not None or self.pending.windows is not None
+
+    @property
+    def goes_on_closed(self) -> bool:
+        """Whether only rows of the kinds CLOSED and CLOSED_GONE go on."""
+        node = self.pending.node
+        return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
+
+
+@dataclass(frozen=True)
+class Late:
+    """Rows for records that came too late: to be counted, and to go no further."""
+
+    item: Item
+    flag: str
+    what: str
+    """The column with what is told of them: the fields of a dropped.LateRecord."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What comes out of an operator.
+
+    Attributes:
+        made: the lanes of what goes on.
+        stored: the lanes of what stores get, where that is something else.
+        late: what is dropped.
+        passed: the names of the column with the rows that only passed, and of the flag for them.
+        parts: the columns with the parts of those whose result does not tell them.
+    """
+
+    made: Made
+    stored: Mapping[Node, Lane] = field(default_factory=dict)
+    late: Sequence[Late] = ()
+    passed: tuple[str, str] | None = None
+    parts: Mapping[Node, str] = field(default_factory=dict)
+
+
+def item_of(
+    pending: Pending,
+    df: DataFrame,
+    names: Names,
+    key_serde: Serde,
+    partitions: int,
+    *,
+    at_once: bool,
+    using: FoldSerdes | None = None,
+) -> Item:
+    """Take an aggregation apart. `df` is its flow's, and `using` are the serdes of a Python fold.
+
+    Raises:
+        NotMergeableError: there is a function in it whose partial results cannot be merged.
+    """
+    key, value = names.new("k"), names.new("v")
+    item = Item(pending, key, value, key_serde, partitions, Mergeable(), at_once)
+    node = pending.node
+    if isinstance(node, ToTable):  # the last one, with its own time; wrapped, for a NULL is one too
+        last = names.new("l")
+        type_ = T.StructType(
+            [
+                T.StructField("value", pending.flow.type_of(pending.lane.value)),
+                T.StructField("at", T.TimestampType()),
+            ]
+        )
+        part = Part(last, F.struct(F.col(value).alias("value"), F.col(TIMESTAMP).alias("at")), type_, "last")
+        return replace(item, parts=_last_value(part))
+    if isinstance(node, Suppress):
+        last = names.new("l")
+        held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
+        window = None
+        if pending.group_key_serde is not None:
+            window = names.new("w"), names.new("w")
+            held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
+        merged = Mergeable(held, F.col(last))
+        return replace(item, parts=merged, window=window, at_once=False)
+    if using is not None:
+        return replace(item, parts=_folded(pending, value, using, names), using=using)
+    column, function = column_of(pending, key, value)
+
+    def cut() -> Mergeable | NotMergeableError:
+        try:
+            return take_apart(_with_own(df, [item]), column, [key], names)
+        except NotMergeableError as error:
+            return error  # no mistake of the function's
+
+    parts: Mergeable | NotMergeableError = translated(node, function, cut)
+    if isinstance(parts, NotMergeableError):
+        raise parts
+    return replace(item, parts=parts)
+
+
+def _folded(pending: Pending, value: str, using: FoldSerdes, names: Names) -> Mergeable:
+    """The bytes that a Python fold gets of a record; and of an aggregate, those that it returns.
+
+    Functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
+    """
+    name, node = names.new("p"), pending.node
+    read = pending.flow.type_of(pending.lane.value)
+    content = serdes.to_bytes(using.value, F.col(value), read, f"{node.name}: the value")
+    where = F.lit(f"{node.name}: result of {describe_function(fold_of(node).adder)}")
+    return Mergeable(
+        [Part(name, content, T.BinaryType(), "fold")],
+        serdes.from_bytes(using.aggregate, F.col(name), where),
+        T.BinaryType(),
+        lambda value, at: value,
+    )
+
+
+def _last_value(part: Part) -> Mergeable:
+    type_: Any = part.type
+    result = F.col(part.name)["value"]
+    return Mergeable(
+        [part],
+        result,
+        type_["value"].dataType,
+        lambda value, at: F.struct(value.alias("value"), at.alias("at")),
+    )
+
+
+def aggregate(
+    items: Sequence[Item],
+    names: Names,
+    passing: Sequence[tuple[Lane, Output]] = (),
+    *,
+    letters: bool = False,
+    patience_ms: int = 0,
+    kept: Callable[[str], DataFrame] | None = None,
+    restored: Callable[[Item], DataFrame] | None = None,
+) -> Results:
+    """These aggregations of one flow, as one operator.
+
+    Args:
+        passing: what else is written of the flow. Its rows pass through the operator as they are: so what
+            comes before it is computed once.
+        letters: with what dead letters say of them.
+        patience_ms: how long a Python function may take for one record.
+        kept: with it, the results are what the operator keeps in its state, as if all had been updated
+            (rebuild.py).
+        restored: with it, the operator begins with what changelogs have, where its checkpoint is new
+            (restore.py).
+    """
+    flow = items[0].pending.flow
+    held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
+    if kept is None:
+        rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing, letters))
+        description = json.dumps(
+            [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
+        )
+        before = None if restored is None else _restored(items, restored)._jdf
+        operator = _state_package().Aggregations.of(
+            rows._jdf, description, before, _program(items, flow.df.sparkSession, patience_ms)
+        )
+        made = DataFrame(operator, flow.df.sparkSession)
+    else:
+        made = _kept(items, kept)
+    tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
+    fixed = dict(
+        zip(
+            ("tag", "kind", "key", "start", "end", "at", "time"),
+            (tag, kind, key, start, end, stamp, time),
+            strict=True,
+        )
+    )
+    made = made.withColumnsRenamed(fixed).withColumn(stamp, F.timestamp_millis(stamp))
+    new = Flow(with_context(made, stamp), names)
+    lanes: dict[Node, Lane] = {}
+    stored: dict[Node, Lane] = {}
+    late = []
+    has_kinds = (
+        len(items) > 1
+        or held_back
+        or passing
+        or any(item.is_windowed or item.goes_on_closed for item in items)
+    )
+    parts: dict[Node, str] = {}
+    for number, item in enumerate(items):
+        behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
+        mine = F.col(tag).isin([number, *behind])
+        where = F.lit(f"{item.pending.node.name}: a key")
+        # By the name that the expression knows it under.
+        new.df = new.df.withColumn(
+            item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(key)), where)
+        )
+        plain_key = item.key
+        if item.is_windowed:
+            plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
+        if item.pending.windows is not None:
+            flag = new.with_column("d", mine & (F.col(kind) == LATE))
+            what = F.array(F.col(time), F.col(start), F.col(end), F.unix_millis(F.col(TIMESTAMP)))
+            late.append(Late(item, flag, new.with_column("a", F.when(F.col(flag), what))))
+        has_value = mine & F.col(kind).isin(UPDATE, CLOSED)
+        value = new.with_column("v", F.when(has_value, item.parts.result))
+        if item.parts.of_result is None and not isinstance(item.pending.node, Suppress):
+            content = F.when(mine & (F.col(kind) == UPDATE), parts_as_bytes(item.parts.parts))
+            parts[item.pending.node] = new.with_column("o", content)
+        is_table = isinstance(item.pending.node, ToTable | Suppress)
+        value_serde = item.pending.lane.value_serde if is_table else None
+        if item.using is not None:
+            value_serde = item.using.aggregate
+        if isinstance(item.pending.node, ToTable):
+            own_time = F.col(item.parts.parts[0].name)["at"]
+            new.df = new.df.withColumn(TIMESTAMP, F.when(mine, own_time).otherwise(F.col(TIMESTAMP)))
+        key_serde = item.key_serde
+        if item.pending.windows is not None:
+            key_serde = item.pending.windowed_serde(key_serde)
+        elif item.window is not None:
+            assert item.pending.lane.key_serde is not None
+            key_serde = item.pending.lane.key_serde
+
+        lane = Lane(plain_key, value, None, key_serde, value_serde)
+        for own, node in ((number, item.pending.node), *behind.items()):
+            updates = lane
+            if has_kinds:
+                updates = replace(
+                    lane, keep=new.with_column("f", (F.col(tag) == own) & (F.col(kind) <= GONE))
+                )
+            lanes[node] = updates
+            if own != number or item.goes_on_closed:
+                stored[node] = updates
+                closed = (F.col(tag) == own) & F.col(kind).isin(CLOSED, CLOSED_GONE)
+                if isinstance(node, Suppress) and node.until_close:  # no deletions
+                    closed &= F.col(value).isNotNull()
+                lanes[node] = replace(lane, keep=new.with_column("f", closed))
+    passed = None
+    if passing:
+        passed = names.new("o"), new.with_column("f", F.col(tag) == PASSED)
+        new.df = new.df.withColumnRenamed("passed", passed[0])
+    return Results((new, lanes), stored, late, passed, parts)
+
+
+def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
+    """What the kernel has Python run."""
+    folds = {
+        number: (fold_of(item.pending.node), item.using)
+        for number, item in enumerate(items)
+        if item.using is not None
+    }
+    return python_program(spark, Folding(folds), patience_ms) if folds else None
+
+
+def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
+    """With the key and value columns of each. NULL in the rows of others, so that no expression sees them."""
+    columns = {}
+    for item in items:
+        belongs = item.pending.belongs
+        own_key = F.col(item.pending.lane.key)
+        if item.window is not None:
+            for name, side in zip(item.window, ("start", "end"), strict=True):
+                columns[name] = F.when(belongs, F.unix_millis(own_key["window"][side]))
+            own_key = own_key["key"]
+        columns[item.key] = F.when(belongs, own_key)
+        columns[item.value] = F.when(belongs, F.col(item.pending.lane.value))
+    return df.withColumns(columns)
+
+
+def _rows(
+    df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]], letters: bool
+) -> DataFrame:
+    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts.
+
+    And one for each output that it is passing to, with what is to be written in the column `passed`.
+    """
+    at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
+    if len(items) == 1 and not passing:
+        item = items[0]
+        df = df.where(item.pending.belongs)
+        key = _key(item, df)
+        parts = [part.column.cast(part.type).alias(part.name) for part in item.parts.parts]
+        df = df.select(key.alias("key"), at, *parts)
+        return df.select(_bucket(F.col("key"), item.partitions).alias("bucket"), F.lit(0).alias("tag"), "*")
+    every = [part for item in items for part in item.parts.parts]
+    df = df.withColumn("at", at)
+    type_: T.DataType = T.NullType()
+    if passing:
+        sample = F.struct(*written_fields(flow, passing[0][1], letters)).alias("passed")
+        type_ = df.select(sample).schema["passed"].dataType
+    elements = []
+    for number, item in enumerate(items):
+        own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
+        parts = [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
+        fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts]
+        if passing:
+            fields.append(F.lit(None).cast(type_).alias("passed"))
+        elements.append(F.when(item.pending.belongs, F.struct(*fields)))
+    for lane, output in passing:
+        # In the order in which they are, as far as they go to one partition: so by what it is chosen by.
+        key = output.key if output.route is None else output.route
+        nulls = [F.lit(None).cast(part.type).alias(part.name) for part in every]
+        key = F.coalesce(key, F.lit(bytearray()))
+        written = F.struct(*written_fields(flow, output, letters)).cast(type_).alias("passed")
+        element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
+        elements.append(F.when(flow.kept(lane), element))
+    df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
+    df = df.select(
+        F.col("each")["tag"].alias("tag"),
+        F.col("each")["key"].alias("key"),
+        "at",
+        *(F.col("each")[part.name].alias(part.name) for part in every),
+        *([F.col("each")["passed"].alias("passed")] if passing else []),
+    )
+    counts = sorted({item.partitions for item in items})
+    bucket = _bucket(F.col("key"), counts[0])
+    for count in counts[1:]:
+        numbers = [number for number, item in enumerate(items) if item.partitions == count]
+        bucket = F.when(F.col("tag").isin(numbers), _bucket(F.col("key"), count)).otherwise(bucket)
+    return df.select(bucket.alias("bucket"), "*")
+
+
+def _key(item: Item, df: DataFrame) -> Column:
+    return serdes.to_bytes(
+        item.key_serde, F.col(item.key), df.schema[item.key].dataType, f"{item.pending.node.name}: the key"
+    )
+
+
+def _ordered(rows: DataFrame) -> DataFrame:
+    """Partitioned by bucket, and in a bucket in the order in which Kafka Streams would read them.
+
+    That is the order of each task of the stage before, which has that of its source partition; several tasks
+    are mixed as their stream times go.
+    """
+    columns = rows.columns
+    so_far = Column(_order().largestSoFar(F.col("at")._jc))
+    rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
+    return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
+
+
+def _described(item: Item) -> dict[str, Any]:
+    """The aggregation, for the kernel."""
+    windows, node = item.pending.windows, item.pending.node
+    core, settings = "whole", {}
+    if isinstance(windows, TimeWindows):
+        core, settings = (
+            "fixed",
+            {"size": windows.size_ms, "advance": windows.advance_ms, "grace": windows.grace_ms},
+        )
+    elif isinstance(windows, SlidingWindows):
+        core, settings = "sliding", {"difference": windows.time_difference_ms, "grace": windows.grace_ms}
+    elif isinstance(windows, SessionWindows):
+        core, settings = "sessions", {"gap": windows.gap_ms, "grace": windows.grace_ms}
+    elif isinstance(node, Suppress):
+        core, settings = "suppress", {**_limits(node), "windowed": int(item.window is not None)}
+    if isinstance(node, Aggregate) and node.on_close:
+        settings["on_close"] = 1
+    if isinstance(node, ToTable):  # a NULL is a deletion
+        settings["deletes"] = 1
+    store = node.store
+    if store is not None and store.retention_ms is not None:
+        settings["retention"] = store.retention_ms
+    return {
+        "core": core,
+        "name": node.name,
+        "settings": settings,
+        "at_once": item.at_once,
+        "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
+    }
+
+
+def _holding(node: Suppress, of: int) -> dict[str, Any]:
+    """What holds back the updates of the aggregation with this number, for the kernel."""
+    return {"core": "suppress", "name": node.name, "of": of, "settings": _limits(node)}
+
+
+def _limits(node: Suppress) -> dict[str, int]:
+    limits = {"records": node.record_limit, "bytes": node.byte_limit}
+    return {
+        "until_close": int(node.until_close),
+        "delay": node.delay_ms,
+        "stops": int(node.stops_when_full),
+        "logged": int(node.stored.logged),
+        **{name: limit for name, limit in limits.items() if limit is not None},
+    }
+
+
+_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged"))
+"""Settings that what is kept does not depend on."""
+
+
+def layout(item: Item) -> str:
+    """How its state is laid out, in words. Of parts what they are called does not count, but their order."""
+    described = _described(item)
+    settings = "".join(
+        f" {name}={value}" for name, value in sorted(described["settings"].items()) if name not in _MAY_CHANGE
+    )
+    parts = ", ".join(f"{part.rule} {part.type.simpleString()}" for part in item.parts.parts)
+    held = "".join(
+        f"; held back, until_close={int(node.until_close)} delay={node.delay_ms}" for node in item.held_back
+    )
+    return f"{described['core']}{settings} of {parts}; {item.partitions} buckets{held}"
+
+
+# --- what is kept ----------------------------------------------------------------------------------------
+
+
+def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
+    """What the state of these has, in the form of the operator's results. Its layout is Shelf.java's."""
+    every = [part for item in items for part in item.parts.parts]
+    rows = []
+    for number, item in enumerate(items):
+        state = kept(f"slices{number}")
+        key, window = F.col("user_map_key")["value"], F.col("user_map_value")
+        start = end = F.lit(0).cast("bigint")
+        if item.pending.windows is not None:
+            state = state.select("user_map_key", F.explode(window["windows"]).alias("window"))
+            # Behind the key comes the number of its slice.
+            key, window = F.substring(key, F.lit(1), F.octet_length(key) - 8), F.col("window")
+            start, end = window["start"], window["end"]
+        own = {part.name: window[f"part{place}"] for place, part in enumerate(item.parts.parts)}
+        rows.append(
+            state.select(
+                F.lit(number).alias("tag"),
+                F.lit(UPDATE).alias("kind"),
+                key.alias("key"),
+                start.alias("start"),
+                end.alias("end"),
+                window["at"].alias("at"),
+                F.lit(None).cast("bigint").alias("time"),
+                *(own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every),
+            )
+        )
+    return reduce(DataFrame.union, rows)
+
+
+# --- what changelogs have --------------------------------------------------------------------------------
+
+_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Exact: by default Spark writes milliseconds."""
+
+
+def parts_as_bytes(parts: Sequence[Part]) -> Column:
+    """Parts for the header PARTS_HEADER. Those that are NULL are left out; NULL, where there is too much.
+
+    The record would be too large for Kafka, though its value is not: each different value that was counted.
+    """
+    named = (F.col(part.name).alias(f"part{place}") for place, part in enumerate(parts))
+    content = F.to_json(F.struct(*named), _JSON).cast("binary")
+    return F.when(F.octet_length(content) <= MOST_OF_PARTS, content)
+
+
+def parts_from_bytes(content: Column, parts: Sequence[Part]) -> Column:
+    """A struct of parts, from such a header."""
+    fields = [T.StructField(f"part{place}", part.type) for place, part in enumerate(parts)]
+    return F.from_json(content.cast("string"), T.StructType(fields), _JSON)
+
+
+MOST_OF_PARTS = 65_536
+"""Bytes of the header PARTS_HEADER: with more, a changelog does not tell the state."""
+
+_CHUNK = 10_000
+"""How many aggregates the kernel gets at a time."""
+
+
+def _restored(items: Sequence[Item], restored: Callable[[Item], DataFrame]) -> DataFrame:
+    """What the operator begins with: `key`, `start`, `end`, `at` and a struct `parts` of each aggregate."""
+    every = [part for item in items for part in item.parts.parts]
+    rows = []
+    for number, item in enumerate(items):
+        own = {part.name: F.col("parts")[f"part{place}"] for place, part in enumerate(item.parts.parts)}
+        parts = (own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every)
+        entry = F.struct("key", "start", "end", "at", *parts)
+        rows.append(
+            restored(item).select(
+                _bucket(F.col("key"), item.partitions).alias("bucket"),
+                F.lit(number).alias("tag"),
+                entry.alias("entry"),
+                F.floor(F.monotonically_increasing_id() / _CHUNK).alias("chunk"),
+            )
+        )
+    together = reduce(DataFrame.union, rows).groupBy("bucket", "tag", "chunk")
+    return together.agg(F.collect_list("entry").alias("entries")).select("bucket", "tag", "entries")
+
+
+# --- buckets ---------------------------------------------------------------------------------------------
+
+
+def _order() -> Any:
+    return _state_package().Order
+
+
+def _state_package() -> Any:
+    jvm: Any = SparkSession.active()._jvm
+    return jvm.io.millstream.kernel.state
+
+
+def _bucket(key: Column, partitions: int) -> Column:
+    jvm: Any = SparkSession.active()._jvm
+    names = jvm.java.util.ArrayList()
+    for name in bucket_names(partitions):
+        names.add(name)
+    return Column(_order().bucket(key._jc, names))
+
+
+@cache
+def bucket_names(partitions: int) -> tuple[int, ...]:
+    """What the bucket of each partition is called: the n-th goes to the n-th of 2, 4, … or 64 tasks of Spark.
+
+    Spark spreads groups by a hash. By their own numbers four buckets would often all meet in one task.
+    """
+    names: list[list[int]] = [[] for _ in range(min(partitions, _SPREAD))]
+    missing = partitions
+    number = 0
+    while missing:
+        place = murmur3(number) % _SPREAD
+        if place < len(names) and len(names[place]) * _SPREAD + place < partitions:
+            names[place].append(number)
+            missing -= 1
+        number += 1
+    return tuple(names[n % _SPREAD][n // _SPREAD] for n in range(partitions))
+
+
+_SPREAD = 64
+
+
+def murmur3(number: int, seed: int = 42) -> int:
+    """The hash of an int by which Spark spreads groups. Source: org.apache.spark.sql.functions.hash."""
+    mask = 0xFFFFFFFF
+
+    def rotated(value: int, by: int) -> int:
+        return ((value << by) | (value >> (32 - by))) & mask
+
+    mixed = rotated((number & mask) * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    hashed = (rotated(seed ^ mixed, 13) * 5 + 0xE6546B64) & mask
+    hashed ^= 4  # how many bytes
+    hashed = (hashed ^ (hashed >> 16)) * 0x85EBCA6B & mask
+    hashed = (hashed ^ (hashed >> 13)) * 0xC2B2AE35 & mask
+    return hashed ^ (hashed >> 16)

@@ -1,0 +1,155 @@
+"""The Python process that the kernel starts for a task, to run a program: a function from frames to frames.
+
+The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; what goes over the pipe between them is
+described in `Message.java` beside it. A program gets columns of a request and returns columns: lists of byte
+strings or None. It keeps nothing from one request to the next: what is to be kept is Spark's.
+
+It imports nothing of Spark's itself, so that it starts quickly. It ends when the pipe does, whatever a
+function is doing then.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from time import monotonic
+from typing import Any, BinaryIO
+
+__all__ = ["Column", "Program", "decoded", "encoded", "main"]
+
+Column = Sequence[int] | Sequence[bytes | None]
+Program = Callable[[list[Any], Callable[[], None]], list[list[bytes | None]]]
+"""Frames in, frames out; it calls the function that it is given once for each record: it is getting on."""
+
+_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR = b"PRBAE"
+_BYTES = ord("y")
+_MOST_PROGRAMS = 32
+_TELL_S = 1.0
+
+
+def decoded(data: bytes) -> list[Any]:
+    """The frames of a message, from the number of them on."""
+    (count,), at = struct.unpack_from(">i", data), 4
+    frames: list[Any] = []
+    for _ in range(count):
+        kind, size = struct.unpack_from(">bi", data, at)
+        at += 5
+        numbers = struct.unpack_from(f">{size}i", data, at)
+        at += size * 4
+        if kind != _BYTES:
+            frames.append(numbers)
+            continue
+        ends = accumulate((max(0, number) for number in numbers), initial=at)
+        column: list[bytes | None] = [data[start:end] for start, end in pairwise(ends)]
+        at += sum(number for number in numbers if number > 0)
+        if numbers and min(numbers) < 0:
+            column = [None if number < 0 else item for number, item in zip(numbers, column, strict=True)]
+        frames.append(column)
+    return frames
+
+
+def encoded(kind: int, frames: list[list[bytes | None]]) -> bytes:
+    """A message with columns of byte strings."""
+    parts = [struct.pack(">bi", kind, len(frames))]
+    for column in frames:
+        sizes = [-1 if item is None else len(item) for item in column]
+        parts.append(struct.pack(f">bi{len(sizes)}i", _BYTES, len(sizes), *sizes))
+        parts += [item for item in column if item is not None]
+    data = b"".join(parts)
+    return struct.pack(">i", len(data)) + data
+
+
+def main() -> None:
+    """Answer requests until the pipe ends."""
+    requests, answers = _pipe()
+    _end_with(requests)
+    # The one that starts and ends this process is the JVM, by the pipe; systemd and Ctrl-C tell everybody.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    programs: dict[bytes, Program] = {}
+    program: Program | None = None
+    told = monotonic()
+
+    def alive() -> None:
+        nonlocal told
+        if (now := monotonic()) > told + _TELL_S:
+            told = now
+            answers.write(encoded(_ALIVE, []))
+            answers.flush()
+
+    while True:
+        head = requests.read(5)
+        if len(head) < 5:
+            os._exit(0)
+        size, kind = struct.unpack(">ib", head)
+        data = requests.read(size - 1)
+        told = monotonic()
+        try:
+            frames = decoded(data)
+            if kind == _PROGRAM:
+                program = _loaded(programs, *frames[0])
+                answer = encoded(_ANSWER, [])
+            else:
+                assert program is not None
+                answer = encoded(_ANSWER, program(frames, alive))
+        except BaseException as error:  # SystemExit as well: what a function raises, whoever waits is told
+            answer = encoded(_ERROR, [[_told(error)]])
+        answers.write(answer)
+        answers.flush()
+
+
+def _pipe() -> tuple[BinaryIO, BinaryIO]:
+    """The ends of the pipe. What functions print goes to stderr; they have no input."""
+    requests, answers = os.fdopen(os.dup(0), "rb", 1 << 16), os.fdopen(os.dup(1), "wb", 1 << 16)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return requests, answers
+
+
+def _end_with(requests: BinaryIO) -> None:
+    """Have this process end as soon as the other one has, whatever a function is doing."""
+    poll = select.poll()
+    poll.register(requests.fileno(), 0)  # tells that nobody can write any more, and nothing else
+
+    def wait() -> None:
+        poll.poll()
+        os._exit(0)
+
+    threading.Thread(target=wait, name="ends-with-parent", daemon=True).start()
+
+
+def _loaded(programs: dict[bytes, Program], version: bytes, pickled: bytes) -> Program:
+    if pickled not in programs:
+        mine = ".".join(map(str, sys.version_info[:2]))
+        if mine != version.decode():
+            raise RuntimeError(
+                f"the program runs with Python {version.decode()}, and Spark's workers with {mine} "
+                f"({sys.executable}): both have to be of the same minor version (PYSPARK_PYTHON)"
+            )
+        if len(programs) >= _MOST_PROGRAMS:
+            programs.clear()
+        programs[pickled] = pickle.loads(pickled)  # noqa: S301  # from the driver, as Spark ships functions
+    return programs[pickled]
+
+
+def _told(error: BaseException) -> bytes:
+    """The traceback, without the frames of this file."""
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_code.co_filename == __file__:
+        place = place.tb_next
+    told = traceback.format_exception(type(error), error, place)
+    return "".join(told).encode(errors="backslashreplace")
+
+
+if __name__ == "__main__":
+    main()

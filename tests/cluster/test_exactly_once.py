@@ -1,0 +1,175 @@
+"""Exactly once: Spark's Java process is killed between any two steps of a micro-batch; a zombie wakes up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cluster_world import ClientProcess, Cluster
+from proof import PROGRAMS, Proof
+from spark_start import java_options
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+
+pytestmark = pytest.mark.cluster
+
+STEPS = {
+    "p0-run.planned": "after the offset log, before anything is written",
+    "p0-0.opened": "before the first record of a sink partition",
+    "p0-1.flushed": "after the records of a stateless part, before its marker",
+    "p0-1.marked": "after the marker of a stateless part, before the commit",
+    "p0-2.committed": "after the commit of a stateless part, before its task ends",
+    "p0-4.flushed": "after the records of a stateful part, before its marker",
+    "p0-4.marked": "after the marker of a stateful part, before the commit",
+    "p0-3.committed": "after the commit of a stateful part, before its task ends",
+    "p0-run.written": "after all commits, before the commit log",
+    "p1-run.planned": "behind a repartition topic, before anything is written",
+    "p1-0.marked": "behind a repartition topic, after the marker, before the commit",
+    "p1-run.written": "behind a repartition topic, after all commits, before the commit log",
+    "p0-run.claimed": "while a run takes over, before older ones are fenced",
+}
+KILLS = (
+    ("p1-run.planned", "p0-run.planned"),
+    ("p1-0.marked", "p0-0.opened", "p0-1.flushed", "p0-4.flushed"),
+    ("p1-run.written", "p0-1.marked", "p0-2.committed", "p0-4.marked", "p0-3.committed"),
+    ("p0-run.written",),
+    ("p0-run.claimed",),
+)
+"""The steps that a process is at when it is killed: each sink partition has a transaction of its own, so some
+of them can be at different steps, and so can the two pipelines."""
+TASKS = 6
+"""How many Spark runs at a time: some stop, and others go on."""
+WORDS = [f"w{number}" for number in range(7)]
+SETTLE_S = 120.0
+
+
+class Running:
+    """An application of clients that stop where they are told to."""
+
+    def __init__(self, kafka: EmbeddedKafka, directory: Path, programs: Iterable[str] = PROGRAMS) -> None:
+        self.cluster = Cluster(kafka, directory)
+        self.proof = Proof(self.cluster, programs)
+        self.points = directory / "points"
+        self.points.mkdir()
+
+    def start(self, name: str, **config: object) -> ClientProcess:
+        return self.cluster.start(
+            name,
+            {
+                "processing.guarantee": "exactly_once_v2",
+                "spark.driver.extraJavaOptions": (
+                    f"{java_options()} -Dmillstream.kernel.failpoints={self.points}"
+                ),
+                "spark.master": f"local[{TASKS}]",
+                "max.batch.records": 400,
+                **config,
+            },
+            fresh=True,
+            **self.proof.spec(),
+        )
+
+    def stopped_at(self, place: str) -> Path:
+        """Have the next one who comes by a place stop there."""
+        name = f"{self.cluster.application_id}-{place}"
+        (self.points / name).touch()
+        return self.points / f"{name}.reached"
+
+    def those_reached(self, stops: Mapping[str, Path]) -> list[str]:
+        """The places where somebody has stopped: all of them, unless a micro-batch has nothing for one."""
+        (client,) = self.cluster.clients
+        what = client.told(f"one of {', '.join(stops)} is reached")
+        wait_until(lambda: any(reached.exists() for reached in stops.values()), what, 60)
+        with suppress(AssertionError):
+            wait_until(lambda: all(reached.exists() for reached in stops.values()), "all are reached", 10)
+        return [place for place, reached in stops.items() if reached.exists()]
+
+    def write(self) -> None:
+        self.proof.write(WORDS * 10)
+
+    def settle(self, what: str) -> None:
+        """Until all is written; then it is there exactly once."""
+        try:
+            self.proof.settle(what, SETTLE_S)
+        except AssertionError as error:
+            raise AssertionError(
+                "; ".join([str(error), *(c.end_of_log() for c in self.cluster.clients)])
+            ) from error
+
+
+@pytest.fixture
+def clusters() -> Iterator[list[Cluster]]:
+    """Clusters that are closed after the test."""
+    started: list[Cluster] = []
+    yield started
+    for cluster in started:
+        cluster.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_is_written_once_wherever_it_was_cut_off(
+    kafka: EmbeddedKafka, tmp_path: Path, clusters: list[Cluster]
+) -> None:
+    """SIGKILL of the Java process that is at these steps; the same client goes on with another one, and
+    readers of committed records see each record once. One application for all of the steps."""
+    assert sorted(place for places in KILLS for place in places) == sorted(STEPS)
+    running = Running(kafka, tmp_path)
+    clusters.append(running.cluster)
+    client = running.start("a")
+    running.cluster.wait_until_running()
+    running.write()
+    running.settle("all is there before the first kill")
+    for places in KILLS:
+        left = set(places)
+        while left:
+            if "p0-run.claimed" in left:
+                client.kill_jvm()
+            reached: list[str] = []
+            for pipeline in ("p1", "p0"):  # the second one first: it gets what the first one has committed
+                if asked := [place for place in left if place.startswith(pipeline)]:
+                    stops = {place: running.stopped_at(place) for place in asked}
+                    running.write()
+                    reached += running.those_reached(stops)
+            client.kill_jvm()
+            for point in running.points.iterdir():
+                point.unlink()
+            running.settle(f"all is there once after a kill {', and '.join(STEPS[each] for each in reached)}")
+            left -= set(reached)
+
+
+@pytest.mark.timeout(300)
+def test_a_zombie_that_goes_on_writing_is_refused_by_the_broker(
+    kafka: EmbeddedKafka, tmp_path: Path, clusters: list[Cluster]
+) -> None:
+    """SIGSTOP between its records and their commit; another client takes over and finishes the batch; then
+    its Java process wakes up alone, so that nothing but the broker can hold it off."""
+    both = Running(kafka, tmp_path, ("map", "count"))
+    clusters.append(both.cluster)
+    for name in "ab":
+        both.start(name, **{"keep.spark.warm": True})
+    both.cluster.wait_until_running()
+    both.write()
+    both.settle("all is there before one is frozen")
+    zombie = both.cluster.owner()
+    reached, refused, done = (
+        both.stopped_at(f"p0-1.{place}") for place in ("flushed", "refused", "committed")
+    )
+    both.write()
+    wait_until(reached.exists, zombie.told("records are on the broker, and not committed"), 60)
+    zombie.freeze(jvm=True)
+    done.with_suffix("").unlink()  # it is the zombie's that would be wrong
+    both.settle("the other one writes all of it")
+    both.stopped_at("p0-1.committed")
+    reached.unlink()
+    zombie.wake_jvm()
+    wait_until(refused.exists, "the broker refuses", 60)
+    assert not done.exists()
+    done.with_suffix("").unlink()
+    refused.unlink()
+    both.settle("all is there once when the zombie has woken up")
+    zombie.wake()
+    both.write()
+    both.settle("both go on, and all is there once")
+    assert not any("fenced" in call["text"] for call in zombie.handled()), zombie.handled()

@@ -1,0 +1,198 @@
+"""Traces: what Kafka Streams 4.3.1 makes of small programs, record by record, in tests/snapshots/traces.
+
+Each line there is one trace, a JSON object:
+
+    "name"     no other trace has it: the file, a slash, and what it is about
+    "program"  operations, each an object with "op" and its arguments; what the last one gives is the output
+    "records"  the input in its order: [key, value, timestamp]; a value is a text, a number or null. In the
+               file "headers" each has the text of a header as well
+    "steps"    one for each record, in the same order, with what there is of
+                 "out":     rows that came out, in Kafka's order
+                 "headers": the header of each of them, if the records have any
+                 "log":     rows that each store wrote to its changelog: {store: rows}
+                 "dropped": how many records the metric dropped-records-total counted
+                 "error":   how the program ended; no step follows, and the stores are left out
+    "stores"   what each store had at the end, sorted by key and start
+    "dropped"  the metric at the end
+
+A row is [key, value, timestamp], or with a window [key, value, timestamp, start, end]. Session stores keep no
+timestamps: null. The changelog of a suppress is left out; its values are Kafka's own affair.
+
+The operations are the DSL's methods; "op" has the name. Times are in milliseconds. The arguments:
+
+    stream, table    "values": "string" or "long"; "store" of a table, if the program names one
+    group_by, select_key
+                     "key": "value" (its text; null if it is null), "all" (the text `all`), "key" (without
+                     its window) or "key and start" (`a@10`)
+    windowed_by      "windows": "time" with "size", "advance" and "grace"; "sliding" with "difference" and
+                     "grace"; "session" with "gap" and "grace"
+    count, reduce, aggregate
+                     "store"; "emit": "close" is EmitStrategy.onWindowClose; "retention"; "kind": "in memory",
+                     if the store is not RocksDB's. "function" of reduce: "sum", "min", "max" (they pass over
+                     nulls), "first", "last", "concat" (`_` for null). "function" of aggregate: "concat",
+                     which begins with an empty text, writes `_` for null, and merges sessions with a `+`
+                     between them; "concat unless -", which is the same, and null at a `-`
+    suppress         "until": "window closes", or "time limit" with "ms"; "records" and "bytes" limit the
+                     buffer, and "full" is "stop" if it ends the program when it is full
+    map_values       "function": "twice", "upper" or "null"; "store", if a table has one
+    filter           "function": "even", "above 1" or "not x"; "store", if a table has one
+    to_table         "store"
+
+There are no caches, so each update is there. What goes out when a window closes does not wait for Kafka
+Streams' clock (a second, in a real program).
+
+Programs and records are in `trace_cases.py`, beside this file; `traces/TraceAll.java` runs them. To write the
+traces anew, all of them or those of some files:
+
+    PYTHONPATH=tests .venv/bin/python -m snapshots.kafka_streams
+    PYTHONPATH=tests .venv/bin/python -m snapshots.kafka_streams time session
+
+To see what Kafka Streams makes of any other program: `KafkaStreams(directory).ask(cases)` there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FOLDER", "Record", "Row", "Step", "Trace", "difference", "traces"]
+
+FOLDER = Path(__file__).parent / "traces"
+
+Value = str | int | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of the input."""
+
+    key: str | None
+    value: Value
+    timestamp: int
+    header: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record of an output or a changelog, or an entry of a store. No window: start and end are None."""
+
+    key: str | None
+    value: Value
+    timestamp: int | None
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one record led to.
+
+    Attributes:
+        out: what came out, in order.
+        headers: for each row of `out` the value of its header, if the records of the trace have headers.
+        log: what each store wrote to its changelog, in order; no entry for a store that wrote nothing.
+        dropped: how many records were counted as dropped, in any part of the program.
+        error: the message of the failure that ended the program.
+    """
+
+    out: tuple[Row, ...] = ()
+    headers: tuple[str | None, ...] = ()
+    log: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    dropped: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A program, its records, and what Kafka Streams made of them.
+
+    Attributes:
+        line: all of it as it stands in the file, for a program in another language.
+    """
+
+    name: str
+    program: tuple[Mapping[str, Any], ...]
+    records: tuple[Record, ...]
+    steps: tuple[Step, ...]
+    stores: Mapping[str, tuple[Row, ...]]
+    dropped: int
+    line: str = field(repr=False)
+
+    def operation(self, op: str) -> Mapping[str, Any]:
+        """The first operation of that name; an empty mapping if there is none."""
+        return next((each for each in self.program if each["op"] == op), {})
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The names of the operations, in order."""
+        return tuple(each["op"] for each in self.program)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def traces(*files: str) -> tuple[Trace, ...]:
+    """The traces of some files (`traces("time", "session")`), or of all; in their order there."""
+    names = files or tuple(sorted(path.stem for path in FOLDER.glob("*.jsonl")))
+    return tuple(
+        _trace(line) for name in names for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()
+    )
+
+
+def difference(trace: Trace, steps: Sequence[Step], *, ignore: Iterable[str] = ()) -> str | None:
+    """How other steps differ from the trace's, with the records up to there; None if they do not.
+
+    Args:
+        trace: what is expected.
+        steps: what came; if they are fewer, that is a difference.
+        ignore: fields of `Step` that are not compared.
+    """
+    fields = [name for name in ("out", "headers", "log", "dropped", "error") if name not in set(ignore)]
+    for number, expected in enumerate(trace.steps):
+        if number >= len(steps):
+            return f"{trace.name}: {len(steps)} steps, expected {len(trace.steps)}"
+        for name in fields:
+            theirs, ours = getattr(expected, name), getattr(steps[number], name)
+            if theirs != ours:
+                before = "\n".join(
+                    f"  {record.key}={record.value}@{record.timestamp}"
+                    for record in trace.records[: number + 1]
+                )
+                program = " ".join(json.dumps(op) for op in trace.program)
+                return f"{trace.name}: {program}\n{before}\n{name} is\n  {ours}\nexpected\n  {theirs}"
+    if len(steps) > len(trace.steps):
+        return f"{trace.name}: {len(steps)} steps, expected {len(trace.steps)}"
+    return None
+
+
+def step(written: Mapping[str, Any]) -> Step:
+    """A step from its JSON form."""
+    return Step(
+        out=_rows(written.get("out", [])),
+        headers=tuple(written.get("headers", ())),
+        log={store: _rows(rows) for store, rows in written.get("log", {}).items()},
+        dropped=written.get("dropped", 0),
+        error=written.get("error"),
+    )
+
+
+def _rows(written: Iterable[Sequence[Any]]) -> tuple[Row, ...]:
+    return tuple(Row(*row) for row in written)
+
+
+def _trace(line: str) -> Trace:
+    written = json.loads(line)
+    return Trace(
+        name=written["name"],
+        program=tuple(written["program"]),
+        records=tuple(Record(*record) for record in written["records"]),
+        steps=tuple(step(each) for each in written["steps"]),
+        stores={store: _rows(rows) for store, rows in written["stores"].items()},
+        dropped=written["dropped"],
+        line=line,
+    )

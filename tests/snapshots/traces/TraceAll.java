@@ -1,0 +1,467 @@
+// Runs small programs on real Kafka Streams (its TopologyTestDriver), one record after another, and says what came out.
+//
+// Reads cases from its input, one JSON object per line, with "program" and "records", and writes them to its output
+// with "steps", "stores" and "dropped". What these mean, and how to write the traces anew: tests/snapshots/traces.py.
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Properties;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.Deserializer;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.TestInputTopic;
+import org.apache.kafka.streams.TestOutputTopic;
+import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.Aggregator;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Merger;
+import org.apache.kafka.streams.kstream.Predicate;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Reducer;
+import org.apache.kafka.streams.kstream.SessionWindowedKStream;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueMapper;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.ValueAndTimestamp;
+import org.apache.kafka.streams.test.TestRecord;
+
+@SuppressWarnings({"unchecked", "rawtypes"})
+public class TraceAll {
+    static final ObjectMapper MAPPER = new ObjectMapper();
+    static final String APPLICATION = "traces";
+
+    public static void main(final String[] args) throws Exception {
+        final BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        System.setOut(System.err); // for whoever else prints
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            final ObjectNode each = (ObjectNode) MAPPER.readTree(line);
+            new TraceAll(each).run();
+            out.println(MAPPER.writeValueAsString(each));
+        }
+        out.flush();
+    }
+
+    /** What a store's keys and values are; `length` of windows that end so long after their start, -1 of sessions. */
+    record Content(Serde keys, Serde values, boolean windowed, long length) {
+        boolean sessions() {
+            return windowed && length < 0;
+        }
+    }
+
+    final ObjectNode each;
+    final StreamsBuilder builder = new StreamsBuilder();
+    final Map<String, Content> stores = new LinkedHashMap<>();
+
+    // What the program has come to, and how its keys and values are written.
+    Object node;
+    Serde keys = Serdes.String();
+    Serde values;
+    JsonNode windows;
+    Serde inputs;
+
+    TraceAll(final ObjectNode each) {
+        this.each = each;
+    }
+
+    // --- the program ------------------------------------------------------------------------------------------
+
+    void build() {
+        for (final JsonNode op : each.get("program")) {
+            switch (op.get("op").asText()) {
+                case "stream" -> {
+                    inputs = values = serde(op.get("values").asText());
+                    node = builder.stream("in", Consumed.with(keys, values));
+                }
+                case "table" -> {
+                    inputs = values = serde(op.get("values").asText());
+                    final String store = text(op, "store");
+                    node = store == null
+                        ? builder.table("in", Consumed.with(keys, values))
+                        : builder.table("in", Consumed.with(keys, values), materialized(op));
+                }
+                case "group_by_key" -> node = ((KStream) node).groupByKey(Grouped.with(keys, values));
+                case "group_by" -> {
+                    final String function = op.get("key").asText();
+                    keys = Serdes.String();
+                    node = ((KStream) node).groupBy((k, v) -> newKey(function, k, v), Grouped.with(keys, values));
+                }
+                case "windowed_by" -> window(op);
+                case "count", "reduce", "aggregate" -> aggregate(op);
+                case "suppress" -> node = ((KTable) node).suppress(suppressed(op));
+                case "to_stream" -> node = ((KTable) node).toStream();
+                case "to_table" -> node = ((KStream) node).toTable(materialized(op));
+                case "select_key" -> {
+                    final String function = op.get("key").asText();
+                    keys = Serdes.String();
+                    node = ((KStream) node).selectKey((k, v) -> newKey(function, k, v));
+                }
+                case "map_values" -> {
+                    final ValueMapper mapper = mapper(op.get("function").asText());
+                    if (node instanceof KTable) {
+                        node = text(op, "store") == null
+                            ? ((KTable) node).mapValues(mapper)
+                            : ((KTable) node).mapValues(mapper, materialized(op));
+                    } else {
+                        node = ((KStream) node).mapValues(mapper);
+                    }
+                }
+                case "filter" -> {
+                    final Predicate predicate = predicate(op.get("function").asText());
+                    if (node instanceof KTable) {
+                        node = text(op, "store") == null
+                            ? ((KTable) node).filter(predicate)
+                            : ((KTable) node).filter(predicate, materialized(op));
+                    } else {
+                        node = ((KStream) node).filter(predicate);
+                    }
+                }
+                default -> throw new IllegalArgumentException("unknown operation: " + op);
+            }
+        }
+        ((KStream) node).to("out", Produced.with(keys, values));
+    }
+
+    static Serde serde(final String name) {
+        return name.equals("long") ? Serdes.Long() : Serdes.String();
+    }
+
+    static String text(final JsonNode op, final String field) {
+        return op.hasNonNull(field) ? op.get(field).asText() : null;
+    }
+
+    static Duration ms(final JsonNode op, final String field) {
+        return Duration.ofMillis(op.get(field).asLong());
+    }
+
+    void window(final JsonNode op) {
+        windows = op;
+        final Duration grace = ms(op, "grace");
+        final KGroupedStream grouped = (KGroupedStream) node;
+        node = switch (op.get("windows").asText()) {
+            case "time" -> grouped.windowedBy(
+                TimeWindows.ofSizeAndGrace(ms(op, "size"), grace).advanceBy(ms(op, "advance")));
+            case "sliding" -> grouped.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(op, "difference"), grace));
+            case "session" -> grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(op, "gap"), grace));
+            default -> throw new IllegalArgumentException("unknown windows: " + op);
+        };
+    }
+
+    /** How the store of an operation is kept; and, from now on, which stores there are. */
+    Materialized materialized(final JsonNode op) {
+        final String name = text(op, "store");
+        Materialized materialized = Materialized.as(name).withKeySerde(keys).withValueSerde(values);
+        if (op.has("retention")) {
+            materialized = materialized.withRetention(ms(op, "retention"));
+        }
+        if ("in memory".equals(text(op, "kind"))) {
+            materialized = materialized.withStoreType(Materialized.StoreType.IN_MEMORY);
+        }
+        stores.put(name, new Content(keys, values, windows != null && !(node instanceof KGroupedStream)
+            && !(node instanceof KTable) && !(node instanceof KStream), length()));
+        return materialized;
+    }
+
+    long length() {
+        if (windows == null || windows.has("gap")) {
+            return -1;
+        }
+        return windows.get(windows.has("size") ? "size" : "difference").asLong();
+    }
+
+    void aggregate(final JsonNode op) {
+        final String function = op.has("function") ? op.get("function").asText() : "count";
+        final boolean count = op.get("op").asText().equals("count");
+        if (count) {
+            values = Serdes.Long();
+        } else if (function.equals("concat") || function.startsWith("concat ")) {
+            values = Serdes.String();
+        }
+        final Materialized store = materialized(op);
+        final boolean close = "close".equals(text(op, "emit"));
+        final EmitStrategy strategy = close ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
+        final Aggregator aggregator = (k, v, a) -> fold(function, (String) a, v);
+        final Merger merger = (k, one, other) -> one + "+" + other;
+        final Reducer reducer = (one, other) -> reduce(function, one, other);
+        final boolean fold = op.get("op").asText().equals("aggregate");
+        if (node instanceof KGroupedStream grouped) {
+            node = count ? grouped.count(store)
+                : fold ? grouped.aggregate(() -> "", aggregator, store) : grouped.reduce(reducer, store);
+            return;
+        }
+        if (node instanceof SessionWindowedKStream sessions) {
+            sessions = sessions.emitStrategy(strategy);
+            node = count ? sessions.count(store)
+                : fold ? sessions.aggregate(() -> "", aggregator, merger, store) : sessions.reduce(reducer, store);
+            keys = new WindowedSerdes.SessionWindowedSerde(keys);
+        } else {
+            final TimeWindowedKStream timed = ((TimeWindowedKStream) node).emitStrategy(strategy);
+            node = count ? timed.count(store)
+                : fold ? timed.aggregate(() -> "", aggregator, store) : timed.reduce(reducer, store);
+            keys = new WindowedSerdes.TimeWindowedSerde(keys, length());
+        }
+    }
+
+    /** "concat" writes the values one after another; "concat unless -" forgets all at a "-" . */
+    static String fold(final String function, final String aggregate, final Object value) {
+        if (function.equals("concat unless -") && "-".equals(value)) {
+            return null;
+        }
+        return (aggregate == null ? "" : aggregate) + (value == null ? "_" : value.toString());
+    }
+
+    static Object reduce(final String function, final Object one, final Object other) {
+        switch (function) {
+            case "concat":
+                return one + (other == null ? "_" : (String) other);
+            case "last":
+                return other;
+            case "first":
+                return one;
+            default:
+        }
+        if (one == null || other == null) {
+            return one == null ? other : one;
+        }
+        return switch (function) {
+            case "sum" -> (Long) one + (Long) other;
+            case "min" -> Math.min((Long) one, (Long) other);
+            case "max" -> Math.max((Long) one, (Long) other);
+            default -> throw new IllegalArgumentException("unknown reducer: " + function);
+        };
+    }
+
+    static String newKey(final String function, final Object key, final Object value) {
+        return switch (function) {
+            case "value" -> value == null ? null : value.toString();
+            case "all" -> "all";
+            case "key" -> key instanceof Windowed windowed ? (String) windowed.key() : (String) key;
+            case "key and start" -> ((Windowed) key).key() + "@" + ((Windowed) key).window().start();
+            default -> throw new IllegalArgumentException("unknown key: " + function);
+        };
+    }
+
+    static ValueMapper mapper(final String function) {
+        return switch (function) {
+            case "twice" -> v -> v == null ? null : 2 * (Long) v;
+            case "upper" -> v -> v == null ? null : ((String) v).toUpperCase(Locale.ROOT);
+            case "null" -> v -> null;
+            default -> throw new IllegalArgumentException("unknown function: " + function);
+        };
+    }
+
+    static Predicate predicate(final String function) {
+        return switch (function) {
+            case "even" -> (k, v) -> v != null && (Long) v % 2 == 0;
+            case "above 1" -> (k, v) -> v != null && (Long) v > 1;
+            case "not x" -> (k, v) -> v != null && !v.equals("x");
+            default -> throw new IllegalArgumentException("unknown predicate: " + function);
+        };
+    }
+
+    Suppressed suppressed(final JsonNode op) {
+        final boolean stop = "stop".equals(text(op, "full"));
+        if (op.get("until").asText().equals("window closes")) {
+            Suppressed.StrictBufferConfig buffer = Suppressed.BufferConfig.unbounded();
+            if (op.has("records")) {
+                buffer = Suppressed.BufferConfig.maxRecords(op.get("records").asLong()).shutDownWhenFull();
+            }
+            return Suppressed.untilWindowCloses(buffer);
+        }
+        Suppressed.BufferConfig buffer = Suppressed.BufferConfig.unbounded();
+        if (op.has("records")) {
+            final Suppressed.EagerBufferConfig some = Suppressed.BufferConfig.maxRecords(op.get("records").asLong());
+            buffer = op.has("bytes") ? some.withMaxBytes(op.get("bytes").asLong()) : some;
+        } else if (op.has("bytes")) {
+            buffer = Suppressed.BufferConfig.maxBytes(op.get("bytes").asLong());
+        }
+        return Suppressed.untilTimeLimit(ms(op, "ms"), stop ? buffer.shutDownWhenFull() : buffer);
+    }
+
+    // --- the run ----------------------------------------------------------------------------------------------
+
+    void run() throws Exception {
+        build();
+        final Path directory = Files.createTempDirectory("traces");
+        final Properties config = new Properties();
+        config.put(StreamsConfig.APPLICATION_ID_CONFIG, APPLICATION);
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:9092");
+        config.put(StreamsConfig.STATE_DIR_CONFIG, directory.toString());
+        // Every update is there; and what is sent when a window closes does not wait for a clock.
+        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0);
+        final ArrayNode steps = each.putArray("steps");
+        final ObjectNode contents = MAPPER.createObjectNode();
+        long dropped = 0;
+        try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), config, Instant.ofEpochMilli(0))) {
+            final TestInputTopic in = driver.createInputTopic("in", new StringSerializer(), inputs.serializer());
+            final TestOutputTopic out = driver.createOutputTopic("out", keys.deserializer(), values.deserializer());
+            final Map<String, TestOutputTopic<byte[], byte[]>> logs = new LinkedHashMap<>();
+            for (final String store : stores.keySet()) {
+                logs.put(store, driver.createOutputTopic(APPLICATION + "-" + store + "-changelog",
+                    new ByteArrayDeserializer(), new ByteArrayDeserializer()));
+            }
+            boolean failed = false;
+            for (final JsonNode record : each.get("records")) {
+                final ObjectNode step = steps.addObject();
+                final JsonNode value = record.get(1);
+                try {
+                    final Headers headers = new RecordHeaders();
+                    if (record.has(3)) {
+                        headers.add("h", record.get(3).asText().getBytes(StandardCharsets.UTF_8));
+                    }
+                    in.pipeInput(new TestRecord(record.get(0).isNull() ? null : record.get(0).asText(),
+                        value.isNull() ? null : value.isTextual() ? value.asText() : (Object) value.asLong(),
+                        headers, record.get(2).asLong()));
+                } catch (final Exception error) {
+                    step.put("error", root(error).getMessage());
+                    failed = true;
+                }
+                final ArrayNode outs = MAPPER.createArrayNode();
+                final ArrayNode headers = MAPPER.createArrayNode();
+                for (final Object one : out.readRecordsToList()) {
+                    final TestRecord output = (TestRecord) one;
+                    outs.add(row(output.key(), output.value(), output.timestamp()));
+                    final Header header = output.headers().lastHeader("h");
+                    headers.add(header == null ? null : new String(header.value(), StandardCharsets.UTF_8));
+                }
+                if (!outs.isEmpty()) {
+                    step.set("out", outs);
+                    if (each.get("records").get(0).has(3)) {
+                        step.set("headers", headers);
+                    }
+                }
+                final ObjectNode written = MAPPER.createObjectNode();
+                for (final Map.Entry<String, TestOutputTopic<byte[], byte[]>> log : logs.entrySet()) {
+                    final ArrayNode rows = MAPPER.createArrayNode();
+                    for (final TestRecord<byte[], byte[]> one : log.getValue().readRecordsToList()) {
+                        rows.add(change(stores.get(log.getKey()), one));
+                    }
+                    if (!rows.isEmpty()) {
+                        written.set(log.getKey(), rows);
+                    }
+                }
+                if (!written.isEmpty()) {
+                    step.set("log", written);
+                }
+                final long now = dropped(driver);
+                if (now != dropped) {
+                    step.put("dropped", now - dropped);
+                    dropped = now;
+                }
+                if (failed) {
+                    break;
+                }
+            }
+            if (!failed) {
+                for (final Map.Entry<String, Content> store : stores.entrySet()) {
+                    contents.set(store.getKey(), content(driver, store.getKey(), store.getValue()));
+                }
+            }
+        }
+        each.set("stores", contents);
+        each.put("dropped", dropped);
+        Files.deleteIfExists(directory.resolve(APPLICATION));
+        Files.deleteIfExists(directory);
+    }
+
+    static Throwable root(final Throwable error) {
+        return error.getCause() == null ? error : root(error.getCause());
+    }
+
+    static long dropped(final TopologyTestDriver driver) {
+        return driver.metrics().entrySet().stream()
+            .filter(metric -> metric.getKey().name().equals("dropped-records-total"))
+            .mapToLong(metric -> ((Double) metric.getValue().metricValue()).longValue()).sum();
+    }
+
+    /** A row: key, value, timestamp, and of windows start and end. */
+    static ArrayNode row(final Object key, final Object value, final Long timestamp) {
+        final ArrayNode row = MAPPER.createArrayNode();
+        final Object plain = key instanceof Windowed windowed ? windowed.key() : key;
+        row.add((String) plain);
+        row.addPOJO(value);
+        row.add(timestamp);
+        if (key instanceof Windowed windowed) {
+            row.add(windowed.window().start()).add(windowed.window().end());
+        }
+        return row;
+    }
+
+    /** A record of a changelog. Its key: key, start, and a number; or of sessions: key, end, start. */
+    static ArrayNode change(final Content store, final TestRecord<byte[], byte[]> one) {
+        final Object value = store.values.deserializer().deserialize("", one.value());
+        final Deserializer keys = store.keys.deserializer();
+        if (!store.windowed) {
+            return row(keys.deserialize("", one.key()), value, one.timestamp());
+        }
+        final ByteBuffer buffer = ByteBuffer.wrap(one.key());
+        final int length = one.key().length - (store.sessions() ? 16 : 12);
+        final ArrayNode row = row(keys.deserialize("", Arrays.copyOf(one.key(), length)), value, one.timestamp());
+        if (store.sessions()) {
+            return row.add(buffer.getLong(length + 8)).add(buffer.getLong(length));
+        }
+        return row.add(buffer.getLong(length)).add(buffer.getLong(length) + store.length);
+    }
+
+    /** What a store has at the end, by key and start. Session stores have no timestamps. */
+    static ArrayNode content(final TopologyTestDriver driver, final String name, final Content store) {
+        final List<ArrayNode> rows = new ArrayList<>();
+        try (KeyValueIterator all = !store.windowed ? driver.getTimestampedKeyValueStore(name).all()
+            : store.sessions() ? driver.getSessionStore(name).fetch(null, null)
+            : driver.getTimestampedWindowStore(name).all()) {
+            while (all.hasNext()) {
+                final KeyValue next = (KeyValue) all.next();
+                if (store.sessions()) {
+                    rows.add(row(next.key, next.value, null));
+                } else {
+                    final ValueAndTimestamp value = (ValueAndTimestamp) next.value;
+                    rows.add(row(next.key, value.value(), value.timestamp()));
+                }
+            }
+        }
+        rows.sort(Comparator.<ArrayNode, String>comparing(row -> row.get(0).asText())
+            .thenComparing(row -> row.path(3).asLong()).thenComparing(row -> row.path(4).asLong()));
+        return MAPPER.createArrayNode().addAll(rows);
+    }
+}

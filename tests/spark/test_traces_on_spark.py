@@ -1,0 +1,415 @@
+"""Aggregations on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
+
+Many programs run side by side in one query, and one micro-batch has all records: what comes of them is what
+Kafka Streams sends record by record, in its order. A record's header says whose it is.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from driving import STRINGS, records
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from snapshots.traces import Row, Trace, traces
+
+from millstream import (
+    BufferConfig,
+    EmitStrategy,
+    KStream,
+    KTable,
+    Materialized,
+    Serde,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    Windowed,
+    WindowedSerdes,
+)
+from millstream.spark.dropped import new_reports, read_drops
+from millstream.testing import TestRecord, TopologyTestDriver
+from millstream.topology.windows import Windows
+
+pytestmark = pytest.mark.spark
+
+FOLDS = ("count", "reduce", "aggregate", "to_table")
+STATEFUL = {*FOLDS, "suppress"}
+STREAM_STEPS = {"select_key", "map_values", "filter", "group_by", "group_by_key", "windowed_by", "to_stream"}
+TOGETHER = 8
+"""How many programs read one source: all of these are one operator."""
+CACHED = {"application.id": "app"}
+UNCACHED = {**CACHED, "statestore.cache.max.bytes": 0}
+
+BEGINS_ANEW = {"time/random 2"}
+"""There a window has nothing but nulls, and so no value. Kafka Streams sends that; then it is as if there
+were no window, and the next record gives it a new time."""
+
+
+def folds_of(trace: Trace) -> list[Mapping[str, Any]]:
+    return [op for op in trace.program if op["op"] in FOLDS]
+
+
+def can_be_said(trace: Trace, *, in_python: bool) -> bool:
+    """Whether Spark's expressions, or Python's functions, can say what the program does; and Kafka Streams
+    can run it."""
+    operations, folds = trace.operations, folds_of(trace)
+    if not set(operations[1:]) <= {*STREAM_STEPS, *STATEFUL} or not STATEFUL & {*operations}:
+        return False
+    if any(step.error for step in trace.steps) or trace.name in BEGINS_ANEW:
+        return False
+    if trace.operation("suppress").get("bytes", 1) > 1:
+        return False  # Kafka Streams counts the bytes of old values as well
+    if any(op.get("emit") == "close" and "retention" not in op for op in folds):
+        return (
+            False  # Kafka Streams asks its store what has closed, and that drops some of it when time jumps
+        )
+    # A table's filter deletes what does not pass, also what never did. Where Kafka Streams knows old values,
+    # it tells no such deletion.
+    if any("store" in op for op in trace.program if op["op"] in ("filter", "map_values")):
+        return False
+    if "filter" in operations and (operations[0] == "table" or is_table_of_windows(trace)):
+        return False
+    if in_python and not any(op["op"] in ("aggregate", "reduce") for op in folds):
+        return False
+    if any(op.get("function") == "concat unless -" for op in folds):
+        return False  # forgets what it had, which here is known when the micro-batch is over
+    # For these a null in a window is a value, or has what comes after it begin anew.
+    functions = {op.get("function", "") for op in folds if op["op"] == "reduce"}
+    keeps_nulls = bool(functions & {"first", "last", "concat"})
+    passes_over = trace.operation("windowed_by").get("windows") in (None, "sliding")
+    return not keeps_nulls or passes_over or has_no_nulls(trace)
+
+
+def is_table_of_windows(trace: Trace) -> bool:
+    """Whether what it filters is a table of windows."""
+    before = trace.operations[: trace.operations.index("filter")]
+    return "windowed_by" in before and "to_stream" not in before[before.index("windowed_by") :]
+
+
+def has_no_nulls(trace: Trace) -> bool:
+    return all(record.value is not None for record in trace.records)
+
+
+def chosen(file: str, *, in_python: bool = False) -> list[Trace]:
+    """Some of those that can be said, from edges to random ones. The cores are tested with all of them
+    (tests/kernel/test_cores.py); what is seen here is what is around the cores."""
+    every = [trace for trace in traces(file) if can_be_said(trace, in_python=in_python)]
+    count = min(len(every), 2 * TOGETHER)
+    return [every[place * len(every) // count] for place in range(count)]
+
+
+# --- programs --------------------------------------------------------------------------------------------
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def windows_of(op: Mapping[str, Any]) -> Windows | None:
+    match op.get("windows"):
+        case "time":
+            return TimeWindows.of_size_and_grace(ms(op["size"]), ms(op["grace"])).advance_by(
+                ms(op["advance"])
+            )
+        case "sliding":
+            return SlidingWindows.of_time_difference_and_grace(ms(op["difference"]), ms(op["grace"]))
+        case "session":
+            return SessionWindows.of_inactivity_gap_and_grace(ms(op["gap"]), ms(op["grace"]))
+    return None
+
+
+def suppressed(op: Mapping[str, Any]) -> Suppressed:
+    buffer: Any = BufferConfig.unbounded()
+    if "records" in op:
+        buffer = buffer.with_max_records(op["records"])
+    if "bytes" in op:
+        buffer = buffer.with_max_bytes(op["bytes"])
+    if op["until"] == "window closes":
+        return Suppressed.until_window_closes(buffer)
+    return Suppressed.until_time_limit(ms(op["ms"]), buffer.emit_early_when_full())
+
+
+def folded_in_python(
+    grouped: Any, op: Mapping[str, Any], materialized: Materialized, *, merges: bool
+) -> KTable:
+    """By functions that do what those of TraceAll.java do."""
+    function = op["function"]
+
+    def reduced(one: Any, other: Any) -> Any:
+        if function == "concat":
+            return one + ("_" if other is None else other)
+        if function in ("first", "last"):
+            return one if function == "first" else other
+        if one is None or other is None:
+            return other if one is None else one
+        return {"sum": operator.add, "min": min, "max": max}[function](one, other)
+
+    def added(key: Any, value: Any, so_far: str) -> str | None:
+        if function == "concat unless -" and value == "-":
+            return None
+        return so_far + ("_" if value is None else str(value))
+
+    if op["op"] == "reduce":
+        return grouped.reduce(reduced, materialized)  # type: ignore[no-any-return]
+    merger = [lambda key, one, other: f"{one}+{other}"] if merges else []
+    kept = materialized.with_value_serde(Serdes.string())
+    return grouped.aggregate(lambda: "", added, *merger, kept)  # type: ignore[no-any-return]
+
+
+def folded(grouped: Any, op: Mapping[str, Any], materialized: Materialized) -> KTable:
+    def concat(value: Column) -> Column:
+        return F.array_join(F.collect_list(F.coalesce(value.cast("string"), F.lit("_"))), "")
+
+    if op["op"] == "count":
+        return grouped.count(materialized)  # type: ignore[no-any-return]
+    function: Any = {
+        "concat": concat,
+        "sum": F.sum,
+        "min": F.min,
+        "max": F.max,
+        "first": F.first,
+        "last": F.last,
+    }[op["function"]]
+    return grouped.aggregate(lambda value: function(value), materialized)  # type: ignore[no-any-return]
+
+
+FUNCTIONS: Mapping[str, Any] = {
+    "twice": lambda value: 2 * value,
+    "upper": F.upper,
+    "null": lambda value: F.lit(None).cast("string"),
+    "even": lambda value: value % 2 == 0,
+    "above 1": lambda value: value > 1,
+    "not x": lambda value: value != "x",
+}
+KEYS: Mapping[str, Any] = {
+    "value": lambda key, value: value.cast("string"),
+    "all": lambda key, value: F.lit("all"),
+    "key": lambda key, value: key.key,
+    "key and start": lambda key, value: F.concat(key.key, F.lit("@"), F.unix_millis(key.window.start)),
+}
+
+
+@dataclass
+class Program:
+    """One trace's program, under a number."""
+
+    number: int
+    trace: Trace
+    in_python: bool = False
+
+    def build(self, source: KStream) -> None:
+        made: Any = source.filter(
+            lambda key, value, record: (
+                F.element_at(record.headers, 1)["value"].cast("string") == str(self.number)
+            )
+        )
+        if self.trace.program[0]["values"] == "long":
+            made = made.map_values(lambda value: value.cast("long"))
+        if self.trace.program[0]["op"] == "table":
+            made = made.to_table()
+        for place, op in enumerate(self.trace.program[1:]):
+            made = self._step(made, op, place)
+        made.to(f"out-{self.number}")
+
+    def _step(self, made: Any, op: Mapping[str, Any], place: int) -> Any:
+        match op["op"]:
+            case "select_key" | "group_by" as name:
+                return getattr(made, name)(KEYS[op["key"]])
+            case "map_values":
+                mapper = FUNCTIONS[op["function"]]
+                return made.map_values(lambda value: mapper(value))
+            case "filter":
+                predicate = FUNCTIONS[op["function"]]
+                return made.filter(lambda value: predicate(value))
+            case "group_by_key":
+                return made.group_by_key()
+            case "windowed_by":
+                return made.windowed_by(windows_of(op))
+            case "to_stream":
+                return made.to_stream()
+            case "suppress":
+                return made.suppress(suppressed(op))
+        materialized = Materialized.as_(f"store-{self.number}-{place}")
+        if "retention" in op:
+            materialized = materialized.with_retention(ms(op["retention"]))
+        if op["op"] == "to_table":
+            return made.to_table(materialized)
+        if op.get("emit") == "close":
+            made = made.emit_strategy(EmitStrategy.on_window_close())
+        if self.in_python and op["op"] != "count":
+            merges = "gap" in self.trace.operation("windowed_by")
+            return folded_in_python(made, op, materialized, merges=merges)
+        return folded(made, op, materialized)
+
+    @property
+    def first_store(self) -> str:
+        place = min(self.trace.operations.index(op["op"]) for op in folds_of(self.trace))
+        return f"store-{self.number}-{place - 1}"
+
+    @property
+    def key_serde(self) -> Serde:
+        """Of what comes out."""
+        windows = None
+        for op in self.trace.program:
+            if op["op"] in ("windowed_by", "select_key"):
+                windows = windows_of(op)
+        if windows is None:
+            return Serdes.string()
+        if isinstance(windows, SessionWindows):
+            return WindowedSerdes.session_windowed_serde_from(Serdes.string())
+        return WindowedSerdes.time_windowed_serde_from(Serdes.string(), ms(windows.size_ms))
+
+    @property
+    def value_serde(self) -> Serde:
+        kind = self.trace.program[0]["values"]
+        for op in folds_of(self.trace):
+            if op["op"] == "count":
+                kind = "long"
+            elif op["op"] == "aggregate" and op["function"].startswith("concat"):
+                kind = "string"
+        return Serdes.long() if kind == "long" else Serdes.string()
+
+
+def topology_of(programs: Sequence[Program]) -> Topology:
+    """All of them in one topology. What reads one source is one query, with one operator."""
+    builder = StreamsBuilder()
+    for first in range(0, len(programs), TOGETHER):
+        source = builder.stream(f"in-{first // TOGETHER}", STRINGS)
+        for program in programs[first : first + TOGETHER]:
+            program.build(source)
+    return builder.build()
+
+
+def pipe_part(driver: TopologyTestDriver, programs: Sequence[Program], part: int, parts: int) -> None:
+    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
+    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
+    for step in range(max(len(program.trace.records) for program in programs)):
+        for program in programs:
+            mine = program.trace.records
+            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
+                value = None if record.value is None else str(record.value)
+                header = ("number", str(program.number).encode())
+                by_topic[f"in-{program.number // TOGETHER}"].append(
+                    TestRecord(record.key, value, record.timestamp, (header,))
+                )
+    for topic, batch in by_topic.items():
+        driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
+
+
+def came(driver: TopologyTestDriver, program: Program) -> list[Row]:
+    """What the program has written since it was asked last."""
+    found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
+    return [row(each) for each in found]
+
+
+def row(record: TestRecord) -> Row:
+    key = record.key
+    if isinstance(key, Windowed):
+        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
+    return Row(key, record.value, record.timestamp)
+
+
+def theirs(program: Program) -> list[Row]:
+    """What Kafka Streams sent. Without the marks of merged sessions, unless functions made them: parts have
+    one rule for records and for sessions."""
+    sent = [each for step in program.trace.steps for each in step.out]
+    if program.in_python:
+        return sent
+    return [
+        replace(each, value=each.value.replace("+", "") if isinstance(each.value, str) else each.value)
+        for each in sent
+    ]
+
+
+def late(driver: TopologyTestDriver) -> Counter[str]:
+    """How many records were late, by node."""
+    found: Counter[str] = Counter()
+    for running in driver._pipelines:
+        assert running._query is not None
+        for report in new_reports(running._query, None):
+            for (kind, node), count in read_drops(report).drops.items():
+                assert kind == "late"
+                found[node] += count
+    return found
+
+
+def too_late(trace: Trace) -> int:
+    """How many times a record was too late for a window. Kafka Streams counts in the same metric what has no
+    key, and what has no value where that is passed over."""
+    skips_nulls = trace.operation("windowed_by")["windows"] == "sliding"
+    nulls = sum(record.key is None or (skips_nulls and record.value is None) for record in trace.records)
+    return int(trace.dropped) - nulls
+
+
+def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -> Counter[str]:
+    """Give every second of the programs their records in so many micro-batches. How many were late."""
+    programs = [
+        Program(number, trace, in_python)
+        for number, trace in enumerate(chosen(file, in_python=in_python)[first::2])
+    ]
+    topology = topology_of(programs)
+    nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
+    with TopologyTestDriver(topology, UNCACHED) as driver:
+        for part in range(parts):
+            pipe_part(driver, programs, part, parts)
+        counts = late(driver)
+        for program in programs:
+            trace = program.trace
+            assert came(driver, program) == theirs(program), trace.line
+            if trace.operations[1:3] == ("group_by_key", "windowed_by") and len(folds_of(trace)) == 1:
+                assert counts[nodes[program.first_store]] == too_late(trace), trace.line
+    return counts
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(
+    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress"]
+)
+def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(
+    file: str, parts: int
+) -> None:
+    """Each update, in the same order, with the same time; and what is late is counted, and why."""
+    counts = compare(file, parts=parts, first=parts // 3)
+    assert sum(counts.values()) > 0 or file not in ("time", "sliding")
+
+
+@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
+def test_python_functions_are_called_as_kafka_streams_calls_them(file: str) -> None:
+    """With the same aggregates, record by record; sessions are merged by the merger."""
+    compare(file, parts=2, in_python=True)
+
+
+@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
+def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch(file: str) -> None:
+    """Whatever was in between; and what was never told is never gone."""
+    updates = [trace for trace in chosen(file) if "to_table" not in trace.operations and has_no_nulls(trace)]
+    programs = [Program(number, trace) for number, trace in enumerate(updates[:TOGETHER])]
+    values: list[dict[Any, Any]] = [{} for _ in programs]
+    with TopologyTestDriver(topology_of(programs), CACHED) as driver:
+        for part in range(2):
+            pipe_part(driver, programs, part, 2)
+            for program, mine in zip(programs, values, strict=True):
+                found = came(driver, program)
+                told = [(each.key, each.start, each.end) for each in found]
+                assert len(set(told)) == len(told), program.trace.line
+                assert {name for name, each in zip(told, found, strict=True) if each.value is None} <= set(
+                    mine
+                )
+                mine.update(zip(told, (each.value for each in found), strict=True))
+        for program, mine in zip(programs, values, strict=True):
+            wanted = {(each.key, each.start, each.end): each.value for each in theirs(program)}
+            assert there(mine) == there(wanted), program.trace.line
+
+
+def there(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,102 @@
+"""The traces of Kafka Streams (tests/snapshots/traces) are what their programs give, and can be read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from snapshots.kafka_streams import KafkaStreams
+from snapshots.trace_cases import FILES, lines
+from snapshots.traces import FOLDER, Row, Step, difference, traces
+from tiers import examples
+
+BYTES_MAX = 2_000_000
+"""All traces together: they are read in many tests, and their changes in reviews."""
+
+
+def written(file: str) -> list[str]:
+    return (FOLDER / f"{file}.jsonl").read_text("utf-8").splitlines()
+
+
+def case_of(trace: str) -> str:
+    """What was asked for a trace."""
+    all = json.loads(trace)
+    return json.dumps({name: all[name] for name in ("name", "program", "records")}, separators=(",", ":"))
+
+
+def test_the_files_have_the_programs_and_records_that_are_written_here() -> None:
+    """Whoever changes a case writes the traces anew."""
+    assert sorted(path.stem for path in FOLDER.glob("*.jsonl")) == sorted(FILES)
+    for file in FILES:
+        assert [case_of(trace) for trace in written(file)] == lines(file), file
+
+
+def test_each_trace_is_small_and_has_a_name_of_its_own() -> None:
+    """They are read in many tests, and one that fails is found by its name."""
+    assert sum(path.stat().st_size for path in FOLDER.glob("*.jsonl")) < BYTES_MAX
+    names = [trace.name for trace in traces()]
+    assert len(names) == len(set(names))
+
+
+def test_a_trace_is_read_as_it_is_written() -> None:
+    """Steps, rows with windows and without, changelogs, stores and the metric."""
+    trace = next(
+        trace for trace in traces("session") if trace.name == "session/dropped by the store's retention"
+    )
+    assert trace.operations == ("stream", "group_by_key", "windowed_by", "aggregate", "to_stream")
+    assert trace.operation("windowed_by") == {
+        "op": "windowed_by",
+        "windows": "session",
+        "gap": 10,
+        "grace": 3,
+    }
+    assert trace.operation("suppress") == {}
+    assert [(record.key, record.value, record.timestamp) for record in trace.records] == [
+        ("a", "x1", 0),
+        ("a", "x2", 15),
+        ("a", "x3", 7),
+    ]
+    assert trace.steps[2] == Step(
+        out=(Row("a", None, 15, 15, 15), Row("a", "+x2x3", 15, 7, 15)),
+        log={"s": (Row("a", None, 7, 15, 15), Row("a", "+x2x3", 7, 7, 15))},
+    )
+    assert trace.stores == {"s": (Row("a", "+x2x3", None, 7, 15),)}
+    assert trace.dropped == 0
+    assert json.loads(trace.line)["name"] == trace.name
+
+
+def test_steps_and_the_metric_agree() -> None:
+    """One step for each record, unless the program failed; and the drops add up."""
+    for trace in traces():
+        failed = any(step.error for step in trace.steps)
+        assert len(trace.steps) == len(trace.records) or failed, trace.name
+        assert sum(step.dropped for step in trace.steps) == trace.dropped, trace.name
+
+
+def test_a_difference_is_shown_with_the_records_up_to_it() -> None:
+    """And there is none between a trace and its own steps."""
+    trace = traces("time")[0]
+    steps = list(trace.steps)
+    assert difference(trace, steps) is None
+    other = [*steps[:2], replace(steps[2], out=()), *steps[3:]]
+    text = difference(trace, other)
+    assert text is not None
+    assert "  a=x1@0\n  a=x2@9\n  a=x3@10\nout is\n  ()\nexpected\n  (Row(key='a', value='x3'" in text
+    assert difference(trace, other, ignore=["out"]) is None
+    assert difference(trace, steps[:-1]) == f"{trace.name}: 4 steps, expected 5"
+    assert difference(trace, [*steps, Step()]) == f"{trace.name}: 6 steps, expected 5"
+
+
+@pytest.fixture(scope="module")
+def kafka_streams(tmp_path_factory: pytest.TempPathFactory) -> KafkaStreams:
+    return KafkaStreams(tmp_path_factory.mktemp("classes"))
+
+
+@pytest.mark.spark  # not that it needs Spark: it computes for as long as such tests do
+@pytest.mark.parametrize("file", FILES)
+def test_kafka_streams_gives_these_traces(file: str, kafka_streams: KafkaStreams) -> None:
+    """Real Kafka Streams, on the same programs and records: some of the traces; all where CI is set."""
+    expected = written(file)
+    expected = expected[:: len(expected) // examples(len(expected))]
+    assert kafka_streams.ask(map(case_of, expected)) == expected

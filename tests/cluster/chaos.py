@@ -301,6 +301,7 @@ class Chaos:
                 return f"kill -9 of the Spark of {', '.join(each.name for each in working) or 'nobody'}"
             case "term":
                 client, wait_s = self._one(fault), fault.value * 5
+                wait_until(client.states, client.told("it is there to be closed"), 60.0)
                 took_s = client.terminate()
                 self._later.append((time.monotonic() + wait_s, client, "start"))
                 self._down.add(client.name)
@@ -316,6 +317,7 @@ class Chaos:
             case "handover":
                 working = [each for each in self._up() if each.has_jvm() and self._runs_pipelines(each)]
                 client, wait_s = working[0] if working else self._one(fault), fault.value * 5
+                wait_until(client.states, client.told("it is there to be closed"), 60.0)
                 took_s = client.terminate()
                 self._later.append((time.monotonic() + wait_s, client, "start"))
                 self._down.add(client.name)

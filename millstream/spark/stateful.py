@@ -214,7 +214,11 @@ def aggregate(
     flow = items[0].pending.flow
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     if kept is None:
-        rows = _ordered(_rows(_with_own(flow.df, items), items, flow, passing, letters))
+        rows = _rows(_with_own(flow.df, items), items, flow, passing, letters)
+        if passing or held_back or not all(_is_of_any_order(item) for item in items):
+            rows = _ordered(rows)
+        else:
+            rows = rows.repartition("bucket").sortWithinPartitions("bucket")
         description = json.dumps(
             [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
         )
@@ -394,6 +398,17 @@ def _ordered(rows: DataFrame) -> DataFrame:
     so_far = Column(_order().largestSoFar(F.col("at")._jc))
     rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
     return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
+
+
+_OF_ANY_ORDER = frozenset(("min", "max", "and", "or", "bit_and", "bit_or", "bit_xor", "hll"))
+
+
+def _is_of_any_order(item: Item) -> bool:
+    """Whether what comes of records does not depend on their order: to find it costs as much as a count."""
+    return not (item.is_windowed or item.at_once or item.goes_on_closed) and all(
+        part.rule in _OF_ANY_ORDER or (part.rule == "sum" and not isinstance(part.type, T.DoubleType))
+        for part in item.parts.parts
+    )
 
 
 def _described(item: Item) -> dict[str, Any]:

@@ -8,8 +8,9 @@ time a pipeline is started, under its claim (`settle`): others may have been at 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from millstream.errors import CheckpointException, TopologyException
 from millstream.model import TopicPartition
@@ -56,6 +57,8 @@ from millstream.topology.pipeline import Pipeline
 __all__ = ["Reconciler"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -211,29 +214,23 @@ class Reconciler:
     def _raise_if_other_serdes(
         self, pipeline: str, notes: Notes | None, serdes: Mapping[str, tuple[str, str]]
     ) -> None:
-        before = notes.serdes if notes is not None else {}
-        for store, now in serdes.items():
-            then = before.get(store, now)
-            if then != now:
-                raise TopologyException(
-                    f"store '{store}' of pipeline '{pipeline}' was written with the serdes {then[0]} and "
-                    f"{then[1]}, and this program has {now[0]} and {now[1]}: what is in its changelog could "
-                    "not be read. Give it the serdes it had, or another name and a new application.id, or "
-                    "start afresh with KafkaStreams.clean_up(checkpoints=True)"
-                )
+        for store, then, now in _changed(notes.serdes if notes is not None else {}, serdes):
+            raise TopologyException(
+                f"store '{store}' of pipeline '{pipeline}' was written with the serdes {then[0]} and "
+                f"{then[1]}, and this program has {now[0]} and {now[1]}: what is in its changelog could "
+                "not be read. Give it the serdes it had, or another name and a new application.id, or "
+                "start afresh with KafkaStreams.clean_up(checkpoints=True)"
+            )
 
     def _raise_if_other_layouts(self, compiled: CompiledPipeline, notes: Notes | None) -> None:
-        before = notes.layouts if notes is not None else {}
-        for store, now in compiled.layouts.items():
-            then = before.get(store, now)
-            if then != now:
-                raise TopologyException(
-                    f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' is of another "
-                    f"aggregation:\n  was '{then}',\n  now '{now}'\n"
-                    "Going on from it would misread it. Give the store the aggregation that it had, or "
-                    "another name and a new application.id, or start afresh with `millstream reset` or "
-                    "KafkaStreams.clean_up(checkpoints=True)"
-                )
+        for store, then, now in _changed(notes.layouts if notes is not None else {}, compiled.layouts):
+            raise TopologyException(
+                f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' is of another "
+                f"aggregation:\n  was '{then}',\n  now '{now}'\n"
+                "Going on from it would misread it. Give the store the aggregation that it had, or "
+                "another name and a new application.id, or start afresh with `millstream reset` or "
+                "KafkaStreams.clean_up(checkpoints=True)"
+            )
 
     def _look(self, pipeline: Pipeline, files: CheckpointFiles) -> _Sight:
         positions = positions_of(files, pipeline.name)  # first: what it has read can only have grown since
@@ -371,6 +368,14 @@ def _written_in_part(
         pipeline=claim.pipeline,
         path=claim.path,
     )
+
+
+def _changed(before: Mapping[str, T], now: Mapping[str, T]) -> Iterator[tuple[str, T, T]]:
+    """The stores of which something was noted that is another now: it, and what it is now."""
+    for store, value in now.items():
+        then = before.get(store, value)
+        if then != value:
+            yield store, then, value
 
 
 def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tuple[int, ...]:

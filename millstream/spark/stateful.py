@@ -42,6 +42,10 @@ PASSED = -1
 """What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
 
 
+_OWN = ("tag", "kind", "key", "start", "end", "at", "time")
+"""The columns that each row of the operator has, before the parts."""
+
+
 @dataclass(frozen=True)
 class Item:
     """One aggregation of the operator.
@@ -215,29 +219,23 @@ def aggregate(
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     if kept is None:
         rows = _rows(_with_own(flow.df, items), items, flow, passing, letters)
-        if passing or held_back or not all(_is_of_any_order(item) for item in items):
-            rows = _ordered(rows)
-        else:
-            rows = rows.repartition("bucket").sortWithinPartitions("bucket")
+        any_order = not (passing or held_back) and all(_is_of_any_order(item) for item in items)
         description = json.dumps(
             [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
         )
         before = None if restored is None else _restored(items, restored)._jdf
         operator = _state_package().Aggregations.of(
-            rows._jdf, description, before, _program(items, flow.df.sparkSession, patience_ms)
+            _ordered(rows, any_order=any_order)._jdf,
+            description,
+            before,
+            _program(items, flow.df.sparkSession, patience_ms),
         )
         made = DataFrame(operator, flow.df.sparkSession)
     else:
         made = _kept(items, kept)
-    tag, kind, key, start, end, stamp, time = (names.new(letter) for letter in "njkwwsw")
-    fixed = dict(
-        zip(
-            ("tag", "kind", "key", "start", "end", "at", "time"),
-            (tag, kind, key, start, end, stamp, time),
-            strict=True,
-        )
-    )
-    made = made.withColumnsRenamed(fixed).withColumn(stamp, F.timestamp_millis(stamp))
+    tag, kind, key, start, end, stamp, time = called = [names.new(letter) for letter in "njkwwsw"]
+    made = made.withColumnsRenamed(dict(zip(_OWN, called, strict=True)))
+    made = made.withColumn(stamp, F.timestamp_millis(stamp))
     new = Flow(with_context(made, stamp), names)
     lanes: dict[Node, Lane] = {}
     stored: dict[Node, Lane] = {}
@@ -388,12 +386,14 @@ def _key(item: Item, df: DataFrame) -> Column:
     )
 
 
-def _ordered(rows: DataFrame) -> DataFrame:
+def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
     """Partitioned by bucket, and in a bucket in the order in which Kafka Streams would read them.
 
     That is the order of each task of the stage before, which has that of its source partition; several tasks
-    are mixed as their stream times go.
+    are mixed as their stream times go. With `any_order`, a bucket's rows only stand together.
     """
+    if any_order:
+        return rows.repartition("bucket").sortWithinPartitions("bucket")
     columns = rows.columns
     so_far = Column(_order().largestSoFar(F.col("at")._jc))
     rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})

@@ -198,21 +198,29 @@ MISREAD: dict[str, tuple[Program, str]] = {
 }
 
 
+def refused(
+    world: World, program: Program, topics: Topics, app: str, start: Callable[[KafkaStreams], object]
+) -> str:
+    """How the program is refused when a client of it is started so."""
+    builder = StreamsBuilder()
+    program(builder, topics)
+    client = world.created(builder.build(), app)
+    with pytest.raises(TopologyException) as raised:
+        start(client)
+    client.close(timedelta(seconds=30))
+    return str(raised.value)
+
+
 def test_another_aggregate_function_is_refused_before_it_reads_the_state(world: World) -> None:
     """It comes when the program is compiled; what there is goes on with the version before."""
     topics = Topics(*(world.topic(name, 1) for name in ("in", "other", "out", "copy")))
     app = world.name("app")
     started_afresh(world, total, topics, app, 1, 1)
     for program, told in MISREAD.values():
-        builder = StreamsBuilder()
-        program(builder, topics)
-        client = world.created(builder.build(), app)
-        with pytest.raises(TopologyException) as raised:
-            start_and_wait(client)
-        assert "was 'whole of sum bigint;" in str(raised.value)
-        assert told in str(raised.value)
-        assert "`millstream reset`" in str(raised.value)
-        client.close(timedelta(seconds=30))
+        refusal = refused(world, program, topics, app, start_and_wait)
+        assert "was 'whole of sum bigint;" in refusal
+        assert told in refusal
+        assert "`millstream reset`" in refusal
     started_afresh(world, total, topics, app, 2, 2)
 
 
@@ -222,12 +230,7 @@ def test_what_may_not_change_is_refused_by_start_and_harms_nothing(world: World)
     app = world.name("app")
     started_afresh(world, count, topics, app, 1, 1)
     for program, told in REFUSED.values():
-        builder = StreamsBuilder()
-        program(builder, topics)
-        client = world.created(builder.build(), app)
-        with pytest.raises(TopologyException) as raised:
-            client.start()
-        assert told in str(raised.value)
-        assert "clean_up(checkpoints=True)" in str(raised.value)
-        client.close(timedelta(seconds=30))
+        refusal = refused(world, program, topics, app, KafkaStreams.start)
+        assert told in refusal
+        assert "clean_up(checkpoints=True)" in refusal
     started_afresh(world, count, topics, app, 2, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,8 +143,8 @@ class Crashing(FakeCheckpointFiles):
                 raise StreamsException("gone")
 
 
-def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_path: Path) -> None:
-    """After any of its steps: the client that comes next has the offsets where they belong."""
+def settling(root: Path) -> Callable[..., None]:
+    """A copy from one topic to another whose claimed checkpoint is settled, for sources in some order."""
     builder = StreamsBuilder()
     builder.stream("a").to("out")
     (pipeline,) = builder.build().queries
@@ -151,15 +152,26 @@ def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_p
     records = FakeLog()
     topics = FakeTopics({"a": 1, "out": 1}, records)
     records.append(TopicPartition("a", 0), *[(b"k", b"v", 1)] * 9)
-    reconciler = Reconciler([pipeline], "app", Checkpoints(config, tmp_path), topics, Policies(), None)
+    reconciler = Reconciler([pipeline], "app", Checkpoints(config, root), topics, Policies(), None)
     claim = CheckpointClaim("p0", "there/p0.1", 1)
 
-    def settle(files: Crashing, *scans: Scan) -> None:
+    def settle(files: FakeCheckpointFiles, *scans: Scan, written: int = 0) -> None:
         compiled = CompiledPipeline(pipeline, {}, scans=scans)
         reconciler.settle(
-            compiled, claim, files, rebuild=lambda changelogs: None, begin=lambda: None, written=lambda: 0
+            compiled,
+            claim,
+            files,
+            rebuild=lambda changelogs: None,
+            begin=lambda: None,
+            written=lambda: written,
         )
 
+    return settle
+
+
+def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_path: Path) -> None:
+    """After any of its steps: the client that comes next has the offsets where they belong."""
+    settle = settling(tmp_path)
     for steps in range(100):
         files = Crashing()
         files.write("p0.1/commits/4", b"v1\n{}")
@@ -185,37 +197,16 @@ def test_sources_that_change_places_do_so_once_whenever_the_client_is_gone(tmp_p
 
 def test_a_batch_that_is_written_in_part_is_not_forgotten_for_another_program(tmp_path: Path) -> None:
     """What Kafka has of it would be left out of another batch of its number; nothing is changed."""
-    builder = StreamsBuilder()
-    builder.stream("a").to("out")
-    (pipeline,) = builder.build().queries
-    config = StreamsConfig({"application.id": "app", "bootstrap.servers": "fake:9092"})
-    records = FakeLog()
-    topics = FakeTopics({"a": 1, "out": 1}, records)
-    records.append(TopicPartition("a", 0), *[(b"k", b"v", 1)] * 9)
-    reconciler = Reconciler([pipeline], "app", Checkpoints(config, tmp_path), topics, Policies(), None)
-    claim = CheckpointClaim("p0", "there/p0.1", 1)
-    files = FakeCheckpointFiles()
-
-    def settle(written: int, *scans: Scan) -> None:
-        compiled = CompiledPipeline(pipeline, {}, scans=scans)
-        reconciler.settle(
-            compiled,
-            claim,
-            files,
-            rebuild=lambda changelogs: None,
-            begin=lambda: None,
-            written=lambda: written,
-        )
-
+    files, settle = FakeCheckpointFiles(), settling(tmp_path)
     files.write("p0.1/commits/4", b"v1\n{}")
     for batch in (3, 4, 5):
         files.write(f"p0.1/offsets/{batch}", log(NEW, OLD).to_bytes())
-    settle(6, BESIDE, COUNT)
+    settle(files, BESIDE, COUNT, written=6)
     with pytest.raises(CheckpointException, match="micro-batch 5 is written in part") as raised:
-        settle(6, COUNT, BESIDE)
+        settle(files, COUNT, BESIDE, written=6)
     assert "Start the program as it was before until that micro-batch is done" in str(raised.value)
     assert unfinished(files, "p0.1") is not None
     assert log_of(files, "p0.1") == log(NEW, OLD)
-    settle(5, COUNT, BESIDE)
+    settle(files, COUNT, BESIDE, written=5)
     assert unfinished(files, "p0.1") is None
     assert log_of(files, "p0.1") == log(OLD, NEW)

@@ -44,7 +44,9 @@ final class Shelf implements Kept {
             .add("closing", DataTypes.createArrayType(COUNT));
 
     private final Plan.Item item;
-    private final int number;
+    /** Whose functions compute what is folded. */
+    private final int fold;
+
     private final Folds folds;
     /** Which of its parts are folds. */
     private final boolean[] folded;
@@ -60,7 +62,7 @@ final class Shelf implements Kept {
 
     Shelf(StatefulProcessorHandle handle, Plan.Item item, int number, Folds folds) {
         this.item = item;
-        this.number = item.of() < 0 ? number : item.of();
+        this.fold = item.of() < 0 ? number : item.of();
         this.folds = folds;
         this.folded = new boolean[item.rules().size()];
         for (int i = 0; i < folded.length; i++) {
@@ -148,7 +150,7 @@ final class Shelf implements Kept {
         Object[] parts = new Object[columns.length];
         for (int i = 0; i < parts.length; i++) {
             Object value = row.get(columns[i]);
-            parts[i] = folded[i] ? folds.record(number, key, (byte[]) value) : Values.read(value, types[i]);
+            parts[i] = folded[i] ? folds.record(fold, key, (byte[]) value) : Values.read(value, types[i]);
         }
         return parts;
     }
@@ -162,7 +164,7 @@ final class Shelf implements Kept {
         Object[] parts = new Object[types.length];
         for (int i = 0; i < parts.length; i++) {
             Object value = row.get(first + i);
-            parts[i] = folded[i] ? folds.kept(number, key, (byte[]) value) : Values.read(value, types[i]);
+            parts[i] = folded[i] ? folds.kept(fold, key, (byte[]) value) : Values.read(value, types[i]);
         }
         Window window = new Window(start, end, at, parts);
         window.gone = item.of() >= 0 && row.getBoolean(first + types.length);

@@ -400,7 +400,7 @@ def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
     return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
 
 
-_OF_ANY_ORDER = frozenset(("min", "max", "and", "or", "bit_and", "bit_or", "bit_xor", "hll"))
+_OF_ANY_ORDER = frozenset(("min", "max", "and", "or", "bit_and", "bit_or", "bit_xor"))
 
 
 def _is_of_any_order(item: Item) -> bool:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.model import StoreKind
-from millstream.topology.windows import Windows
+from millstream.topology.windows import JoinWindows, Windows
 
 __all__ = [
     "Aggregate",
@@ -31,6 +31,7 @@ __all__ = [
     "Fold",
     "Function",
     "GlobalTable",
+    "JoinType",
     "Map",
     "MapValues",
     "Merge",
@@ -43,8 +44,14 @@ __all__ = [
     "Sink",
     "Source",
     "Store",
+    "StreamGlobalTableJoin",
+    "StreamJoin",
+    "StreamTableJoin",
     "Suppress",
     "TableFilter",
+    "TableFold",
+    "TableGroupBy",
+    "TableJoin",
     "TableMapValues",
     "TableSource",
     "ToStream",
@@ -306,18 +313,32 @@ class Fold(Aggregation):
     merger: Function | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TableFold(Aggregation):
+    """Python functions for the rows of a grouped table; both have the signature of a Fold's adder.
+
+    Of an update the subtractor is called for the old value, then the adder for the new one.
+    """
+
+    adder: Function
+    subtractor: Function
+    initializer: Function | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Aggregate(Node):
     """One value per key, or per key and window. Records with a null key or a null value are skipped.
 
     With `on_close`, what comes after it gets the last value of each window, when that has closed. The store
-    gets every value.
+    gets every value. With `of_table` it is of a grouped table: a row that goes away or changes is taken back
+    before the new one counts.
     """
 
     aggregation: Aggregation = field(default_factory=Count)
     stored: Store = field(default_factory=lambda: Store(""))
     windows: Windows | None = None
     on_close: bool = False
+    of_table: bool = False
 
     @property
     def store(self) -> Store | None:
@@ -383,6 +404,93 @@ class Suppress(Node):
     @property
     def store(self) -> Store | None:
         return self.stored
+
+
+class JoinType(Enum):
+    """Which records a join has results for: those with a match, all of the left side, all of both sides."""
+
+    INNER = "inner"
+    LEFT = "left"
+    OUTER = "outer"
+
+
+@dataclass(frozen=True, eq=False)
+class StreamTableJoin(Node):
+    """Each record of a stream, with the row that the table has for its key at that moment.
+
+    The parents are the stream and the table. `joiner` takes the left value and the right one, or before them
+    the key. With `grace_ms` records wait in `stored` until stream time is so far beyond them, and find the
+    table, which is versioned, as it was at their time.
+    """
+
+    joiner: Function = field(default=lambda: None)
+    type: JoinType = JoinType.INNER
+    grace_ms: int | None = None
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class StreamGlobalTableJoin(Node):
+    """Each record of a stream, with the row of a global table that it names.
+
+    The parents are the stream and the global table. `selector` gives the global table's key, of the record's
+    key and value; `joiner` takes the left value and the right one, or before them the record's key.
+    """
+
+    selector: Function = field(default=lambda: None)
+    joiner: Function = field(default=lambda: None)
+    type: JoinType = JoinType.INNER
+
+
+@dataclass(frozen=True, eq=False)
+class StreamJoin(Node):
+    """Pairs of records of two streams with one key, whose times are near each other.
+
+    The parents are the left and the right stream; one, if a stream is joined with itself. Its name is that of
+    the step which merges the results. `names` are those of Kafka Streams' other steps, in its order;
+    `this_stored` and `other_stored` have the records of the left and the right side, and `outer_stored`, of a
+    left or an outer join, those that wait for a match.
+    """
+
+    joiner: Function = field(default=lambda: None)
+    type: JoinType = JoinType.INNER
+    windows: JoinWindows = field(default_factory=lambda: JoinWindows(0, 0, 0))
+    names: tuple[str, ...] = ()
+    this_stored: Store = field(default_factory=lambda: Store(""))
+    other_stored: Store = field(default_factory=lambda: Store(""))
+    outer_stored: Store | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TableJoin(Node):
+    """The rows of two tables with one key.
+
+    The parents are the left and the right table; its name is that of the step which merges the results.
+    `names` are those of Kafka Streams' two steps before it.
+    """
+
+    joiner: Function = field(default=lambda: None)
+    type: JoinType = JoinType.INNER
+    names: tuple[str, ...] = ()
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class TableGroupBy(Node):
+    """A table's rows under other keys, for an aggregation: `mapper` gives a new key and a new value of a row.
+
+    Each update becomes one or two: what the old value gave goes away, and what the new one gives comes.
+    """
+
+    mapper: Function = field(default=lambda: None)
 
 
 @dataclass(frozen=True, eq=False)

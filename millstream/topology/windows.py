@@ -2,9 +2,6 @@
 
 A record that comes later than the grace allows is dropped. "Later" is measured by stream time, the largest
 timestamp seen so far in the partition that its key is in, and not by a clock.
-
-Differs, for Python folds alone: stream time is that of all partitions which a query reads, and it goes on
-    from micro-batch to micro-batch. Kafka Streams has one for each task, which goes on from record to record.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from typing import Any
 
 from millstream.errors import TopologyException
 
-__all__ = ["SessionWindows", "SlidingWindows", "TimeWindows", "Windows", "milliseconds"]
+__all__ = ["JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows", "Windows", "milliseconds"]
 
 
 def milliseconds(duration: Any, what: str) -> int:
@@ -155,6 +152,19 @@ class SlidingWindows:
 
     def __str__(self) -> str:
         return f"sliding windows of {_shown(self.time_difference_ms)}, {_grace(self.grace_ms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """How far apart in time two records may be that a join pairs: the right one from `before_ms` before the
+    left one to `after_ms` after it, both included.
+
+    Source: org.apache.kafka.streams.kstream.JoinWindows.
+    """
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,9 +223,12 @@ def aggregate(
         description = json.dumps(
             [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
         )
+        if any_order:
+            combined = _state_package().Combined.of(rows._jdf, description)
+            rows = DataFrame(combined, flow.df.sparkSession)
         before = None if restored is None else _restored(items, restored)._jdf
         operator = _state_package().Aggregations.of(
-            _ordered(rows, any_order=any_order)._jdf,
+            _ordered(_in_buckets(rows, items), any_order=any_order)._jdf,
             description,
             before,
             _program(items, flow.df.sparkSession, patience_ms),
@@ -330,7 +333,7 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
 def _rows(
     df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]], letters: bool
 ) -> DataFrame:
-    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts.
+    """One row for each aggregation that a record belongs to: `tag`, `key`, `at`, and the parts.
 
     And one for each output that it is passing to, with what is to be written in the column `passed`.
     """
@@ -341,7 +344,7 @@ def _rows(
         key = _key(item, df)
         parts = [part.column.cast(part.type).alias(part.name) for part in item.parts.parts]
         df = df.select(key.alias("key"), at, *parts)
-        return df.select(_bucket(F.col("key"), item.partitions).alias("bucket"), F.lit(0).alias("tag"), "*")
+        return df.select(F.lit(0).alias("tag"), "*")
     every = [part for item in items for part in item.parts.parts]
     df = df.withColumn("at", at)
     type_: T.DataType = T.NullType()
@@ -365,19 +368,22 @@ def _rows(
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
         elements.append(F.when(flow.kept(lane), element))
     df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
-    df = df.select(
+    return df.select(
         F.col("each")["tag"].alias("tag"),
         F.col("each")["key"].alias("key"),
         "at",
         *(F.col("each")[part.name].alias(part.name) for part in every),
         *([F.col("each")["passed"].alias("passed")] if passing else []),
     )
+
+
+def _in_buckets(rows: DataFrame, items: Sequence[Item]) -> DataFrame:
     counts = sorted({item.partitions for item in items})
     bucket = _bucket(F.col("key"), counts[0])
     for count in counts[1:]:
         numbers = [number for number, item in enumerate(items) if item.partitions == count]
         bucket = F.when(F.col("tag").isin(numbers), _bucket(F.col("key"), count)).otherwise(bucket)
-    return df.select(bucket.alias("bucket"), "*")
+    return rows.select(bucket.alias("bucket"), "*")
 
 
 def _key(item: Item, df: DataFrame) -> Column:

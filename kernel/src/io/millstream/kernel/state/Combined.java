@@ -31,7 +31,7 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
      * The rows of aggregations for which the order of records does not matter, fewer of them.
      *
      * @param rows the number of the aggregation, int; the key, binary; the timestamp, bigint; then the parts
-     * @param description as {@link Aggregations#of} has it
+     * @param description as {@link Operator#of} has it
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description) {
         return rows.mapPartitions(new Combined(Plan.of(description, rows.schema()), rows.columns().length), Encoders.row(rows.schema()));

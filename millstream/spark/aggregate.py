@@ -33,6 +33,7 @@ from millstream.topology.nodes import (
     Node,
     StreamTableJoin,
     Suppress,
+    TableFold,
     TableSource,
     ToTable,
 )
@@ -65,7 +66,11 @@ class Pending:
 
     @property
     def is_fold(self) -> bool:
-        return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold)
+        return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold | TableFold)
+
+    @property
+    def is_of_table(self) -> bool:
+        return isinstance(self.node, Aggregate) and self.node.of_table
 
     @property
     def belongs(self) -> Column:
@@ -79,6 +84,9 @@ class Pending:
             return here
         if isinstance(self.node, Side | StreamTableJoin):
             return here & F.col(self.lane.value).isNotNull()
+        if self.is_of_table:
+            assert self.lane.old is not None
+            return here & (F.col(self.lane.value).isNotNull() | F.col(self.lane.old).isNotNull())
         if self.windows is None or isinstance(self.windows, SlidingWindows):
             here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
@@ -193,7 +201,7 @@ def with_context(df: DataFrame, stamp: str) -> DataFrame:
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 
 
-def fold_of(node: Node) -> Fold:
+def fold_of(node: Node) -> Fold | TableFold:
     assert isinstance(node, Aggregate)
-    assert isinstance(node.aggregation, Fold)
+    assert isinstance(node.aggregation, Fold | TableFold)
     return node.aggregation

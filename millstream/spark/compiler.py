@@ -41,6 +41,7 @@ from millstream.spark.flow import (
     Names,
 )
 from millstream.spark.folding import FoldSerdes
+from millstream.spark.grouped_tables import changes
 from millstream.spark.handlers import (
     FAIL,
     PROCESSING_FAILED,
@@ -205,7 +206,9 @@ class Compiler:
             if node not in inputs:
                 for parent in node.parents:
                     self.uses[parent] = self.uses.get(parent, 0) + 1
-            if isinstance(node, nodes.TableFilter):
+            if isinstance(node, nodes.TableGroupBy):
+                self._remember(node.parents[0], needed=True)
+            elif isinstance(node, nodes.TableFilter):
                 self._remember(node.parents[0], needed=False)
         waiting = list(self.pipeline.nodes)
         done: set[Node] = set()
@@ -841,6 +844,43 @@ class Compiler:
             old = self._add(node, node.mapper, flow, lane, "v", mapped(lane.old))
         self._put(node, flow, replace(lane, value=value, value_serde=None, old=old))
 
+    def visit_TableGroupBy(self, node: nodes.TableGroupBy) -> None:
+        flow, lane, alone = self._take(node.parents[0])
+        assert lane.old is not None, "it is remembered for this"
+
+        def mapped(value: str) -> tuple[Column, Column]:
+            made = self._trace(node, node.mapper, flow, replace(lane, value=value))
+            if not (isinstance(made, tuple) and len(made) == 2):
+                raise TopologyException(
+                    f"{node.name} ({describe_function(node.mapper)}): group_by of a table returns a key and "
+                    "a value, lambda key, value: (value.city, value.amount); this returned "
+                    f"{type(made).__name__}"
+                )
+            there = F.col(value).isNotNull()
+            return F.when(there, as_column(made[0])), F.when(there, as_column(made[1]))
+
+        (key, value), old = mapped(lane.value), mapped(lane.old)
+        lane, (key, value) = self._try(node, node.mapper, flow, lane, key, value)
+        array = translated(
+            node,
+            node.mapper,
+            lambda: F.coalesce(changes((key, value), old), F.array().cast(_changes_type(flow, key, value))),
+        )
+        lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+        names = {part: flow.with_column(part[0], F.col(element)[part]) for part in ("key", "value", "old")}
+        self._put(
+            node,
+            flow,
+            replace(
+                lane,
+                key=names["key"],
+                value=names["value"],
+                old=names["old"],
+                key_serde=None,
+                value_serde=None,
+            ),
+        )
+
     def visit_Suppress(self, node: nodes.Suppress) -> None:
         flow, lane, _ = self._take(node.parents[0])
         if node.until_close and not isinstance(lane.key_serde, WindowedSerde):
@@ -1108,7 +1148,7 @@ class Compiler:
         aggregate = store.value_serde
         if aggregate is None:
             assert isinstance(item.node, nodes.Aggregate)
-            assert isinstance(item.node.aggregation, nodes.Fold)
+            assert isinstance(item.node.aggregation, nodes.Fold | nodes.TableFold)
             aggregation = item.node.aggregation
             if aggregation.initializer is None:  # a reduce: the aggregate is a value
                 aggregate = value
@@ -1317,6 +1357,14 @@ def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:
     Spark numbers operators in the order of the plan, which is that of the sources that feed them.
     """
     return list(dict.fromkeys(scan.feeds for scan in scans if scan.feeds))
+
+
+def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
+    key_type, value_type = (
+        field.dataType for field in flow.df.select(key.alias("k"), value.alias("v")).schema
+    )
+    change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
+    return T.ArrayType(change)
 
 
 def _label(node: Node) -> str:

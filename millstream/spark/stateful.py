@@ -27,6 +27,7 @@ from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
+from millstream.spark.grouped_tables import change, of_both, retractable
 from millstream.spark.joins import Join, Joined, Side, settings_of, takes_null_keys
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
@@ -63,6 +64,7 @@ class Item:
 
     Attributes:
         key, value: the names of its columns, which are NULL in the rows of others.
+        old: likewise, of a grouped table: what is taken back.
         key_serde: of its keys, without their windows.
         partitions: how many buckets its keys are in.
         parts: what it merges.
@@ -88,6 +90,7 @@ class Item:
     settings: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[str, Node] = field(default_factory=dict)
     has_rows: bool = True
+    old: str | None = None
     carried: tuple[str, ...] = ()
     window: tuple[str, str] | None = None
     using: FoldSerdes | None = None
@@ -175,8 +178,10 @@ def item_of(
             held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
         merged = Mergeable(held, F.col(last))
         return replace(item, parts=merged, window=window, at_once=False)
+    if pending.is_of_table:
+        item = replace(item, old=names.new("v"))
     if using is not None:
-        return replace(item, parts=_folded(pending, value, using, names), using=using)
+        return replace(item, parts=_folded(item, using, names), using=using)
     column, function = column_of(pending, key, value)
 
     def cut() -> Mergeable | NotMergeableError:
@@ -188,17 +193,27 @@ def item_of(
     parts: Mergeable | NotMergeableError = translated(node, function, cut)
     if isinstance(parts, NotMergeableError):
         raise parts
+    if item.old is not None:
+        assert isinstance(node, Aggregate)
+        retractable(node, parts.parts)
     return replace(item, parts=parts)
 
 
-def _folded(pending: Pending, value: str, using: FoldSerdes, names: Names) -> Mergeable:
+def _folded(item: Item, using: FoldSerdes, names: Names) -> Mergeable:
     """The bytes that a Python fold gets of a record; and of an aggregate, those that it returns.
 
     Functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
     """
+    pending = item.pending
     name, node = names.new("p"), pending.node
     read = pending.flow.type_of(pending.lane.value)
-    content = serdes.to_bytes(using.value, F.col(value), read, f"{node.name}: the value")
+
+    def written(column: str) -> Column:
+        return serdes.to_bytes(using.value, F.col(column), read, f"{node.name}: the value")
+
+    content = written(item.value)
+    if item.old is not None:
+        content = change(content, written(item.old))
     where = F.lit(f"{node.name}: result of {describe_function(fold_of(node).adder)}")
     return Mergeable(
         [Part(name, content, T.BinaryType(), "fold")],
@@ -392,6 +407,9 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
             own_key = own_key["key"]
         columns[item.key] = F.when(belongs, own_key)
         columns[item.value] = F.when(belongs, F.col(item.pending.lane.value))
+        if item.old is not None:
+            assert item.pending.lane.old is not None
+            columns[item.old] = F.when(belongs, F.col(item.pending.lane.old))
     return df.withColumns(columns)
 
 
@@ -421,6 +439,14 @@ def _rows_of(
 ) -> DataFrame:
     """Those of one flow; `every` part is a column."""
     df = _with_own(flow.df, [item for _, item in items])
+    for place, (number, item) in enumerate(items):
+        if item.old is not None and item.using is None:
+            df, taken = of_both(df, item.value, item.old, item.parts.parts)
+            items = [
+                *items[:place],
+                (number, replace(item, parts=replace(item.parts, parts=taken))),
+                *items[place + 1 :],
+            ]
     at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
     if len(items) == 1 and not passing:
         ((number, item),) = items

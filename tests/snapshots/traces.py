@@ -53,7 +53,7 @@ is with the result named "with", which is on its right. Times are in millisecond
     map_values       "function": "twice", "upper", "upper unless x" (null then) or "null"; "store", if a table
                      has one
     filter, filter_not
-                     "function": "even", "above 1" or "not x"; "store", if a table has one
+                     "function": "even", "above 1", or "not x" or another text; "store", if a table has one
     to_table         "store"
 
 There are no caches, so each update is there. What goes out when a window closes, and what found no match in a

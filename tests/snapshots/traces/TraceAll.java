@@ -436,8 +436,12 @@ public class TraceAll {
         return switch (function) {
             case "even" -> (k, v) -> v != null && (Long) v % 2 == 0;
             case "above 1" -> (k, v) -> v != null && (Long) v > 1;
-            case "not x" -> (k, v) -> v != null && !v.equals("x");
-            default -> throw new IllegalArgumentException("unknown predicate: " + function);
+            default -> {
+                if (!function.startsWith("not ")) {
+                    throw new IllegalArgumentException("unknown predicate: " + function);
+                }
+                yield (k, v) -> v != null && !v.equals(function.substring(4));
+            }
         };
     }
 

@@ -208,7 +208,7 @@ class Compiler:
                     self.uses[parent] = self.uses.get(parent, 0) + 1
             if isinstance(node, nodes.TableGroupBy):
                 self._remember(node.parents[0], needed=True)
-            elif isinstance(node, nodes.TableFilter):
+            elif isinstance(node, nodes.TableFilter) and self._is_told(node):
                 self._remember(node.parents[0], needed=False)
         waiting = list(self.pipeline.nodes)
         done: set[Node] = set()
@@ -520,7 +520,7 @@ class Compiler:
             return
         flow, lane, alone = self._take(node.parents[0])
         key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
-        if node.filter_name is not None:  # Kafka Streams drops null keys here, as an aggregation would
+        if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here, as an aggregation would
             lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
         lane = replace(
             lane, key_serde=node.key_serde or lane.key_serde, value_serde=node.value_serde or lane.value_serde
@@ -786,6 +786,17 @@ class Compiler:
         return lane, F.col(name).cast("int")
 
     # --- tables ----------------------------------------------------------------------------------------
+
+    def _is_told(self, node: Node) -> bool:
+        """Whether anybody hears of each change of a table; not, where its rows are only joined."""
+        if node.store is not None:
+            return True
+        for child in self.pipeline.nodes:
+            if node not in child.parents or isinstance(child, StreamTableJoin | TableJoin):
+                continue
+            if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or self._is_told(child):
+                return True
+        return False
 
     def _remember(self, node: Node, *, needed: bool) -> None:
         """Have a table's updates say what was there before: where it has a store, or somebody needs that.
@@ -1303,6 +1314,11 @@ class Compiler:
 
         is_left = F.col(joined.side) == 0
         nothing = sides[0].isNull() & olds[0].isNull() & sides[1].isNull() & olds[1].isNull()
+        # A filter whose old values are known says nothing of a row that was not there, and is not there now.
+        if node.type is not JoinType.INNER and _is_filtered(node.parents[0]):
+            nothing |= is_left & sides[0].isNull() & olds[0].isNull()
+        if node.type is JoinType.OUTER and _is_filtered(node.parents[-1]):
+            nothing |= ~is_left & sides[1].isNull() & olds[1].isNull()
         told = {
             JoinType.INNER: F.when(is_left, sides[1].isNotNull()).otherwise(sides[0].isNotNull()),
             JoinType.LEFT: F.when(is_left, ~nothing).otherwise(sides[0].isNotNull()),
@@ -1365,6 +1381,12 @@ def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
     )
     change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
     return T.ArrayType(change)
+
+
+def _is_filtered(table: Node) -> bool:
+    if isinstance(table, nodes.TableMapValues):
+        return _is_filtered(table.parents[0])
+    return isinstance(table, nodes.TableFilter)
 
 
 def _label(node: Node) -> str:

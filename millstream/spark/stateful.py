@@ -356,8 +356,11 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
     then = {f"old_{name}": name for name in now}
     back = {name: old for old, name in then.items()}
     new.df = new.df.withColumnsRenamed(now).withColumnsRenamed(then)
-    there = reduce(or_, (F.col(name).isNotNull() for name in now))
-    old = new.with_column("v", F.when(mine & there, item.parts.result))
+    there = mine
+    if item.core in ("latest", "sessions") or item.pending.is_of_table:
+        there &= reduce(or_, (F.col(name).isNotNull() for name in now))
+    # Otherwise a new key had what an aggregate begins with, as Kafka Streams has it: a count had 0.
+    old = new.with_column("v", F.when(there, item.parts.result))
     new.df = new.df.withColumnsRenamed(back)
     new.df = new.df.withColumnsRenamed({renamed: name for name, renamed in now.items()})
     return old

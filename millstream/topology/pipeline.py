@@ -150,7 +150,7 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
             state[node] = None
             if not node.implicit:
                 cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
-            elif before is not None:
+            elif before is not None and not any(isinstance(parent, TableGroupBy) for parent in node.parents):
                 cuts[node] = (
                     f"The topic '{node.topic}' is needed: behind {before.name}, which keeps state, it keeps "
                     "the records in order."

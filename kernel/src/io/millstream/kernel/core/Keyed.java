@@ -1,5 +1,8 @@
 package io.millstream.kernel.core;
 
+import java.util.Arrays;
+import java.util.Objects;
+
 /** A core with one value of a key, for all time. */
 public abstract class Keyed extends Core {
     protected Keyed(Task task) {
@@ -17,7 +20,12 @@ public abstract class Keyed extends Core {
         return slice.windows.isEmpty() ? null : slice.windows.get(0);
     }
 
-    /** The same, for whoever only looks. */
+    /** Whether it is a row: not, where a key has been deleted. */
+    static boolean isThere(Window window) {
+        return window != null && Arrays.stream(window.parts).anyMatch(Objects::nonNull);
+    }
+
+    /** What the key has, for whoever only looks. */
     public final Window look(byte[] key) {
         table.makeRoom();
         return now(key);

@@ -9,9 +9,6 @@ import java.util.List;
  * no other by the time that there can be none. Sources: KStreamKStreamJoin, KStreamJoinWindow.
  */
 public final class Pairs {
-    /** Which of the clock's own numbers is the earliest time of a record that waits, plus 1; 0: none does. */
-    private static final int EARLIEST = 0;
-
     private final Clock clock;
     private final Due waiting;
     private final Limits limits;
@@ -64,7 +61,7 @@ public final class Pairs {
         right.makeRoom();
         Window own = (isLeft ? left : right).put(key, at, parts);
         if (at == clock.streamTime) {
-            tellAlone(isLeft);
+            tellAlone();
         }
         Records others = isLeft ? right : left;
         long from = Math.max(0, at - limits.ahead(!isLeft));
@@ -83,13 +80,8 @@ public final class Pairs {
             tell(isLeft, key, at, parts, null);
         } else {
             own.waits = true;
-            wait(at, name(isLeft, key));
+            waiting.add(at, name(isLeft, key), at);
         }
-    }
-
-    private void wait(long at, byte[] name) {
-        clock.own[EARLIEST] = clock.own[EARLIEST] == 0 ? at + 1 : Math.min(clock.own[EARLIEST], at + 1);
-        waiting.add(at, name, at);
     }
 
     private void tell(boolean isLeft, byte[] key, long at, Object[] parts, Object[] other) {
@@ -97,30 +89,21 @@ public final class Pairs {
     }
 
     /** Tells of the records that have waited, and for which nothing can come any more. */
-    private void tellAlone(boolean isLeft) {
-        long earliest = clock.own[EARLIEST] - 1;
-        if (earliest < 0 || earliest >= clock.streamTime - limits.ahead(!isLeft) - limits.grace) {
-            return;
-        }
-        clock.own[EARLIEST] = 0;
+    private void tellAlone() {
         List<Due.Entry> open = new ArrayList<>();
         long least = Math.min(limits.before, limits.after);
         for (Due.Entry entry : waiting.take(clock.streamTime - least - limits.grace - 1)) {
-            boolean isLeftOne = entry.key()[0] == 1;
-            if (entry.time() + limits.ahead(isLeftOne) + limits.grace >= clock.streamTime) {
+            boolean isLeft = entry.key()[0] == 1;
+            if (entry.time() + limits.ahead(isLeft) + limits.grace >= clock.streamTime) {
                 open.add(entry);
                 continue;
             }
             byte[] key = Arrays.copyOfRange(entry.key(), 1, entry.key().length);
-            for (Window window : (isLeftOne ? left : right).takeWaiting(key, entry.number())) {
-                tell(isLeftOne, key, window.start, window.parts, null);
+            for (Window window : (isLeft ? left : right).takeWaiting(key, entry.number())) {
+                tell(isLeft, key, window.start, window.parts, null);
             }
         }
-        open.forEach(entry -> wait(entry.time(), entry.key()));
-        long next = waiting.earliest();
-        if (next >= 0) {
-            clock.own[EARLIEST] = next + 1;
-        }
+        open.forEach(entry -> waiting.add(entry.time(), entry.key(), entry.number()));
     }
 
     /** In whose order those of one time come: the right ones first. */

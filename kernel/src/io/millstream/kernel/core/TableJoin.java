@@ -21,7 +21,7 @@ public final class TableJoin {
             public void update(byte[] key, Window window) {
                 first.update(key, window);
                 Window other = (isLeft ? right : left).get().now(key);
-                long at = Math.max(window.at, other == null ? window.at : other.at);
+                long at = Math.max(window.at, Keyed.isThere(other) ? other.at : window.at);
                 matches.change(key, at, isLeft, isLeft ? window : other, isLeft ? other : window);
             }
 

@@ -1,0 +1,323 @@
+"""Joins and grouped tables on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
+
+Many programs run side by side in one query, and one micro-batch has all records. Those of all topics of a program
+come in one topic, so that their order is that of the trace; a header says whose a record is, and of which topic.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from driving import STRINGS, records
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from snapshots.traces import Row, Trace, traces
+
+from millstream import (
+    JoinWindows,
+    Materialized,
+    SessionWindows,
+    Serde,
+    Serdes,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    Windowed,
+    WindowedSerdes,
+)
+from millstream.testing import TestRecord, TopologyTestDriver
+
+pytestmark = pytest.mark.spark
+
+TOGETHER = 8
+"""How many programs read one source: all of these are one operator."""
+FILES = ("stream_table", "stream_stream", "table_table", "grouped_table", "table_filter")
+
+
+EACH = 1_000
+"""As many micro-batches as there are records: in each is one of each program."""
+WITH_ITSELF = {"table_table/join, with itself", "table_table/outer_join, with itself", "table_table/left_join, with itself"}
+"""There one change of a table is two of the join's; here each has the other side as it was, or as it is."""
+STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
+
+
+def is_one_operator(trace: Trace) -> bool:
+    """Whether all its state is in one operator. Between two, records are in the order of their times, which is
+    not that of the trace."""
+    operations = [op["op"] for op in trace.program]
+    states = sum(operation in STATEFUL for operation in operations)
+    groups = "group_by" in operations and trace.program[0]["op"] == "table"
+    remembers = any(op["op"] == "table" and "store" in op for op in trace.program) and any(
+        operation.startswith("filter") for operation in operations
+    )
+    return states + groups + remembers <= 1
+
+
+def is_asked_for_late(trace: Trace) -> bool:
+    """Whether it has results for records without a match. They come as soon as there can be none; Kafka Streams
+    does not look for them at each record."""
+    return any(op["op"] in ("left_join", "outer_join") and "grace" in op for op in trace.program)
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def text(value: Column) -> Column:
+    return F.coalesce(value.cast("string"), F.lit("_"))
+
+
+def joiner(left: Column, right: Column) -> Column:
+    return F.concat(text(left), F.lit("+"), text(right))
+
+
+def letter(value: Column) -> Column:
+    first = F.substring(value, 1, 1)
+    return F.when(value.isNotNull() & (first != "-") & (F.length(value) > 0), first)
+
+
+KEYS: Mapping[str, Any] = {
+    "value": lambda key, value: value.cast("string"),
+    "all": lambda key, value: F.lit("all"),
+    "letter": lambda key, value: letter(value),
+}
+
+
+def rest(value: Column) -> Column:
+    return F.when(F.length(value) > 1, F.expr("substring")(value, 2)) if False else F.when(
+        F.length(value) > 1, F.substring(value, 2, 1_000)
+    )
+
+
+VALUES: Mapping[str, Any] = {
+    "same": lambda value: value,
+    "rest": rest,
+    "number": lambda value: rest(value).cast("long"),
+}
+
+
+def mapped(function: str) -> Any:
+    if function == "twice":
+        return lambda value: 2 * value
+    if function == "null":
+        return lambda value: F.lit(None).cast("string")
+    if function.startswith("upper unless "):
+        return lambda value: F.when(value != function[-1], F.upper(value))
+    assert function == "upper"
+    return lambda value: F.upper(value)
+
+
+def passes(function: str) -> Any:
+    if function == "even":
+        return lambda value: value % 2 == 0
+    if function == "above 1":
+        return lambda value: value > 1
+    assert function.startswith("not ")
+    return lambda value: value != function[4:]
+
+
+@dataclass
+class Made:
+    """What an operation gave."""
+
+    it: Any
+    values: str = "string"
+    of_table: bool = False
+    windows: Mapping[str, Any] | None = None
+
+
+@dataclass
+class Program:
+    """One trace's program, under a number."""
+
+    number: int
+    trace: Trace
+
+    def build(self, source: Any) -> None:
+        made: dict[str, Made] = {}
+        last: Made | None = None
+        for place, op in enumerate(self.trace.program):
+            before = made[op["of"]] if "of" in op else last
+            last = self._step(source, before, made.get(op.get("with", "")), op, place)
+            if "as" in op:
+                made[op["as"]] = last
+        assert last is not None
+        self.values, self.windows = last.values, last.windows
+        it = last.it.to_stream() if last.of_table else last.it
+        it.to(f"out-{self.number}")
+
+    def _step(self, source: Any, before: Made | None, other: Made | None, op: Mapping[str, Any], place: int) -> Made:
+        name = op["op"]
+        store = Materialized.as_(f"store-{self.number}-{place}") if "store" in op else None
+        if name in ("stream", "table"):
+            mine = f"{self.number} {op.get('topic', 'in')}"
+            it = source.filter(
+                lambda key, value, record: F.element_at(record.headers, 1)["value"].cast("string") == mine
+            )
+            if op["values"] == "long":
+                it = it.map_values(lambda value: value.cast("long"))
+            if name == "table":
+                it = it.to_table(*([store] if store else []))
+            return Made(it, op["values"], name == "table")
+        assert before is not None
+        it = before.it
+        values, of_table, windows = before.values, before.of_table, before.windows
+        match name:
+            case "select_key":
+                return Made(it.select_key(KEYS[op["key"]]), values)
+            case "group_by" if of_table:
+                kind = op.get("value", "same")
+                grouped = it.group_by(lambda key, value: (KEYS[op["key"]](key, value), VALUES[kind](value)))
+                return Made(grouped, "long" if kind == "number" else values, True)
+            case "group_by":
+                return Made(it.group_by(KEYS[op["key"]]), values)
+            case "group_by_key":
+                return Made(it.group_by_key(), values)
+            case "windowed_by":
+                if op["windows"] == "session":
+                    made = SessionWindows.of_inactivity_gap_and_grace(ms(op["gap"]), ms(op["grace"]))
+                else:
+                    made = TimeWindows.of_size_and_grace(ms(op["size"]), ms(op["grace"])).advance_by(ms(op["advance"]))
+                return Made(it.windowed_by(made), values, windows=op)
+            case "to_stream":
+                return Made(it.to_stream(), values, windows=windows)
+            case "to_table":
+                return Made(it.to_table(*([store] if store else [])), values, True)
+            case "map_values":
+                given = [store] if store else []
+                return Made(it.map_values(mapped(op["function"]), *given), values, of_table, windows)
+            case "filter" | "filter_not":
+                given = [store] if store else []
+                return Made(getattr(it, name)(passes(op["function"]), *given), values, of_table, windows)
+            case "join" | "left_join" | "outer_join":
+                assert other is not None
+                given = []
+                if not of_table and not other.of_table:
+                    far = JoinWindows.of_time_difference_and_grace(ms(10**9), ms(op["grace"]))
+                    given = [far.before(ms(op["before"])).after(ms(op["after"]))]
+                elif store is not None:
+                    given = [store]
+                return Made(getattr(it, name)(other.it, joiner, *given), "string", of_table)
+        assert name in ("count", "reduce", "aggregate")
+        given = [store] if store is not None else []
+        if name == "count":
+            return Made(it.count(*given), "long", True, windows)
+        return self._folded(before, op, store or Materialized.as_(f"own-{self.number}-{place}"))
+
+    def _folded(self, before: Made, op: Mapping[str, Any], store: Materialized) -> Made:
+        it, function, values = before.it, op["function"], before.values
+        if not before.of_table:
+            if function == "sum":
+                return Made(it.aggregate(lambda value: F.sum(value), store), "long", True, before.windows)
+            if function == "concat unless -":
+                made = it.aggregate(
+                    lambda: "",
+                    lambda key, value, so_far: None if value == "-" else so_far + ("_" if value is None else value),
+                    (store or Materialized.as_(f"own-{self.number}")).with_value_serde(Serdes.string()),
+                )
+                return Made(made, "string", True, before.windows)
+            made = it.aggregate(lambda value: F.array_join(F.collect_list(text(value)), ""), store)
+            return Made(made, "string", True, before.windows)
+        if function == "sum":
+            return Made(it.aggregate(lambda value: F.sum(value), store), "long", True)
+        def plain(value: Any) -> str:
+            return "_" if value is None else str(value)
+        def added(value: Any, so_far: str) -> str | None:
+            return None if function == "concat unless -" and value == "-" else f"{so_far}+{plain(value)}"
+        if op["op"] == "reduce":
+            made = it.reduce(lambda so_far, value: added(value, so_far), lambda so_far, value: f"{so_far}-{plain(value)}", store)
+        else:
+            made = it.aggregate(
+                lambda: "",
+                lambda key, value, so_far: added(value, so_far),
+                lambda key, value, so_far: f"{so_far}-{plain(value)}",
+                store.with_value_serde(Serdes.string()),
+            )
+        return Made(made, "string", True)
+
+    @property
+    def key_serde(self) -> Serde:
+        if self.windows is None:
+            return Serdes.string()
+        if self.windows["windows"] == "session":
+            return WindowedSerdes.session_windowed_serde_from(Serdes.string())
+        return WindowedSerdes.time_windowed_serde_from(Serdes.string(), ms(self.windows["size"]))
+
+    @property
+    def value_serde(self) -> Serde:
+        return Serdes.long() if self.values == "long" else Serdes.string()
+
+
+def topology_of(programs: Sequence[Program]) -> Topology:
+    builder = StreamsBuilder()
+    for first in range(0, len(programs), TOGETHER):
+        source = builder.stream(f"in-{first // TOGETHER}", STRINGS)
+        for program in programs[first : first + TOGETHER]:
+            program.build(source)
+    return builder.build()
+
+
+def pipe_part(driver: TopologyTestDriver, programs: Sequence[Program], part: int, parts: int) -> None:
+    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
+    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
+    for step in range(max(len(program.trace.records) for program in programs)):
+        for program in programs:
+            mine = program.trace.records
+            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
+                value = None if record.value is None else str(record.value)
+                header = ("number", f"{program.number} {record.topic}".encode())
+                by_topic[f"in-{program.number // TOGETHER}"].append(
+                    TestRecord(record.key, value, record.timestamp, (header,))
+                )
+    for topic, batch in by_topic.items():
+        driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
+
+
+def came(driver: TopologyTestDriver, program: Program) -> list[Row]:
+    """What the program has written since it was asked last."""
+    found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
+    return [row(each) for each in found]
+
+
+def row(record: TestRecord) -> Row:
+    key = record.key
+    if isinstance(key, Windowed):
+        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
+    return Row(key, record.value, record.timestamp)
+
+
+def chosen(file: str, *, one_operator: bool) -> list[Trace]:
+    """Some, from edges to random ones: of one operator, or of several."""
+    every = [t for t in traces(file) if is_one_operator(t) == one_operator and t.name not in WITH_ITSELF]
+    count = min(len(every), 2 * TOGETHER if one_operator else 3)
+    return [every[place * len(every) // count] for place in range(count)]
+
+
+@pytest.mark.parametrize("parts", [1, EACH])
+@pytest.mark.parametrize("file", FILES)
+def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str, parts: int) -> None:
+    """Each result and each deletion, in the same order, with the same time."""
+    if not chosen(file, one_operator=parts == 1):
+        pytest.skip("none of these is one operator")
+    programs = [Program(number, trace) for number, trace in enumerate(chosen(file, one_operator=parts == 1))]
+    parts = min(parts, max(len(program.trace.records) for program in programs))
+    wrong = []
+    with TopologyTestDriver(
+        topology_of(programs), {"application.id": "app", "statestore.cache.max.bytes": 0}
+    ) as driver:
+        for part in range(parts):
+            pipe_part(driver, programs, part, parts)
+        for program in programs:
+            sent = [each for step in program.trace.steps for each in step.out]
+            found = came(driver, program)
+            if is_asked_for_late(program.trace):
+                found, sent = sorted(found, key=str), sorted(sent, key=str)
+            if found != sent:
+                place = next((n for n, (a, b) in enumerate(zip(found, sent)) if a != b), min(len(found), len(sent)))
+                wrong.append(f"{program.trace.name}: at {place} {found[place:place+3]} for {sent[place:place+3]}")
+    assert not wrong, "\n".join(wrong)

@@ -40,6 +40,13 @@ from millstream.dsl.options import (
     Repartitioned,
 )
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.timestamps import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from millstream.dsl.windowed_serdes import WindowedSerdes
 from millstream.errors import (
@@ -148,6 +155,7 @@ __all__ = [
     "EagerBufferConfig",
     "EmitStrategy",
     "ExecutorLostException",
+    "FailOnInvalidTimestamp",
     "FailureContext",
     "FailureReason",
     "FailureRecord",
@@ -176,6 +184,7 @@ __all__ = [
     "LogAndContinueProductionExceptionHandler",
     "LogAndFailExceptionHandler",
     "LogAndFailProcessingExceptionHandler",
+    "LogAndSkipOnInvalidTimestamp",
     "LostCheckpointException",
     "LostTopicException",
     "Materialized",
@@ -233,6 +242,7 @@ __all__ = [
     "TimeWindowedKStream",
     "TimeWindows",
     "TimeoutException",
+    "TimestampExtractor",
     "TimestampedKeyQuery",
     "TimestampedRangeQuery",
     "TopicPartition",
@@ -240,9 +250,11 @@ __all__ = [
     "TopologyException",
     "UncaughtExceptionPolicy",
     "UnknownStateStoreException",
+    "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "VersionedKeyQuery",
     "VersionedRecord",
+    "WallclockTimestampExtractor",
     "Window",
     "WindowKeyQuery",
     "WindowRangeQuery",

@@ -282,6 +282,11 @@ def _check_twins(node: Source, other: Source, where: str) -> None:
             f"can't configure different offset reset policies on the same input: {what} is read at {where} "
             f"and at {caller()}; use the same Consumed in both places"
         )
+    if node.timestamp_extractor != other.timestamp_extractor:
+        raise TopologyException(
+            f"{what} is read once for both, but with different timestamp extractors at {where} and at "
+            f"{caller()}; use the same Consumed in both places, or one stream"
+        )
     for word, mine, theirs in (
         ("key", node.key_serde, other.key_serde),
         ("value", node.value_serde, other.value_serde),

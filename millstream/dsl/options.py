@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
 from millstream.topology.functions import accepts, arity, describe_function
 from millstream.topology.names import validate_name
@@ -138,13 +139,15 @@ class Consumed(_WithSerdesAndName):
     """How a topic is read.
 
     Source: org.apache.kafka.streams.kstream.Consumed.
-    Differs: no timestamp extractor; a record's timestamp is the one Kafka carries.
     """
 
     offset_reset_policy: OffsetReset | None = None
+    timestamp_extractor: Extractor | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        own = extractor(self.timestamp_extractor, "timestamp_extractor of Consumed")
+        object.__setattr__(self, "timestamp_extractor", own)
         if self.offset_reset_policy is not None and not isinstance(self.offset_reset_policy, OffsetReset):
             raise TopologyException(
                 "offset_reset_policy of Consumed is AutoOffsetReset.earliest() or AutoOffsetReset.latest(), "
@@ -157,13 +160,25 @@ class Consumed(_WithSerdesAndName):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         offset_reset_policy: OffsetReset | None = None,
+        timestamp_extractor: Extractor | None = None,
     ) -> Consumed:
         """Read with these serdes; None means the configured default."""
-        return cls(key_serde, value_serde, None, offset_reset_policy)
+        return cls(key_serde, value_serde, None, offset_reset_policy, timestamp_extractor)
 
     def with_offset_reset_policy(self, offset_reset_policy: OffsetReset | None) -> Consumed:
         """The same with another start; None means the configured `auto.offset.reset`."""
         return replace(self, offset_reset_policy=offset_reset_policy)
+
+    def with_timestamp_extractor(self, timestamp_extractor: Extractor | None) -> Consumed:
+        """The same with another time for each record: a ready-made extractor, or a function of the record.
+
+            consumed.with_timestamp_extractor(lambda value: value.ordered_at)
+
+        A function gets Columns and returns one, a timestamp or milliseconds since 1970. A record for which
+        that is negative is dropped and counted; one for which it is NULL ends the pipeline. None means the
+        configured `default.timestamp.extractor`.
+        """
+        return replace(self, timestamp_extractor=timestamp_extractor)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException
 from millstream.model import KeyValue, Record, TaskId
 from millstream.ports import BytesStore
@@ -143,6 +144,9 @@ class TopologyTestDriver:
                         checkpoint=f"{self._directory}/{pipeline.name}",
                         handlers=_handlers(config),
                         cached=config.get("statestore.cache.max.bytes") != 0,
+                        timestamp_extractor=extractor(
+                            config.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
+                        ),
                     )
                 )
         except BaseException:

@@ -130,6 +130,8 @@ class Source(Node):
     key_serde: Any = None
     value_serde: Any = None
     offset_reset: OffsetReset | None = None
+    timestamp_extractor: Any = None
+    """What gives a record its time; None: what is configured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,8 @@ class TableSource(Node):
     value_serde: Any = None
     offset_reset: OffsetReset | None = None
     stored: Store | None = None
+    timestamp_extractor: Any = None
+    """As that of a Source."""
 
     @property
     def store(self) -> Store | None:

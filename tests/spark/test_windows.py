@@ -304,7 +304,8 @@ def test_time_windows_and_sessions_have_null_values_too(windows: Windows, counts
     if isinstance(windows, SessionWindows):
         functions.append(lambda key, one, other: one + other)
     stream.aggregate(*functions, Materialized.with_(value_serde=Serdes.string())).to_stream().to("folds")
-    with TopologyTestDriver(builder.build()) as driver:
+    config = {"default.timestamp.extractor": "LogAndSkipOnInvalidTimestamp"}
+    with TopologyTestDriver(builder.build(), config) as driver:
         pipe(driver, "in", ("a", "x", 10), ("a", None, 10), (None, "y", 11), ("a", "z", -1))
         assert [value for _, value in read(driver, "counts", key_serde(windows), "long")] == [counts]
         folds = [value for _, value in read(driver, "folds", key_serde(windows))]

@@ -136,7 +136,7 @@ from millstream.runtime.supervision import (
 )
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __version__ = "0.1.0"
 
@@ -250,6 +250,7 @@ __all__ = [
     "TopologyException",
     "UncaughtExceptionPolicy",
     "UnknownStateStoreException",
+    "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "VersionedKeyQuery",

@@ -125,6 +125,7 @@ PUBLIC = [
     "TopologyException",
     "UncaughtExceptionPolicy",
     "UnknownStateStoreException",
+    "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "VersionedKeyQuery",

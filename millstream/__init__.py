@@ -39,6 +39,7 @@ from millstream.dsl.options import (
     Produced,
     Repartitioned,
 )
+from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import (
     FailOnInvalidTimestamp,
@@ -195,6 +196,7 @@ __all__ = [
     "PipelineMetadata",
     "Position",
     "PositionBound",
+    "Printed",
     "ProcessorStateException",
     "Produced",
     "PythonWorkerException",

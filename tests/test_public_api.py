@@ -70,6 +70,7 @@ PUBLIC = [
     "PipelineMetadata",
     "Position",
     "PositionBound",
+    "Printed",
     "ProcessorStateException",
     "Produced",
     "PythonWorkerException",

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.printed import printing
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import Extractor, FailOnInvalidTimestamp
 from millstream.dsl.windowed_serdes import WindowedSerde
@@ -54,6 +55,7 @@ from millstream.spark.handlers import (
 )
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
+from millstream.spark.printing import outlet, to_file, to_stdout
 from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
@@ -654,8 +656,17 @@ class Compiler:
         self._put(node, flow, replace(lane, key=key, value=value, key_serde=None, value_serde=None))
 
     def visit_Peek(self, node: nodes.Peek) -> None:
+        self._look(node, node.action, arity(node.action) or 2, to_stdout)
+
+    def visit_Print(self, node: nodes.Print) -> None:
+        write = to_stdout if node.path is None else to_file(node.path)
+        self._look(node, printing(node.label, node.mapper), 2, write)
+
+    def _look(self, node: Node, action: Function, parameters: int, write: Callable[[str], None]) -> None:
+        """Have a Python function called with the rows of a stream, and what it prints written."""
         flow, lane, _ = self._take(node.parents[0])
-        look = peek(node.action, arity(node.action) or 2, self._codecs(flow, lane))
+        text = outlet(flow.df.sparkSession, write)
+        look = peek(action, parameters, self._codecs(flow, lane), text)
         key, value = F.col(lane.key), F.col(lane.value)
         # An output of its own, so that it is run once whatever else its rows go to.
         # The lane itself goes on as it is.

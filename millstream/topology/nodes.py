@@ -39,6 +39,7 @@ __all__ = [
     "OffsetReset",
     "PassThrough",
     "Peek",
+    "Print",
     "Repartition",
     "SelectKey",
     "Sink",
@@ -500,3 +501,15 @@ class TableGroupBy(Node):
 @dataclass(frozen=True, eq=False)
 class ToStream(Node):
     """A table's updates as a stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class Print(Node):
+    """Print the records of a stream, a line each, with a label; nothing comes after it.
+
+    `mapper` is a Python function of key and value to text, or None; `path` a file, or None for stdout.
+    """
+
+    label: str = ""
+    mapper: Function | None = None
+    path: str | None = None

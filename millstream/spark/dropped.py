@@ -182,6 +182,8 @@ class DropWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total = 0
+        self.by_node: Counter[str] = Counter()
+        """The total, by the name of the node that dropped them."""
         self.seen: tuple[int, str] | None = None
         """Batch and time of the last report that was taken in."""
         self._pipeline = pipeline
@@ -206,6 +208,8 @@ class DropWatch:
             self._recent.append(batch)
             if batch.dropped:
                 self.total += batch.dropped
+                for (_, node), count in batch.drops.items():
+                    self.by_node[node] += count
                 self._unlogged.append(batch)
                 if exceeds(self._recent, self._max_ratio):
                     self.flush()

@@ -277,7 +277,7 @@ def _reads_the_same(one: Source, other: Source) -> bool:
 
 def _check_twins(node: Source, other: Source, where: str) -> None:
     what = f"pattern {other.pattern.pattern}" if other.pattern is not None else ", ".join(other.topics)
-    if node.offset_reset is not other.offset_reset:
+    if node.offset_reset != other.offset_reset:
         raise TopologyException(
             f"can't configure different offset reset policies on the same input: {what} is read at {where} "
             f"and at {caller()}; use the same Consumed in both places"

@@ -37,6 +37,8 @@ __all__ = [
     "Merge",
     "Node",
     "OffsetReset",
+    "OffsetResetByDuration",
+    "OffsetResetPolicy",
     "PassThrough",
     "Peek",
     "Print",
@@ -64,10 +66,21 @@ Function = Callable[..., Any]
 
 
 class OffsetReset(Enum):
-    """Where a source starts when the application has no checkpoint yet."""
+    """Where a source starts when the application has no checkpoint yet. NONE: only where a reset says."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResetByDuration:
+    """A source starts with the records that are no older than this; if none is, with the next one."""
+
+    duration_ms: int
+
+
+OffsetResetPolicy = OffsetReset | OffsetResetByDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ class Source(Node):
     pattern: re.Pattern[str] | None = None
     key_serde: Any = None
     value_serde: Any = None
-    offset_reset: OffsetReset | None = None
+    offset_reset: OffsetResetPolicy | None = None
     timestamp_extractor: Any = None
     """What gives a record its time; None: what is configured."""
 
@@ -147,7 +160,7 @@ class TableSource(Node):
     source_name: str = ""
     key_serde: Any = None
     value_serde: Any = None
-    offset_reset: OffsetReset | None = None
+    offset_reset: OffsetResetPolicy | None = None
     stored: Store | None = None
     timestamp_extractor: Any = None
     """As that of a Source."""

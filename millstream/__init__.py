@@ -127,6 +127,7 @@ from millstream.query.result import (
 )
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
@@ -150,6 +151,7 @@ __all__ = [
     "BrokerException",
     "BufferConfig",
     "CheckpointException",
+    "CloseOptions",
     "ConfigException",
     "Consumed",
     "DefaultProductionExceptionHandler",
@@ -161,6 +163,7 @@ __all__ = [
     "FailureReason",
     "FailureRecord",
     "GlobalKTable",
+    "GroupMembershipOperation",
     "Grouped",
     "Health",
     "HostInfo",

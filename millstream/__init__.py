@@ -19,6 +19,7 @@ from millstream.dsl.emission import (
 )
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.handlers import (
     DefaultProductionExceptionHandler,
     LogAndContinueExceptionHandler,
@@ -27,6 +28,7 @@ from millstream.dsl.handlers import (
     LogAndFailExceptionHandler,
     LogAndFailProcessingExceptionHandler,
 )
+from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.kstream import BranchedKStream, KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import (
@@ -138,7 +140,13 @@ from millstream.runtime.supervision import (
 )
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from millstream.topology.windows import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 
 __version__ = "0.1.0"
 
@@ -173,7 +181,10 @@ __all__ = [
     "InvalidStateStorePartitionException",
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
+    "JoinWindows",
+    "Joined",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KafkaStreams",
@@ -228,6 +239,7 @@ __all__ = [
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",

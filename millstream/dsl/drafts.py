@@ -173,7 +173,8 @@ class Drafts:
 
         Source: InternalStreamsBuilder.mergeDuplicateSourceNodes, StreamSourceNode.merge;
             InternalTopologyBuilder.validateTopicNotAlreadyRegistered.
-        Differs: serdes that contradict each other are refused; Kafka Streams takes the first ones. A pattern
+        Differs: serdes and timestamp extractors that contradict each other are refused; Kafka Streams takes
+            the first ones. A pattern
             that matches the topic of an earlier global table is refused too; Kafka Streams does not see it.
         """
         for draft in self._sources:

@@ -130,6 +130,8 @@ class KStream(StreamJoins, TellsWhatIsMissing):
     def print(self, printed: Printed) -> None:
         """Print a line for each record, `[label]: key, value`, and end the stream there.
 
+        Without a label of its own it is the name of the operation that the stream comes from.
+
             stream.print(Printed.to_sys_out().with_label("orders"))
 
         The lines of a partition are in its order. A batch that is repeated after a failure is printed again.
@@ -141,7 +143,7 @@ class KStream(StreamJoins, TellsWhatIsMissing):
             raise TopologyException(f"print() takes a Printed, such as Printed.to_sys_out(); got {printed!r}")
         self._drafts.check(printed.name)
         name = self._drafts.names.processor("KSTREAM-PRINTER-", printed.name)
-        label = name if printed.label is None else printed.label
+        label = self._draft.node.name if printed.label is None else printed.label
         self._drafts.add(nodes.Print(name, (), label, printed.mapper, printed.path), self._draft)
 
     # --- apart and together ------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ class Printed:
 
     Attributes:
         path: of the file; None: the program's stdout.
-        label: None: the name of the operation.
+        label: None: the name of the operation that the stream comes from.
         mapper: a Python function of key and value to what stands behind the label.
-        name: of the operation.
+        name: of the operation that prints.
 
     Source: org.apache.kafka.streams.kstream.Printed.
     """

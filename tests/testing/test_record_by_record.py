@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from driving import STRINGS, pipe, read
-from pyspark.sql import functions as F
 
 from millstream import (
     IllegalStateException,
@@ -22,6 +22,7 @@ from millstream import (
     Topology,
     UnknownStateStoreException,
 )
+from millstream.model import Record
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
@@ -69,25 +70,38 @@ def test_each_record_can_be_a_batch_of_its_own() -> None:
             assert read(driver, "out", value="long") == [("b", 2), ("a", 3), ("b", 3)]
 
 
-def test_what_waits_in_several_topics_is_taken_by_its_time() -> None:
-    """As Kafka Streams' driver does, which has one task for all: the record with the smallest time first."""
+def test_what_waits_in_several_topics_is_taken_by_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka Streams' driver does, which has one task for all: the record with the smallest time first; of
+    one topic, in its order."""
+
+    def record(topic: str, timestamp: int) -> Record:
+        return Record(topic, 0, 0, None, None, timestamp)
+
+    written = {
+        record("in", 9): [record("a", 10), record("b", 3), record("a", 1), record("c", 7)],
+        record("b", 3): [record("c", 2), record("b", 8)],
+    }
+    processed = []
+
+    def process(records: Sequence[Record]) -> list[list[Record]]:
+        processed.extend(records)
+        return [written.get(records[0], [])]
+
     builder = StreamsBuilder()
-    stream = builder.stream("in", STRINGS)
-    counted = stream.group_by_key().count().to_stream().map_values(lambda value: F.lit("counted"))
-    counted.to("a")
-    stream.to("b")
-    counted.to("c")
-    for topic in "abc":
-        builder.stream(topic, STRINGS).to("out")
+    builder.table("in", STRINGS)
     with TopologyTestDriver(builder.build(), record_by_record=True) as driver:
-        pipe(driver, "in", ("k", "first", 10), ("k", "late", 3))
-        found = driver.create_output_topic("out", "string", "string").read_records_to_list()
-        assert sorted(record.timestamp for record in found[:3]) == [10, 10, 10]
-        assert [(record.value, record.timestamp) for record in found[3:]] == [
-            ("late", 3),
-            ("counted", 10),
-            ("counted", 10),
-        ]
+        monkeypatch.setattr(driver, "_process", process)
+        driver._pipe([record("in", 9), record("in", 0)])
+    assert [(each.topic, each.timestamp) for each in processed] == [
+        ("in", 9),
+        ("b", 3),
+        ("c", 7),
+        ("c", 2),
+        ("b", 8),
+        ("a", 10),
+        ("a", 1),
+        ("in", 0),
+    ]
 
 
 def test_the_drivers_clock_goes_on_when_it_is_told_to() -> None:

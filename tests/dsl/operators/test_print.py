@@ -25,11 +25,11 @@ from millstream.testing import TopologyTestDriver
 
 @pytest.mark.spark
 def test_a_line_for_each_record_as_kafka_streams_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """`[label]: key, value`; the label is the operation's name, unless another one is given."""
+    """`[label]: key, value`; without a label, the name of the operation before, whatever its own is."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     stream.print(Printed.to_sys_out())
-    stream.print(Printed.to_sys_out().with_name("printer"))
+    stream.map_values(lambda value: value, named="mapped").print(Printed.to_sys_out().with_name("printer"))
     stream.print(
         Printed.to_sys_out().with_label("ä").with_key_value_mapper(lambda key, value: f"{value}={key}")
     )
@@ -38,20 +38,16 @@ def test_a_line_for_each_record_as_kafka_streams_prints_it(capsys: pytest.Captur
         pipe(driver, "in", ("k", "v"), (None, None), ("k", "w"))
         assert read(driver, "out") == [("k", "v"), (None, None), ("k", "w")]
         lines = capsys.readouterr().out.splitlines()
-        assert [line for line in lines if line.startswith("[KSTREAM")] == [
-            "[KSTREAM-PRINTER-0000000001]: k, v",
-            "[KSTREAM-PRINTER-0000000001]: null, null",
-            "[KSTREAM-PRINTER-0000000001]: k, w",
-        ]
-        assert [line for line in lines if "printer" in line] == [
-            "[printer]: k, v",
-            "[printer]: null, null",
-            "[printer]: k, w",
-        ]
+        for label in ("KSTREAM-SOURCE-0000000000", "mapped"):
+            assert [line for line in lines if label in line] == [
+                f"[{label}]: k, v",
+                f"[{label}]: null, null",
+                f"[{label}]: k, w",
+            ]
         assert [line for line in lines if "ä" in line] == ["[ä]: v=k", "[ä]: None=None", "[ä]: w=k"]
         assert len(lines) == 9
         pipe(driver, "in", ("k", "later"))
-        assert "[printer]: k, later" in capsys.readouterr().out.splitlines()
+        assert "[mapped]: k, later" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.spark

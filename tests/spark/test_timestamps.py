@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from driving import pipe, records, stamped
+from engine_world import EngineWorld
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from waiting import wait_until
 
 from millstream import (
     Consumed,
@@ -18,11 +24,13 @@ from millstream import (
     Serdes,
     StreamsBuilder,
     StreamsException,
+    TimeWindows,
     Topology,
     TopologyException,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
+from millstream.broker import EmbeddedKafka
 from millstream.dsl.timestamps import Extractor
 from millstream.testing import TopologyTestDriver
 
@@ -169,3 +177,26 @@ def test_what_a_function_returns_has_to_be_a_time() -> None:
         pytest.raises(StreamsException, match=wanted),
     ):
         pipe(driver, "in", ("a", "x", 50))
+
+
+@pytest.fixture
+def world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Iterator[EngineWorld]:
+    world = EngineWorld(kafka, tmp_path, spark)
+    yield world
+    world.close()
+
+
+@pytest.mark.kafka
+def test_a_client_counts_what_has_no_time_and_what_is_late_without_any_handler(world: EngineWorld) -> None:
+    """On a real broker, which is given the extracted times."""
+    source, out = world.topic("in"), world.topic("out")
+    builder = StreamsBuilder()
+    stream = builder.stream(source, STRINGS.with_timestamp_extractor(lambda value: value.cast("bigint")))
+    stream.to(out)
+    windows = TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))
+    stream.group_by_key().windowed_by(windows).count()
+    (compiled,) = world.compiled(builder.build())
+    running = world.start(compiled)
+    world.produce(source, "100", "-1", "5", "101")
+    assert [message.timestamp()[1] for message in world.read(out, 3)] == [100, 5, 101]
+    wait_until(lambda: running.metadata().dropped == 2, "one without a time, one that is late")

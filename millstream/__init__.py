@@ -41,7 +41,15 @@ from millstream.dsl.options import (
     Produced,
     Repartitioned,
 )
+from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.timestamps import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from millstream.dsl.windowed_serdes import WindowedSerdes
 from millstream.errors import (
@@ -121,6 +129,7 @@ from millstream.query.result import (
 )
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
@@ -131,7 +140,13 @@ from millstream.runtime.supervision import (
 )
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
-from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 
 __version__ = "0.1.0"
 
@@ -144,16 +159,19 @@ __all__ = [
     "BrokerException",
     "BufferConfig",
     "CheckpointException",
+    "CloseOptions",
     "ConfigException",
     "Consumed",
     "DefaultProductionExceptionHandler",
     "EagerBufferConfig",
     "EmitStrategy",
     "ExecutorLostException",
+    "FailOnInvalidTimestamp",
     "FailureContext",
     "FailureReason",
     "FailureRecord",
     "GlobalKTable",
+    "GroupMembershipOperation",
     "Grouped",
     "Health",
     "HostInfo",
@@ -181,6 +199,7 @@ __all__ = [
     "LogAndContinueProductionExceptionHandler",
     "LogAndFailExceptionHandler",
     "LogAndFailProcessingExceptionHandler",
+    "LogAndSkipOnInvalidTimestamp",
     "LostCheckpointException",
     "LostTopicException",
     "Materialized",
@@ -191,6 +210,7 @@ __all__ = [
     "PipelineMetadata",
     "Position",
     "PositionBound",
+    "Printed",
     "ProcessorStateException",
     "Produced",
     "PythonWorkerException",
@@ -239,6 +259,7 @@ __all__ = [
     "TimeWindowedKStream",
     "TimeWindows",
     "TimeoutException",
+    "TimestampExtractor",
     "TimestampedKeyQuery",
     "TimestampedRangeQuery",
     "TopicPartition",
@@ -246,9 +267,12 @@ __all__ = [
     "TopologyException",
     "UncaughtExceptionPolicy",
     "UnknownStateStoreException",
+    "UnlimitedWindows",
+    "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "VersionedKeyQuery",
     "VersionedRecord",
+    "WallclockTimestampExtractor",
     "Window",
     "WindowKeyQuery",
     "WindowRangeQuery",

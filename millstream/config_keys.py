@@ -319,6 +319,16 @@ _WORKING = (
         "default.value.serde", Type.SERDE, None, _MEDIUM, "The serde of values where the topology names none."
     ),
     Key(
+        "default.timestamp.extractor",
+        Type.ANY,
+        None,
+        _MEDIUM,
+        "What gives the records of a source their time, where Consumed says nothing: "
+        "FailOnInvalidTimestamp() (the default), LogAndSkipOnInvalidTimestamp(), "
+        "UsePartitionTimeOnInvalidTimestamp(), WallclockTimestampExtractor(), their names, or a "
+        "function of the record.",
+    ),
+    Key(
         "default.dsl.store",
         Type.STRING,
         "rocksDB",
@@ -524,11 +534,6 @@ _LATER = (
         "For Kafka's console consumer; here WindowedSerdes makes the serdes of windowed keys.",
         ("window.size.ms", Type.INT, None, _LOW),
         ("windowed.inner.class.serde", Type.ANY, None, _LOW),
-    ),
-    *_kept(
-        Effect.LATER,
-        "Records keep the timestamp that Kafka has for them.",
-        ("default.timestamp.extractor", Type.ANY, None, _MEDIUM),
     ),
     *_kept(
         Effect.LATER,

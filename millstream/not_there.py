@@ -28,7 +28,6 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "flat_transform_values": _PROCESSOR,
         "branch": "it is deprecated in Kafka Streams: use split()",
         "through": "it is deprecated in Kafka Streams: use repartition()",
-        "print": "use foreach(), or peek(), with a function that prints",
     },
     "KTable": {
         "transform_values": _PROCESSOR,

@@ -79,7 +79,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BASE | {"topology", "metrics", "dsl", "group", "stores", "query"},
     # edges
     "broker": BASE | ON_THIS_MACHINE | {"kafka"},
-    "testing": BASE | {"topology", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"},
+    "testing": BASE
+    | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"},
     "millstream": BASE | {"dsl", "query", "runtime", "stores", "topology"},
     "cli": BASE | ON_THIS_MACHINE | {"millstream", "topology", "dsl", "query", "runtime", "broker", "kafka"},
     "__main__": {"cli"},

@@ -64,6 +64,7 @@ class StreamsBuilder(TellsWhatIsMissing):
             key_serde=consumed.key_serde,
             value_serde=consumed.value_serde,
             offset_reset=consumed.offset_reset_policy,
+            timestamp_extractor=consumed.timestamp_extractor,
         )
         if self._drafts.twin_of(node) is None:
             self._drafts.check(consumed.name)
@@ -86,6 +87,8 @@ class StreamsBuilder(TellsWhatIsMissing):
             TopologyException: the topic's name is illegal, or another source reads it.
 
         Differs: Kafka Streams copies the topic into a changelog unless `topology.optimization` says not to.
+            So a store that is a view of its topic has the topic's timestamps and all its records, whatever a
+            timestamp extractor says; what comes after the table has those of the extractor.
         """
         consumed, materialized = _options("table", consumed, materialized)
         key_serde = consumed.key_serde or materialized.key_serde
@@ -99,6 +102,7 @@ class StreamsBuilder(TellsWhatIsMissing):
             key_serde=key_serde,
             value_serde=value_serde,
             offset_reset=consumed.offset_reset_policy,
+            timestamp_extractor=consumed.timestamp_extractor,
         )
         self._drafts.twin_of(node)
         self._drafts.check(consumed.name, source_name, store=materialized.store_name)
@@ -125,13 +129,20 @@ class StreamsBuilder(TellsWhatIsMissing):
         queries need, are those of `consumed`, else of `materialized`, else the configured defaults.
 
         Raises:
-            TopologyException: the topic's name is illegal, or another source reads it.
+            TopologyException: the topic's name is illegal, or another source reads it; or `consumed` has a
+                timestamp extractor.
 
         Source: org.apache.kafka.streams.StreamsBuilder.globalTable.
-        Differs: serdes given in `materialized` count where `consumed` has none (Kafka Streams drops them). A
-            `materialized` without a name is accepted (Kafka Streams 4.3 fails: IllegalArgumentException).
+        Differs: a timestamp extractor is refused, since none is ever asked (Kafka Streams has it and does not
+            ask it either). Serdes given in `materialized` count where `consumed` has none (Kafka Streams
+            drops them). A `materialized` without a name is accepted (Kafka Streams 4.3 fails:
+            IllegalArgumentException).
         """
         consumed, materialized = _options("global_table", consumed, materialized)
+        if consumed.timestamp_extractor is not None:
+            raise TopologyException(
+                "a global table takes no timestamp extractor: its store has the timestamps of the topic"
+            )
         key_serde = consumed.key_serde or materialized.key_serde
         value_serde = consumed.value_serde or materialized.value_serde
         source_name = _source_name(consumed)

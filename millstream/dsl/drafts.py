@@ -173,7 +173,8 @@ class Drafts:
 
         Source: InternalStreamsBuilder.mergeDuplicateSourceNodes, StreamSourceNode.merge;
             InternalTopologyBuilder.validateTopicNotAlreadyRegistered.
-        Differs: serdes that contradict each other are refused; Kafka Streams takes the first ones. A pattern
+        Differs: serdes and timestamp extractors that contradict each other are refused; Kafka Streams takes
+            the first ones. A pattern
             that matches the topic of an earlier global table is refused too; Kafka Streams does not see it.
         """
         for draft in self._sources:
@@ -337,10 +338,15 @@ def _reads_the_same(one: Source, other: Source) -> bool:
 
 def _check_twins(node: Source, other: Source, where: str) -> None:
     what = f"pattern {other.pattern.pattern}" if other.pattern is not None else ", ".join(other.topics)
-    if node.offset_reset is not other.offset_reset:
+    if node.offset_reset != other.offset_reset:
         raise TopologyException(
             f"can't configure different offset reset policies on the same input: {what} is read at {where} "
             f"and at {caller()}; use the same Consumed in both places"
+        )
+    if node.timestamp_extractor != other.timestamp_extractor:
+        raise TopologyException(
+            f"{what} is read once for both, but with different timestamp extractors at {where} and at "
+            f"{caller()}; use the same Consumed in both places, or one stream"
         )
     for word, mine, theirs in (
         ("key", node.key_serde, other.key_serde),

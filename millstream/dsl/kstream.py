@@ -22,6 +22,7 @@ from millstream.dsl.options import (
     name_of,
     option,
 )
+from millstream.dsl.printed import Printed
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
@@ -106,15 +107,44 @@ class KStream(StreamJoins, TellsWhatIsMissing):
     def peek(self, action: Function, *, named: str | Named | None = None) -> KStream:
         """Call a Python function with the records of each micro-batch; they pass through unchanged.
 
-        A batch that is repeated after a failure is peeked at again.
+        With two parameters it is called for each record, with key and value as Python values; with one, for
+        some hundreds or thousands of them, with a pyarrow Table of key, value and timestamp. A batch that is
+        repeated after a failure is peeked at again.
+
+        Runs on: Spark's Python workers: other processes, on a cluster on other machines. So it has a copy of
+        what it refers to, changes nothing in the program, and holds up the pipeline while it runs. What it
+        prints appears in the program's stdout when the worker is done with its part of the micro-batch. What
+        it raises ends the pipeline.
         """
         check_function("peek", action)
         return self._then(nodes.Peek("", (), action), "KSTREAM-PEEK-", named)
 
     def foreach(self, action: Function, *, named: str | Named | None = None) -> None:
-        """Call a Python function with the records of each micro-batch, and end the stream there."""
+        """Call a Python function with the records of each micro-batch, and end the stream there.
+
+        Runs on: as with `peek`.
+        """
         check_function("foreach", action)
         self._then(nodes.Peek("", (), action, terminal=True), "KSTREAM-FOREACH-", named)
+
+    def print(self, printed: Printed) -> None:
+        """Print a line for each record, `[label]: key, value`, and end the stream there.
+
+        Without a label of its own it is the name of the operation that the stream comes from.
+
+            stream.print(Printed.to_sys_out().with_label("orders"))
+
+        The lines of a partition are in its order. A batch that is repeated after a failure is printed again.
+
+        Runs on: as with `peek`; file and stdout are those of the client that runs the pipeline.
+        Differs: what is printed of None is "null", and of other values what Python's str() makes of them.
+        """
+        if not isinstance(printed, Printed):
+            raise TopologyException(f"print() takes a Printed, such as Printed.to_sys_out(); got {printed!r}")
+        self._drafts.check(printed.name)
+        name = self._drafts.names.processor("KSTREAM-PRINTER-", printed.name)
+        label = self._draft.node.name if printed.label is None else printed.label
+        self._drafts.add(nodes.Print(name, (), label, printed.mapper, printed.path), self._draft)
 
     # --- apart and together ------------------------------------------------------------------------------
 

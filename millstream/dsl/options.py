@@ -16,10 +16,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
 from millstream.topology.functions import accepts, arity, describe_function
 from millstream.topology.names import validate_name
-from millstream.topology.nodes import OffsetReset
+from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy
+from millstream.topology.windows import milliseconds
 
 if TYPE_CHECKING:
     from typing import Self
@@ -116,7 +118,7 @@ class AutoOffsetReset:
     """Where a source starts when the application has no checkpoint yet.
 
     Source: org.apache.kafka.streams.AutoOffsetReset (KIP-1106).
-    Differs: no `none()` and `by_duration()`.
+    Differs: it is asked at the beginning only. That an offset is gone later is an error with every policy.
     """
 
     EARLIEST: ClassVar = OffsetReset.EARLIEST
@@ -132,23 +134,44 @@ class AutoOffsetReset:
         """With the records that come after the start."""
         return OffsetReset.LATEST
 
+    @staticmethod
+    def none() -> OffsetReset:
+        """Not at all: without a checkpoint, or a reset that says where to begin, the pipeline ends."""
+        return OffsetReset.NONE
+
+    @staticmethod
+    def by_duration(duration: timedelta) -> OffsetResetByDuration:
+        """With the first record of each partition that is no older than this; if none is, with the next one.
+
+        Raises:
+            TopologyException: `duration` is no timedelta, or negative.
+        """
+        duration_ms = milliseconds(duration, "the duration of AutoOffsetReset.by_duration()")
+        if duration_ms < 0:
+            raise TopologyException("Duration cannot be negative")
+        return OffsetResetByDuration(duration_ms)
+
 
 @dataclass(frozen=True)
 class Consumed(WithSerdesAndName):
     """How a topic is read.
 
     Source: org.apache.kafka.streams.kstream.Consumed.
-    Differs: no timestamp extractor; a record's timestamp is the one Kafka carries.
     """
 
-    offset_reset_policy: OffsetReset | None = None
+    offset_reset_policy: OffsetResetPolicy | None = None
+    timestamp_extractor: Extractor | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.offset_reset_policy is not None and not isinstance(self.offset_reset_policy, OffsetReset):
+        own = extractor(self.timestamp_extractor, "timestamp_extractor of Consumed")
+        object.__setattr__(self, "timestamp_extractor", own)
+        if self.offset_reset_policy is not None and not isinstance(
+            self.offset_reset_policy, OffsetResetPolicy
+        ):
             raise TopologyException(
                 "offset_reset_policy of Consumed is AutoOffsetReset.earliest() or AutoOffsetReset.latest(), "
-                f"got {self.offset_reset_policy!r}"
+                f"none() or by_duration(); got {self.offset_reset_policy!r}"
             )
 
     @classmethod
@@ -156,14 +179,26 @@ class Consumed(WithSerdesAndName):
         cls,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
-        offset_reset_policy: OffsetReset | None = None,
+        offset_reset_policy: OffsetResetPolicy | None = None,
+        timestamp_extractor: Extractor | None = None,
     ) -> Consumed:
         """Read with these serdes; None means the configured default."""
-        return cls(key_serde, value_serde, None, offset_reset_policy)
+        return cls(key_serde, value_serde, None, offset_reset_policy, timestamp_extractor)
 
-    def with_offset_reset_policy(self, offset_reset_policy: OffsetReset | None) -> Consumed:
+    def with_offset_reset_policy(self, offset_reset_policy: OffsetResetPolicy | None) -> Consumed:
         """The same with another start; None means the configured `auto.offset.reset`."""
         return replace(self, offset_reset_policy=offset_reset_policy)
+
+    def with_timestamp_extractor(self, timestamp_extractor: Extractor | None) -> Consumed:
+        """The same with another time for each record: a ready-made extractor, or a function of the record.
+
+            consumed.with_timestamp_extractor(lambda value: value.ordered_at)
+
+        A function gets Columns and returns one, a timestamp or milliseconds since 1970. A record for which
+        that is negative is dropped and counted; one for which it is NULL ends the pipeline. None means the
+        configured `default.timestamp.extractor`.
+        """
+        return replace(self, timestamp_extractor=timestamp_extractor)
 
 
 @dataclass(frozen=True)

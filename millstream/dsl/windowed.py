@@ -19,7 +19,7 @@ from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
-from millstream.topology.windows import Windows
+from millstream.topology.windows import UnlimitedWindows, Windows
 
 if TYPE_CHECKING:
     from typing import Self
@@ -45,7 +45,7 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
         value in any case.
 
         Raises:
-            TopologyException: `emit_strategy` is none.
+            TopologyException: `emit_strategy` is none, or it waits for unlimited windows to close.
 
         Source: KIP-825.
         Differs: here it makes another object; Kafka Streams changes this one as well. What has closed goes on
@@ -56,6 +56,8 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
                 "emit_strategy() takes EmitStrategy.on_window_close() or EmitStrategy.on_window_update(), "
                 f"got {emit_strategy!r}"
             )
+        if isinstance(self._windows, UnlimitedWindows) and emit_strategy == EmitStrategy.on_window_close():
+            raise TopologyException("on_window_close() cannot be used for UnlimitedWindows: they never close")
         other = copy(self)
         other._emit_strategy = emit_strategy
         return other

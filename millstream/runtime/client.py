@@ -35,6 +35,7 @@ from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
 from millstream.runtime.client_state import About, ClientState
+from millstream.runtime.close_options import CloseOptions
 from millstream.runtime.crew import Crew
 from millstream.runtime.events import (
     AddAsked,
@@ -274,12 +275,12 @@ class KafkaStreams(InteractiveQueries):
         if self._is_wanted():
             self._assembly.start_housekeeping(self._owned_tasks)
 
-    def close(self, timeout: timedelta | None = None) -> bool:
-        """Stop all threads and let go of everything; whether that is done.
+    def close(self, timeout: timedelta | CloseOptions | None = None) -> bool:
+        """Stop all threads and let go of everything; whether that is done. The client leaves its group.
 
         Args:
-            timeout: how long to wait; None: until it is done. Zero returns at once. It is done in any case,
-                in the background after the time is over.
+            timeout: how long to wait, or CloseOptions with that; None: until it is done. Zero returns at
+                once. It is done in any case, in the background after the time is over.
 
         From a state listener, or a thread of this client, it never waits: it returns at once, and a warning
         says so. In PENDING_ERROR and ERROR it does nothing, and a warning says so (KIP-696).
@@ -287,7 +288,7 @@ class KafkaStreams(InteractiveQueries):
         Raises:
             ValueError: the timeout is negative.
         """
-        seconds = _seconds(timeout)
+        seconds = _seconds(timeout.timeout if isinstance(timeout, CloseOptions) else timeout)
         if BeginClosing() not in self._owner.call(CloseAsked()):
             state = self.state
             if state in (State.PENDING_ERROR, State.ERROR):

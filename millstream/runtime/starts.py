@@ -20,7 +20,7 @@ from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Scan, TopicDescription, Topics
 from millstream.runtime.fencing import places
-from millstream.topology.nodes import OffsetReset, Source, TableSource
+from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Source, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
 __all__ = [
@@ -142,7 +142,7 @@ def told_to_begin(files: CheckpointFiles, location: str, pipeline: str) -> bool:
 def initial_offsets(
     topics: Iterable[TopicDescription],
     starts: Starts,
-    reset: OffsetReset,
+    reset: OffsetResetPolicy,
     first: Mapping[TopicPartition, int],
     last: Mapping[TopicPartition, int],
 ) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
@@ -150,7 +150,7 @@ def initial_offsets(
 
     Args:
         topics: those that the source reads.
-        reset: where what the reset does not mention begins.
+        reset: where what the reset does not mention begins: with its last record, or else with its first.
         first, last: the first offset of each partition, and the one after its last record.
     """
     offsets: dict[str, dict[str, int]] = {}
@@ -161,7 +161,7 @@ def initial_offsets(
         if start is not None and start.topic_id != topic.topic_id:
             warnings.append(
                 f"topic '{topic.name}' was deleted and created again after the reset of {starts.at}; it is "
-                f"read from its {reset.value} record on"
+                f"read from its {'latest' if reset is OffsetReset.LATEST else 'earliest'} record on"
             )
             start = None
         known = known or start is not None
@@ -190,7 +190,9 @@ def begin(
     sources: Mapping[str, TopicDescription],
     default: OffsetReset,
 ) -> None:
-    """Have a pipeline without a checkpoint begin where the last reset said. Nothing runs on it.
+    """Have a pipeline without a checkpoint begin where the last reset said, if there was one.
+
+    Nothing runs on it. A source that is to begin nowhere else is refused.
 
     Args:
         scans: the sources of its query, in their order.
@@ -200,33 +202,56 @@ def begin(
 
     Raises:
         IllegalStateException: the last reset was not finished.
-        StreamsException: Kafka or the files cannot be reached.
+        StreamsException: Kafka or the files cannot be reached; or a source has AutoOffsetReset.none(), and no
+            reset said where it begins.
     """
     raise_if_half_reset(files, location)
     starts = read_starts(files, location)
-    if starts is None or files.list(f"{directory}/offsets"):
+    if files.list(f"{directory}/offsets"):
         return
     nodes = {input_label(node): node for node in pipeline.inputs}
     for number, scan in enumerate(scans):
         node = nodes.get(scan.reads)
         if not isinstance(node, Source | TableSource) or files.exists(f"{directory}/sources/{number}/0"):
             continue
-        read = _read(node, sources)
-        partitions = [TopicPartition(topic.name, each) for topic in read for each in range(topic.partitions)]
-        offsets, warnings = initial_offsets(
-            read,
-            starts,
-            node.offset_reset or default,
-            topics.beginning_offsets(partitions),
-            topics.end_offsets(partitions),
-        )
-        for warning in warnings:
-            log.warning("pipeline %s: %s", pipeline.name, warning)
-        if offsets is not None:
-            # As Spark writes it: a zero byte, its version, and the offsets.
-            content = b"\0v1\n" + json.dumps(offsets, separators=(",", ":")).encode()
-            files.write(f"{directory}/sources/{number}/0", content)
-            log.info("pipeline %s begins, as reset at %s, at %s", pipeline.name, starts.at, offsets)
+        reset = node.offset_reset or default
+        if _began(pipeline, node, reset, number, directory, files, topics, sources, starts):
+            continue
+        if reset is OffsetReset.NONE:
+            raise StreamsException(
+                f"pipeline {pipeline.name}: {scan.reads} has AutoOffsetReset.none(), and there is neither a "
+                "checkpoint nor a reset that says where to begin; say it with `millstream reset`, or give "
+                "the source another policy"
+            )
+
+
+def _began(
+    pipeline: Pipeline,
+    node: Source | TableSource,
+    reset: OffsetResetPolicy,
+    number: int,
+    directory: str,
+    files: CheckpointFiles,
+    topics: Topics,
+    sources: Mapping[str, TopicDescription],
+    starts: Starts | None,
+) -> bool:
+    """Write where one source begins; whether the last reset said that."""
+    if starts is None:
+        return False
+    read = _read(node, sources)
+    partitions = [TopicPartition(topic.name, each) for topic in read for each in range(topic.partitions)]
+    first, last = topics.beginning_offsets(partitions), topics.end_offsets(partitions)
+    offsets, warnings = initial_offsets(read, starts, reset, first, last)
+    for warning in warnings:
+        log.warning("pipeline %s: %s", pipeline.name, warning)
+    if offsets is None:
+        return False
+    # As Spark writes it: a zero byte, its version, and the offsets.
+    content = b"\0v1\n" + json.dumps(offsets, separators=(",", ":")).encode()
+    files.write(f"{directory}/sources/{number}/0", content)
+    log.info("pipeline %s begins, as reset at %s, at %s", pipeline.name, starts.at, offsets)
+    return True
 
 
 def _read(node: Source | TableSource, sources: Mapping[str, TopicDescription]) -> list[TopicDescription]:

@@ -13,11 +13,14 @@ from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text
+from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.topology.nodes import OffsetReset, Store
 
-__all__ = ["Broker", "Parts", "QueryServing", "offset_reset", "real_parts", "serde_of"]
+__all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
+
+_EXTRACTOR = "default.timestamp.extractor"
 
 
 class Broker(Protocol):
@@ -116,6 +119,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             batch_interval=config.commit_interval,
             handlers=RecordHandlers.of(config),
             transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
+            timestamp_extractor=default_extractor(config),
         ),
         spark,
         closing=closing,
@@ -227,6 +231,20 @@ def offset_reset(config: StreamsConfig) -> OffsetReset:
     name = "auto.offset.reset"
     value = config.client_options("consumer.", "main.consumer.").get(name, "earliest")
     return OffsetReset(str(value).lower())
+
+
+def default_extractor(config: StreamsConfig) -> Any:
+    """The timestamp extractor of sources that have none of their own; None: Kafka's default.
+
+    Raises:
+        ConfigException: what is configured is none.
+    """
+    from millstream.dsl.timestamps import extractor
+
+    try:
+        return extractor(config.get(_EXTRACTOR), f"'{_EXTRACTOR}'")
+    except TopologyException as error:
+        raise ConfigException(str(error)) from None
 
 
 def serde_of(value: Any) -> Any:

@@ -18,14 +18,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.printed import printing
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.timestamps import Extractor, FailOnInvalidTimestamp
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import serdes
 from millstream.spark.aggregate import Pending, group
-from millstream.spark.dropped import LATE
+from millstream.spark.dropped import LATE, UNTIMED
 from millstream.spark.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -55,9 +57,11 @@ from millstream.spark.handlers import (
 from millstream.spark.joins import Join, Joined, Side, links_of
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
+from millstream.spark.printing import outlet, to_file, to_stdout
 from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
+from millstream.spark.timestamps import stamp
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
@@ -109,6 +113,7 @@ class CompileContext:
         only: nothing but these changelogs is written (rebuild.py); None: everything is.
         kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
+        timestamp_extractor: for the sources that have none; None: Kafka's default.
     """
 
     application_id: str
@@ -123,6 +128,7 @@ class CompileContext:
     only: Collection[str] | None = None
     kept: Callable[[str], DataFrame] | None = None
     restored: Callable[[str, Restored], DataFrame] | None = None
+    timestamp_extractor: Extractor | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,8 @@ class Compiled:
     layouts: Mapping[str, str] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
     """How many partitions each topic of the application's own has."""
+    drops: bool = False
+    """Whether there is a step that can drop a record, and have it counted."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -235,7 +243,7 @@ class Compiler:
             for store, laid_out in self.layouts.items()
             if store in places
         }
-        return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions)
+        return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions, self.failures > 0)
 
     def _visit(self, node: Node) -> None:
         visit = getattr(self, f"visit_{type(node).__name__}")
@@ -362,7 +370,7 @@ class Compiler:
         if not self.context.handlers.deserialization:
             key, value = flow.with_column("k", read_key), flow.with_column("v", read_value)
             self._forget_raw(flow)
-            return flow, Lane(key, value, None, key_serde, value_serde)
+            return flow, self._stamped(node, flow, Lane(key, value, None, key_serde, value_serde))
         tried_key = flow.with_column("t", attempt(F.lit(True), read_key))
         tried_value = flow.with_column("t", attempt(F.lit(True), read_value))
         key = flow.with_column("k", F.col(tried_key)["r0"])
@@ -382,7 +390,27 @@ class Compiler:
         lane = flow.narrow(
             Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes
         )
-        return flow, lane
+        return flow, self._stamped(node, flow, lane)
+
+    def _stamped(self, node: Any, flow: Flow, lane: Lane) -> Lane:
+        """The lane of a source, with the times that its timestamp extractor has for the records."""
+        if isinstance(node, Repartition):
+            return lane  # what we have written has a time
+        using = node.timestamp_extractor or self.context.timestamp_extractor or FailOnInvalidTimestamp()
+        skipped = stamp(
+            node.name,
+            using,
+            flow,
+            lane,
+            lambda function: self._add(
+                node, function, flow, lane, "s", self._trace(node, function, flow, lane)
+            ),
+        )
+        if skipped is None:
+            return lane
+        flow.uncounted.append(Failure(skipped, self.failures, UNTIMED, node.name))
+        self.failures += 1
+        return flow.narrow(lane, ~F.col(skipped), alone=not flow.lanes)
 
     def _forget_raw(self, flow: Flow) -> tuple[str, str]:
         """Drop the bytes that were read, unless dead letters need them; returns what they are then called."""
@@ -656,8 +684,17 @@ class Compiler:
         self._put(node, flow, replace(lane, key=key, value=value, key_serde=None, value_serde=None))
 
     def visit_Peek(self, node: nodes.Peek) -> None:
+        self._look(node, node.action, arity(node.action) or 2, to_stdout)
+
+    def visit_Print(self, node: nodes.Print) -> None:
+        write = to_stdout if node.path is None else to_file(node.path)
+        self._look(node, printing(node.label, node.mapper), 2, write)
+
+    def _look(self, node: Node, action: Function, parameters: int, write: Callable[[str], None]) -> None:
+        """Have a Python function called with the rows of a stream, and what it prints written."""
         flow, lane, _ = self._take(node.parents[0])
-        look = peek(node.action, arity(node.action) or 2, self._codecs(flow, lane))
+        text = outlet(flow.df.sparkSession, write)
+        look = peek(action, parameters, self._codecs(flow, lane), text)
         key, value = F.col(lane.key), F.col(lane.value)
         # An output of its own, so that it is run once whatever else its rows go to.
         # The lane itself goes on as it is.

@@ -1,4 +1,4 @@
-"""Records that are dropped: by record-level handlers, or because they are late.
+"""Records that are dropped: by record-level handlers, because they are late, or because they have no time.
 
 Spark counts them, progress reports tell, and each micro-batch is judged.
 
@@ -25,6 +25,7 @@ from millstream.spark.ending import wait_for_end
 __all__ = [
     "LATE",
     "METRICS",
+    "UNTIMED",
     "BatchDrops",
     "DropWatch",
     "exceeds",
@@ -49,6 +50,10 @@ _LOOK_SECONDS = 0.5
 _IN, _LATEST = "in", "latest"
 LATE = "late"
 """The kind of what came too late for a window. No handler is asked, and no threshold knows of it."""
+UNTIMED = "timestamp"
+"""The kind of what a timestamp extractor has no time for; as LATE otherwise."""
+
+_NOT_FAILED = (LATE, UNTIMED)
 
 
 def metric(number: int, kind: str, node: str, *, where: bool = False, latest: bool = False) -> str:
@@ -92,7 +97,7 @@ class BatchDrops:
     @property
     def failed(self) -> int:
         """Those that a handler was asked about."""
-        return sum(count for (kind, _), count in self.drops.items() if kind != LATE)
+        return sum(count for (kind, _), count in self.drops.items() if kind not in _NOT_FAILED)
 
 
 def read_drops(progress: Mapping[str, Any]) -> BatchDrops:
@@ -177,6 +182,8 @@ class DropWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total = 0
+        self.by_node: Counter[str] = Counter()
+        """The total, by the name of the node that dropped them."""
         self.seen: tuple[int, str] | None = None
         """Batch and time of the last report that was taken in."""
         self._pipeline = pipeline
@@ -201,6 +208,8 @@ class DropWatch:
             self._recent.append(batch)
             if batch.dropped:
                 self.total += batch.dropped
+                for (_, node), count in batch.drops.items():
+                    self.by_node[node] += count
                 self._unlogged.append(batch)
                 if exceeds(self._recent, self._max_ratio):
                     self.flush()
@@ -237,6 +246,15 @@ class DropWatch:
                 batches,
                 _counted(records, "record"),
                 too_late,
+            )
+        untimed = _counts(self._unlogged, UNTIMED)
+        if untimed:
+            log.warning(
+                "pipeline %s: in %s of %s some were dropped for a negative timestamp: %s",
+                self._pipeline,
+                batches,
+                _counted(records, "record"),
+                ", ".join(f"{count} in {node}" for node, count in sorted(untimed.items())),
             )
         self._unlogged.clear()
         self._logged_at = self._clock()
@@ -307,7 +325,7 @@ def _summary(batches: Collection[BatchDrops]) -> tuple[int, str, str]:
     drops: Counter[tuple[str, str]] = Counter()
     partitions: set[str] = set()
     for batch in batches:
-        drops.update({place: count for place, count in batch.drops.items() if place[0] != LATE})
+        drops.update({place: count for place, count in batch.drops.items() if place[0] not in _NOT_FAILED})
         partitions |= batch.partitions
     what = ", ".join(f"{kind} in {node}: {count}" for (kind, node), count in sorted(drops.items()))
     shown = sorted(partitions)
@@ -318,15 +336,21 @@ def _summary(batches: Collection[BatchDrops]) -> tuple[int, str, str]:
     return drops.total(), what, where
 
 
-def _late(batches: Iterable[BatchDrops]) -> str:
-    """How many were late, of which nodes, and the last of each, in words; empty: none."""
+def _counts(batches: Iterable[BatchDrops], wanted: str) -> Counter[str]:
+    """How many of a kind, by node."""
     counts: Counter[str] = Counter()
+    for batch in batches:
+        counts.update({node: count for (kind, node), count in batch.drops.items() if kind == wanted})
+    return counts
+
+
+def _late(batches: Collection[BatchDrops]) -> str:
+    """How many were late, of which nodes, and the last of each, in words; empty: none."""
     latest: dict[str, LateRecord] = {}
     for batch in batches:
-        counts.update({node: count for (kind, node), count in batch.drops.items() if kind == LATE})
         latest.update(batch.latest)
     told = []
-    for node, count in sorted(counts.items()):
+    for node, count in sorted(_counts(batches, LATE).items()):
         text = f"{count} in {node}"
         if node in latest:
             last = latest[node]

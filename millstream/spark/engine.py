@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.timestamps import Extractor
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
@@ -51,6 +52,7 @@ class SparkSettings:
         handlers: which records that fail are dropped.
         transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
             None: at least once.
+        timestamp_extractor: of sources that have none of their own; None: Kafka's default.
     """
 
     application_id: str
@@ -66,6 +68,7 @@ class SparkSettings:
     batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL
     transaction_timeout_ms: int | None = None
+    timestamp_extractor: Extractor | None = None
 
 
 class SparkEngine:
@@ -126,6 +129,7 @@ class SparkEngine:
             cached=self._settings.cached,
             # What Kafka Streams gives a record, too, before the member counts as lost.
             patience_ms=int(self._settings.consumer.get("max.poll.interval.ms", 300_000)),
+            timestamp_extractor=self._settings.timestamp_extractor,
         )
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
@@ -207,7 +211,8 @@ class SparkEngine:
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
             raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
-        drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if handlers.any else None
+        counts = handlers.any or plan.drops
+        drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if counts else None
 
         def ended(end: PipelineEnd) -> None:
             # With an error class it is what Spark has told, such as a user's function that met no server.

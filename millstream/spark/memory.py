@@ -16,15 +16,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.timestamps import Extractor
 from millstream.model import Record
-from millstream.spark.compiler import CompileContext, compile_pipeline
+from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.dropped import DropWatch, new_reports
 from millstream.spark.failures import report_of, translate
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
 from millstream.spark.source import in_range
-from millstream.topology.nodes import Aggregate, Repartition, Source, TableSource
+from millstream.topology.nodes import Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["MemoryEngine", "MemoryPipeline"]
@@ -70,6 +71,7 @@ class MemoryEngine:
         checkpoint: str,
         handlers: RecordHandlers = FAIL,
         cached: bool = True,
+        timestamp_extractor: Extractor | None = None,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -88,12 +90,11 @@ class MemoryEngine:
                 handlers,
                 self.repartition_serdes,
                 cached,
+                timestamp_extractor=timestamp_extractor,
             ),
         )
         # Without an epoch: nobody else can claim a pipeline in memory.
-        return MemoryPipeline(
-            pipeline, stream, compiled.rows_at(None), compiled.store_serdes, checkpoint, handlers
-        )
+        return MemoryPipeline(pipeline, stream, compiled, checkpoint, handlers)
 
 
 class MemoryPipeline:
@@ -103,18 +104,17 @@ class MemoryPipeline:
         self,
         pipeline: Pipeline,
         stream: _MemoryStream,
-        rows: DataFrame | None,
-        store_serdes: Mapping[str, tuple[Serde, Serde]],
+        compiled: Compiled,
         checkpoint: str,
         handlers: RecordHandlers = FAIL,
     ) -> None:
         self.pipeline = pipeline
         self.drops = DropWatch(pipeline.name, handlers.max_ratio, handlers.dead_letter_topic)
-        late = any(isinstance(node, Aggregate) and node.windows is not None for node in pipeline.nodes)
-        self._counts_drops = handlers.any or late
-        self.store_serdes = store_serdes
+        self._counts_drops = handlers.any or compiled.drops
+        self.store_serdes = compiled.store_serdes
         self._stream = stream
         self._query = None
+        rows = compiled.rows_at(None)
         if rows is not None:
             self._query = (
                 rows.select(_written())

@@ -1,4 +1,4 @@
-"""`peek` and `foreach`: a user's Python function over the rows of each micro-batch.
+"""`peek`, `foreach` and `print`: a Python function over the rows of each micro-batch.
 
 It runs in Spark's Python workers, as an Arrow function in a filter: only key, value and timestamp of the rows
 go to Python, the rows themselves stay in the JVM.
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
+from millstream.spark.printing import Text, gathered
 
 __all__ = ["peek"]
 
@@ -22,25 +23,26 @@ Codec = tuple[Serde, Callable[[Column], Column]]
 
 
 def peek(
-    action: Callable[..., Any], parameters: int, codecs: tuple[Codec, Codec]
+    action: Callable[..., Any], parameters: int, codecs: tuple[Codec, Codec], text: Text
 ) -> Callable[[Column, Column, Column, Column], Column]:
     """A function from (keep, key, value, timestamp) to a boolean Column that is true for every row.
 
     An action with one parameter gets a pyarrow Table with the columns key, value (in Spark's types) and
     timestamp, several times for each micro-batch: once for each Arrow batch of each partition. One with two
-    is called with key and value of each record, as Python values.
+    is called with key and value of each record, as Python values. What it prints goes to `text`.
     """
     (key_serde, key_bytes), (value_serde, value_bytes) = codecs
 
     def rows(seen: pa.Array) -> pa.Array:
         present = seen.filter(seen.is_valid())
         if len(present):
-            if parameters == 1:
-                action(pa.Table.from_struct_array(present))
-            else:
-                columns = (present.field("key").to_pylist(), present.field("value").to_pylist())
-                for key, value in zip(*columns, strict=True):
-                    action(key_serde.deserialize(key), value_serde.deserialize(value))
+            with gathered(text):
+                if parameters == 1:
+                    action(pa.Table.from_struct_array(present))
+                else:
+                    columns = (present.field("key").to_pylist(), present.field("value").to_pylist())
+                    for key, value in zip(*columns, strict=True):
+                        action(key_serde.deserialize(key), value_serde.deserialize(value))
         return pa.array([True] * len(seen), pa.bool_())
 
     # Not deterministic, so that Spark neither drops it, nor runs it twice, nor moves it.

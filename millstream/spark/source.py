@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,14 @@ from pyspark.sql import functions as F
 from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.topology.names import internal_pattern
-from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
+from millstream.topology.nodes import (
+    OffsetReset,
+    OffsetResetByDuration,
+    OffsetResetPolicy,
+    Repartition,
+    Source,
+    TableSource,
+)
 
 __all__ = ["in_range", "kafka_options", "read_kafka"]
 
@@ -47,7 +55,7 @@ def read_kafka(
 ) -> DataFrame:
     """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""
     reader = spark.readStream.format(FORMAT).options(**_OPTIONS).options(**options)
-    reset = default_reset
+    reset: OffsetResetPolicy = default_reset
     if isinstance(node, Repartition):
         reader = reader.option("subscribe", f"{application_id}-{node.topic}")
         reset = OffsetReset.EARLIEST
@@ -60,7 +68,13 @@ def read_kafka(
         else:
             topics = node.topics if isinstance(node, Source) else (node.topic,)
             reader = reader.option("subscribe", ",".join(topics))
-    reader = reader.option("startingOffsets", reset.value)
+    if isinstance(reset, OffsetResetByDuration):
+        since = max(0, time.time_ns() // 1_000_000 - reset.duration_ms)
+        reader = reader.option("startingTimestamp", str(since))
+        reader = reader.option("startingOffsetsByTimestampStrategy", "latest")  # if nothing is so new
+    else:  # with NONE there is a checkpoint, or the pipeline does not begin (starts.py)
+        known = OffsetReset.EARLIEST if reset is OffsetReset.NONE else reset
+        reader = reader.option("startingOffsets", known.value)
     if max_records_per_batch is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
     df = reader.load()

@@ -7,7 +7,8 @@ is routed as Kafka would do it: to output topics, back into the topology, or int
 Source: org.apache.kafka.streams.TopologyTestDriver.
 Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, as a client
     does that has a backlog; piped one by one, or without a cache, each record gives its update, as in
-    Kafka Streams.
+    Kafka Streams. With `record_by_record=True` each record is a micro-batch of its own, and so is each that
+    comes out of it on its way through an internal topic.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -24,8 +26,10 @@ from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException
-from millstream.model import KeyValue, Record, TaskId
+from millstream.metrics.client import Metric, MetricName
+from millstream.model import KeyValue, Record, StoreKind, TaskId
 from millstream.ports import BytesStore
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
@@ -48,6 +52,8 @@ _THREAD = "TopologyTestDriver"
 
 
 S = TypeVar("S")
+Store = ReadOnlyKeyValueStore[Any, Any] | ReadOnlyWindowStore[Any, Any] | ReadOnlySessionStore[Any, Any]
+"""What a driver gives to read a store with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,16 @@ class TopologyTestDriver:
 
     Every topic has one partition. The first driver of a process starts Spark (5 s); it then stays.
 
+    With `record_by_record=True` results are those of Kafka Streams' driver, which processes and commits one
+    record after the other: no two records of a list, or of an internal topic, meet in a micro-batch. A
+    micro-batch takes some 50 ms, however small it is, and more with many steps that keep state; so a list of
+    a hundred records takes seconds.
+
     Args:
         topology: what `StreamsBuilder.build()` returned.
         config: as a client's; nothing in it is required. `spark.*` is passed to Spark.
         initial_wall_clock_time: timestamp of the first record that is piped without one; now, if None.
+        record_by_record: process each record alone.
         spark: a session to use.
 
     Raises:
@@ -97,6 +109,7 @@ class TopologyTestDriver:
         config: Mapping[str, Any] | None = None,
         *,
         initial_wall_clock_time: datetime | None = None,
+        record_by_record: bool = False,
         spark: Any = None,
     ) -> None:
         config = dict(config or {})
@@ -108,6 +121,8 @@ class TopologyTestDriver:
             else round(initial_wall_clock_time.timestamp() * 1000)
         )
         self._closed = False
+        self._record_by_record = record_by_record
+        self._waiting: list[Record] | None = None
         self._offsets: dict[str, int] = {}
         self._outputs: dict[str, deque[Record]] = {}
         sources = dict.fromkeys(topology.source_topics, 1)
@@ -143,6 +158,9 @@ class TopologyTestDriver:
                         checkpoint=f"{self._directory}/{pipeline.name}",
                         handlers=_handlers(config),
                         cached=config.get("statestore.cache.max.bytes") != 0,
+                        timestamp_extractor=extractor(
+                            config.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
+                        ),
                     )
                 )
         except BaseException:
@@ -191,6 +209,66 @@ class TopologyTestDriver:
         """How many records were dropped so far: a record-level handler says 'continue', or they were late."""
         return sum(running.drops.total for running in self._pipelines)
 
+    @property
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """The metrics by name: `dropped-records-total` of each task, with Kafka's group and tags.
+
+        Source: org.apache.kafka.streams.TopologyTestDriver.metrics.
+        Differs: these and no others. Records without a key or a value that an operation passes over are not
+            counted.
+        """
+        dropped: Counter[str] = Counter()
+        for running in self._pipelines:
+            dropped.update(running.drops.by_node)
+        found = {}
+        for part in self._topology.subtopologies:
+            tags = (("task-id", f"{part.id}_0"), ("thread-id", _THREAD))
+            name = MetricName("dropped-records-total", "stream-task-metrics", tags)
+            nodes = {processor.node.name for processor in part.processors}
+            found[name] = Metric(name, sum(dropped[node] for node in nodes))
+        return found
+
+    # --- time and batches ------------------------------------------------------------------------------
+
+    def advance_wall_clock_time(self, advance: timedelta) -> None:
+        """Let the driver's clock go on by this much.
+
+        Topics that are created from now on begin with its time; see `create_input_topic`.
+
+        Raises:
+            ValueError: it would go back.
+
+        Differs: there are no punctuations that it could trigger yet.
+        """
+        if advance < timedelta(0):
+            raise ValueError(f"time only goes forward, got {advance}")
+        self._now += advance // timedelta(milliseconds=1)
+
+    @contextmanager
+    def one_batch(self) -> Iterator[None]:
+        """All records that are piped within it are one micro-batch, of whatever topics they are.
+
+            with driver.one_batch():
+                left.pipe_input("a", 1)
+                right.pipe_input("a", 2)
+
+        If an exception leaves it, none of them is processed. With `record_by_record=True` each of them is
+        processed alone, in this order, when it ends.
+
+        Raises:
+            IllegalStateException: within another one.
+        """
+        if self._waiting is not None:
+            raise IllegalStateException("one_batch() within one_batch(): there can be one at a time")
+        waiting: list[Record] = []
+        self._waiting = waiting
+        try:
+            yield
+        finally:
+            self._waiting = None
+        if waiting:
+            self._pipe(waiting)
+
     # --- stores ----------------------------------------------------------------------------------------
 
     def get_key_value_store(self, name: str) -> ReadOnlyKeyValueStore[Any, Any]:
@@ -225,6 +303,22 @@ class TopologyTestDriver:
         """
         return self._store(name, QueryableStoreTypes.session_store())
 
+    def get_all_state_stores(self) -> dict[str, Store]:
+        """All stores by name, each as `get_state_store` gives it: also those without a name of the user's."""
+        return {name: self.get_state_store(name) for name in self._stores}
+
+    def get_state_store(self, name: str) -> Store:
+        """A store as its kind is: of keys and values, of windows, or of sessions.
+
+        Raises:
+            UnknownStateStoreException: the topology has no such store.
+        """
+        stores = {**self._topology.stores, **self._topology.global_stores}
+        kind = stores[name].kind if name in stores else StoreKind.KEY_VALUE
+        if kind is StoreKind.WINDOW:
+            return self.get_window_store(name)
+        return self.get_session_store(name) if kind is StoreKind.SESSION else self.get_key_value_store(name)
+
     def _store(self, name: str, kind: QueryableStoreType[S]) -> S:
         return open_store(self._view, StoreQueryParameters.from_name_and_type(name, kind))
 
@@ -251,26 +345,51 @@ class TopologyTestDriver:
     # --- running ---------------------------------------------------------------------------------------
 
     def _pipe(self, records: Sequence[Record]) -> None:
-        """One micro-batch, and then as many as its own output needs."""
+        """One micro-batch, and then as many as its own output needs; or one for each record."""
         if self._closed:
             raise IllegalStateException("this TopologyTestDriver is closed; make a new one")
-        todo: deque[Sequence[Record]] = deque([records])
-        while todo:
-            batch = [self._arrived(record) for record in todo.popleft()]
-            for record in batch:
-                self._fill(record)
-            for running in self._pipelines:
-                inputs: dict[Input, list[Record]] = {}
-                for node in running.pipeline.inputs:
-                    mine = [r for r in batch if _reads(node, r.topic, self._application_id)]
-                    if mine:
-                        inputs[node] = mine
-                if inputs:
-                    written = running.process(inputs)
-                    for record in written:
-                        self._outputs.setdefault(record.topic, deque()).append(record)
-                    if written:
-                        todo.append(written)
+        if self._waiting is not None:
+            self._waiting += records
+        elif self._record_by_record:
+            for record in records:
+                self._pipe_alone(record)
+        else:
+            todo: deque[Sequence[Record]] = deque([records])
+            while todo:
+                todo += self._process(todo.popleft())
+
+    def _pipe_alone(self, first: Record) -> None:
+        """A record, and one after the other what it leads to: of what waits in several topics, the earliest.
+
+        Source: TopologyTestDriver.completeAllProcessableWork, PartitionGroup.nextRecord.
+        """
+        queues: dict[str, deque[Record]] = {first.topic: deque([first])}
+        while queues:
+            topic = min(queues, key=lambda topic: queues[topic][0].timestamp)
+            record = queues[topic].popleft()
+            if not queues[topic]:
+                del queues[topic]
+            for written in self._process([record]):
+                for each in written:
+                    queues.setdefault(each.topic, deque()).append(each)
+
+    def _process(self, records: Sequence[Record]) -> list[list[Record]]:
+        """One micro-batch of each pipeline that reads any of these records; returns what each has written."""
+        batch = [self._arrived(record) for record in records]
+        for record in batch:
+            self._fill(record)
+        output = []
+        for running in self._pipelines:
+            inputs: dict[Input, list[Record]] = {}
+            for node in running.pipeline.inputs:
+                mine = [r for r in batch if _reads(node, r.topic, self._application_id)]
+                if mine:
+                    inputs[node] = mine
+            if inputs and (written := running.process(inputs)):
+                for record in written:
+                    self._outputs.setdefault(record.topic, deque()).append(record)
+                output.append(written)
+        return output
 
     def _arrived(self, record: Record) -> Record:
         offset = self._offsets.get(record.topic, 0)

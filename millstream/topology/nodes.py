@@ -37,8 +37,11 @@ __all__ = [
     "Merge",
     "Node",
     "OffsetReset",
+    "OffsetResetByDuration",
+    "OffsetResetPolicy",
     "PassThrough",
     "Peek",
+    "Print",
     "Repartition",
     "SelectKey",
     "Sink",
@@ -63,10 +66,21 @@ Function = Callable[..., Any]
 
 
 class OffsetReset(Enum):
-    """Where a source starts when the application has no checkpoint yet."""
+    """Where a source starts when the application has no checkpoint yet. NONE: only where a reset says."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResetByDuration:
+    """A source starts with the records that are no older than this; if none is, with the next one."""
+
+    duration_ms: int
+
+
+OffsetResetPolicy = OffsetReset | OffsetResetByDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +151,9 @@ class Source(Node):
     pattern: re.Pattern[str] | None = None
     key_serde: Any = None
     value_serde: Any = None
-    offset_reset: OffsetReset | None = None
+    offset_reset: OffsetResetPolicy | None = None
+    timestamp_extractor: Any = None
+    """What gives a record its time; None: what is configured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +168,10 @@ class TableSource(Node):
     source_name: str = ""
     key_serde: Any = None
     value_serde: Any = None
-    offset_reset: OffsetReset | None = None
+    offset_reset: OffsetResetPolicy | None = None
     stored: Store | None = None
+    timestamp_extractor: Any = None
+    """As that of a Source."""
 
     @property
     def store(self) -> Store | None:
@@ -512,3 +530,15 @@ class TableGroupBy(Node):
 @dataclass(frozen=True, eq=False)
 class ToStream(Node):
     """A table's updates as a stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class Print(Node):
+    """Print the records of a stream, a line each, with a label; nothing comes after it.
+
+    `mapper` is a Python function of key and value to text, or None; `path` a file, or None for stdout.
+    """
+
+    label: str = ""
+    mapper: Function | None = None
+    path: str | None = None

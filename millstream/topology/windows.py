@@ -11,8 +11,17 @@ from datetime import timedelta
 from typing import Any
 
 from millstream.errors import TopologyException
+from millstream.model import MAX_TIMESTAMP_MS, TimeWindow
 
-__all__ = ["JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows", "Windows", "milliseconds"]
+__all__ = [
+    "JoinWindows",
+    "SessionWindows",
+    "SlidingWindows",
+    "TimeWindows",
+    "UnlimitedWindows",
+    "Windows",
+    "milliseconds",
+]
 
 
 def milliseconds(duration: Any, what: str) -> int:
@@ -86,9 +95,48 @@ class TimeWindows:
                 f"retention=[{retention_ms}]"
             )
 
+    def windows_for(self, timestamp: int) -> dict[int, TimeWindow]:
+        """The windows that a record of this time (in ms) belongs to, by their start; the earliest first.
+
+        Source: org.apache.kafka.streams.kstream.TimeWindows.windowsFor.
+        """
+        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        starts = range(first, timestamp + 1, self.advance_ms)
+        return {start: TimeWindow(start, start + self.size_ms) for start in starts}
+
     def __str__(self) -> str:
         hops = "" if self.advance_ms == self.size_ms else f" every {_shown(self.advance_ms)}"
         return f"windows of {_shown(self.size_ms)}{hops}, {_grace(self.grace_ms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnlimitedWindows(TimeWindows):
+    """One window for each key, from 1970 on, that never closes: all time, with a windowed key.
+
+    Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
+    Differs: it ends with the year 9999, the last time that records have here, and not with 64 bits. There is
+        no `startOn`: filter the stream by `record.timestamp`; the start of the window stays 1970.
+    """
+
+    size_ms: int = MAX_TIMESTAMP_MS
+    advance_ms: int = MAX_TIMESTAMP_MS
+    grace_ms: int = 0
+
+    @classmethod
+    def of(cls) -> UnlimitedWindows:
+        """One window for all time."""
+        return cls()
+
+    def advance_by(self, advance: timedelta) -> TimeWindows:
+        """Refused: there is one window.
+
+        Raises:
+            TopologyException: always.
+        """
+        raise TopologyException("unlimited windows do not advance: there is one for all time")
+
+    def __str__(self) -> str:
+        return "unlimited windows"
 
 
 @dataclass(frozen=True, slots=True)

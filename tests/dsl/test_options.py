@@ -1,9 +1,11 @@
 """Options are frozen, copy themselves with changes, and refuse what they cannot hold."""
 
 from dataclasses import FrozenInstanceError
+from datetime import timedelta
 
 import pytest
 
+from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import (
     AutoOffsetReset,
     Branched,
@@ -17,6 +19,7 @@ from millstream.dsl.options import (
 )
 from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.topology.nodes import OffsetReset
 
 WITH_SERDES = [Consumed, Produced, Grouped, Repartitioned, Materialized]
 
@@ -126,6 +129,24 @@ def test_values_of_the_wrong_kind_are_refused(make):
     """At the line where they are given."""
     with pytest.raises(TopologyException):
         make()
+
+
+def test_a_source_can_begin_so_far_back_or_not_at_all():
+    """By a duration, which is not negative; two sources of a topic agree on it."""
+    hour = AutoOffsetReset.by_duration(timedelta(hours=1))
+    assert hour == AutoOffsetReset.by_duration(timedelta(minutes=60))
+    assert Consumed().with_offset_reset_policy(AutoOffsetReset.none()).offset_reset_policy is OffsetReset.NONE
+    builder = StreamsBuilder()
+    for _ in range(2):
+        builder.stream(
+            "in", Consumed.with_(offset_reset_policy=AutoOffsetReset.by_duration(timedelta(hours=1)))
+        )
+    with pytest.raises(TopologyException, match="can't configure different offset reset policies"):
+        builder.stream("in", Consumed.with_(offset_reset_policy=AutoOffsetReset.none()))
+    with pytest.raises(TopologyException, match="Duration cannot be negative"):
+        AutoOffsetReset.by_duration(timedelta(hours=-1))
+    with pytest.raises(TopologyException, match=r"of AutoOffsetReset.by_duration\(\) is a timedelta"):
+        AutoOffsetReset.by_duration(3600)
 
 
 def test_offset_resets_go_through():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from millstream import (
+    EmitStrategy,
     KGroupedStream,
     Materialized,
     Serdes,
@@ -22,6 +23,7 @@ from millstream import (
     TimeWindows,
     Topology,
     TopologyException,
+    UnlimitedWindows,
     Windowed,
     WindowedSerdes,
 )
@@ -285,3 +287,36 @@ def test_a_sink_behind_windows_writes_windowed_keys_unasked(
     grouped.windowed_by(windows).count().to_stream().to("out")
     (sink,) = (node for node in builder.build().nodes if isinstance(node, Sink))
     assert sink.key_serde == serde
+
+
+# --- all time, and which windows there are ------------------------------------------------------------------
+
+
+def test_the_windows_of_a_time_are_kafkas() -> None:
+    """TimeWindowsTest.shouldComputeWindowsForHoppingWindows and its neighbours: none begins before 1970."""
+    size, step = timedelta(milliseconds=12), timedelta(milliseconds=5)
+    hopping = TimeWindows.of_size_with_no_grace(size).advance_by(step)
+    assert hopping.windows_for(21) == {start: TimeWindow(start, start + 12) for start in (10, 15, 20)}
+    assert list(hopping.windows_for(3)) == [0]
+    assert list(TimeWindows.of_size_with_no_grace(size).windows_for(21)) == [12]
+    assert [str(Windowed("a", window)) for window in hopping.windows_for(21).values()] == [
+        "[a@10/22]",
+        "[a@15/27]",
+        "[a@20/32]",
+    ]
+
+
+def test_unlimited_windows_are_one_window() -> None:
+    """It begins in 1970, does not advance, and is not waited for."""
+    windows = UnlimitedWindows.of()
+    assert list(windows.windows_for(1_700_000_000_000)) == [0]
+    assert windows.windows_for(0)[0].end.year == 9999
+    assert str(windows) == "unlimited windows"
+    assert windows != TimeWindows.of_size_with_no_grace(timedelta(milliseconds=windows.size_ms))
+    with pytest.raises(TopologyException, match="there is one for all time"):
+        windows.advance_by(ONE)
+    grouped = StreamsBuilder().stream("in").group_by_key().windowed_by(windows)
+    with pytest.raises(TopologyException, match="they never close"):
+        grouped.emit_strategy(EmitStrategy.on_window_close())
+    with pytest.raises(TopologyException, match="must be no smaller than its window size"):
+        grouped.count(Materialized.as_("all").with_retention(ONE))

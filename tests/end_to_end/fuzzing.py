@@ -111,6 +111,11 @@ def program(*, prefix: str = "") -> Topology:
     return builder.build()
 
 
+def is_timed(record: Fuzzed) -> bool:
+    """Whether LogAndSkipOnInvalidTimestamp takes it."""
+    return record.timestamp >= 0
+
+
 def clamped(record: Fuzzed) -> int:
     """The time that it is taken for."""
     return min(max(record.timestamp, MIN_TIMESTAMP_MS), MAX_TIMESTAMP_MS)
@@ -118,12 +123,16 @@ def clamped(record: Fuzzed) -> int:
 
 def _windowed(records: Iterable[Fuzzed]) -> list[Fuzzed]:
     # A null value counts in time windows and sessions, as in Kafka Streams.
-    return [r for r in records if is_good(r) and r.key is not None and r.timestamp >= 0]
+    return [r for r in records if is_good(r) and r.key is not None and is_timed(r)]
 
 
 def counted(records: Iterable[Fuzzed]) -> dict[str, int]:
     """How often each key has a value."""
-    good = [r.key.decode(errors="replace") for r in records if r.key is not None and r.value and is_good(r)]
+    good = [
+        r.key.decode(errors="replace")
+        for r in records
+        if r.key is not None and r.value and is_good(r) and is_timed(r)
+    ]
     return dict(Counter(good))
 
 

@@ -38,6 +38,7 @@ from millstream.errors import (
 from millstream.model import LagInfo
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.states import State
 from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
@@ -263,6 +264,26 @@ def test_closing_without_a_start_takes_nothing(
     assert world.everything_closed
     assert world.connections == []
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_closing_takes_options_and_leaves_the_group(make: Make, world: FakeWorld) -> None:
+    """CloseOptions say how long to wait. To remain in the group is refused where it is asked for."""
+    client = make()
+    running(client)
+    assert client.close(CloseOptions().with_timeout(SOON)) is True
+    assert client.state is State.NOT_RUNNING
+    assert client.close(CloseOptions(SOON, GroupMembershipOperation.LEAVE_GROUP)) is True
+    with pytest.raises(ValueError, match="nobody would go on with its work"):
+        CloseOptions().with_group_membership_operation(GroupMembershipOperation.REMAIN_IN_GROUP)
+    wrong: Any = 5
+    with pytest.raises(ValueError, match="the timeout of CloseOptions is a timedelta or None, got 5"):
+        CloseOptions(wrong)
+    with pytest.raises(ValueError, match=r"is GroupMembershipOperation\.LEAVE_GROUP, got 5"):
+        CloseOptions().with_group_membership_operation(wrong)
+    asynchronous = make()
+    running(asynchronous)
+    asynchronous.close(CloseOptions(ZERO))
+    wait_until(lambda: asynchronous.state is State.NOT_RUNNING, "it is closed in the background")
 
 
 def test_a_client_closed_by_its_listener_as_it_starts_holds_nothing(make: Make, world: FakeWorld) -> None:

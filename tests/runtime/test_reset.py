@@ -14,6 +14,7 @@ from scenes import SOON, Handler, Make, ended, running, word_count
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import AutoOffsetReset, Consumed
 from millstream.errors import ConfigException, IllegalStateException, LockException, StreamsException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Scan, TopicDescription
@@ -183,6 +184,30 @@ def test_only_a_new_checkpoint_begins_there() -> None:
     assert begun("p0.2") is None
     files.delete(STARTS)
     assert begun("p0.3") is None
+
+
+def test_a_source_that_is_to_begin_nowhere_waits_for_a_reset() -> None:
+    """AutoOffsetReset.none(): a checkpoint, or what a reset said, lets it begin."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed().with_offset_reset_policy(AutoOffsetReset.none())).to("out")
+    (pipeline,) = builder.build().pipelines
+    topics = FakeTopics({"in": 1})
+    sources = topics.look(["in"])
+    files = FakeCheckpointFiles()
+
+    def begun(directory: str) -> bool:
+        begin(pipeline, (Scan("in"),), directory, files, "here", topics, sources, OffsetReset.EARLIEST)
+        return files.exists(f"{directory}/sources/0/0")
+
+    with pytest.raises(
+        StreamsException, match=r"pipeline p0: in has AutoOffsetReset.none\(\), and there is "
+    ):
+        begun("p0.1")
+    files.write("p0.2/offsets/0", b"v1")
+    assert not begun("p0.2")
+    starts = Starts("noon", True, {"in": TopicStart(sources["in"].topic_id, {0: 0})})
+    files.write(STARTS, starts.to_bytes())
+    assert begun("p0.1")
 
 
 # --- what is done ------------------------------------------------------------------------------------------

@@ -35,10 +35,12 @@ from millstream import (
     TimeWindows,
     Topology,
     TopologyException,
+    UnlimitedWindows,
     Windowed,
     WindowedSerdes,
 )
 from millstream.broker import EmbeddedKafka
+from millstream.model import MAX_TIMESTAMP_MS
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
@@ -300,7 +302,8 @@ def test_time_windows_and_sessions_have_null_values_too(windows: Windows, counts
     if isinstance(windows, SessionWindows):
         functions.append(lambda key, one, other: one + other)
     stream.aggregate(*functions, Materialized.with_(value_serde=Serdes.string())).to_stream().to("folds")
-    with TopologyTestDriver(builder.build()) as driver:
+    config = {"default.timestamp.extractor": "LogAndSkipOnInvalidTimestamp"}
+    with TopologyTestDriver(builder.build(), config) as driver:
         pipe(driver, "in", ("a", "x", 10), ("a", None, 10), (None, "y", 11), ("a", "z", -1))
         assert [value for _, value in read(driver, "counts", key_serde(windows), "long")] == [counts]
         folds = [value for _, value in read(driver, "folds", key_serde(windows))]
@@ -475,3 +478,20 @@ def test_windows_behind_a_shuffle_and_before_a_repartition() -> None:
         pipe(driver, "in", ("k", "to", 4))
         found = {(key.key, key.window): value for key, value in rows(driver, "changes").items()}
         assert found == {("to", TimeWindow(0, 10)): 2, ("be", TimeWindow(0, 10)): 1}
+
+
+def test_unlimited_windows_take_in_everything() -> None:
+    """However far apart, and whatever came before; the key has the window's start, as in Kafka Streams."""
+    builder = StreamsBuilder()
+    table = grouped(builder).windowed_by(UnlimitedWindows.of()).count(Materialized.as_("all"))
+    table.to_stream().to("out")
+    late = MAX_TIMESTAMP_MS - 1
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "in", ("a", "x", late), ("a", "y", 0), ("b", "z", 5), ("a", "x", 1_700_000_000_000))
+        keys = WindowedSerdes.time_windowed_serde_from(Serdes.string(), ms(MAX_TIMESTAMP_MS))
+        assert sorted((str(key), count) for key, count in read(driver, "out", keys, "long")) == [
+            (f"[a@0/{MAX_TIMESTAMP_MS}]", 3),
+            (f"[b@0/{MAX_TIMESTAMP_MS}]", 1),
+        ]
+        assert driver.get_window_store("all").fetch("a", 0) == 3
+        assert driver.dropped_records == 0

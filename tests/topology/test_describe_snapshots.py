@@ -22,6 +22,7 @@ from millstream.dsl.options import (
     Produced,
     Repartitioned,
 )
+from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serdes
 from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
@@ -119,6 +120,14 @@ def stateless_all_named(b):
         .foreach(same, named="foreach")
     )
     b.stream("other").to("out")
+
+
+@program
+def printed(b):
+    stream = b.stream("in")
+    stream.print(Printed.to_sys_out())
+    stream.map_values(same).print(Printed.to_sys_out().with_label("label").with_name("printer"))
+    stream.filter(same).to("out")
 
 
 @program

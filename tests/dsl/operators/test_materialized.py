@@ -19,7 +19,7 @@ def test_a_changelog_has_its_stores_name_serdes_partitions_and_timestamps() -> N
     builder.stream("in", STRINGS).group_by_key().count()
     builder.stream("in", STRINGS).group_by_key().count(Materialized.as_("unlogged").with_logging_disabled())
     with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
-        pipe(driver, "in", ("a", "x", 1_700_000_000_123), ("a", "y", -5))
+        pipe(driver, "in", ("a", "x", 1_700_000_000_123), ("a", "y", 5))
         assert driver.produced_topic_names == {
             "app-counts-changelog",
             "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",

@@ -34,6 +34,7 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
+import org.apache.kafka.streams.kstream.Printed;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
@@ -129,6 +130,13 @@ public class DescribeAll {
                 .peek((k, v) -> { }, Named.as("peek"))
                 .foreach((k, v) -> { }, Named.as("foreach"));
             b.stream("other").to("out");
+        });
+
+        all.put("printed", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.print(Printed.toSysOut());
+            in.mapValues(v -> v).print(Printed.<String, String>toSysOut().withLabel("label").withName("printer"));
+            in.filter((k, v) -> true).to("out");
         });
 
         all.put("several_sinks", b -> {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from snapshots.trace_programs import (
     BY_KEY,
@@ -43,7 +44,7 @@ def stream(topic: str = "in", values: str = "string") -> Op:
     return source(values, topic=topic)
 
 
-def table(topic: str = "in", values: str = "string", **store: str) -> Op:
+def table(topic: str = "in", values: str = "string", **store: Any) -> Op:
     return source(values, "table", topic=topic, **store)
 
 
@@ -105,6 +106,11 @@ def at_random(
             record[1] = None
         record.append(topic)
     return records
+
+
+def with_keys(records: list[Record]) -> list[Record]:
+    """Those whose key is not null."""
+    return [record for record in records if record[0] is not None]
 
 
 def alone(records: list[Record]) -> list[Record]:
@@ -245,6 +251,31 @@ def stream_table_cases() -> Iterator[Case]:
         {"op": "left_join", "with": "both"},
     ]
     yield "left_join, the outer_join of two tables", tables, both
+    times = at(
+        "t:a=A@10 t:a=B@20 t:a=C@15 a=a@5 a=b@10 a=c@14 a=d@15 a=e@19 a=f@20 a=g@99 t:a=null@30 a=h@25 "
+        "a=i@30 a=j@40 t:a=D@12 a=k@11 a=l@13 t:a=E@20 a=m@22 t:b=F@500 a=n@15 a=o@450 t:a=G@440 a=p@450 "
+        "t:a=H@300 a=q@300 a=r@500"
+    )
+    waiting = at(
+        "t:a=A@10 a=a@12 a=b@11 t:a=B@11 b=c@15 a=d@22 t:a=C@14 a=e@22 b=f@25 t:b=D@20 a=g@14 a=h@15 "
+        "null=i@30 a=null@31 b=j@40 a=k@40 a=l@40 b=m@29 b=n@30 t:a=null@35 b=o@90 null=p@3 a=q@91 b=r@200"
+    )
+    for kind in INNER_OR_LEFT:
+        versioned = [*named("t", table("t", store="t", history=100)), stream()]
+        yield f"{kind}, a versioned table", [*versioned, {"op": kind, "with": "t"}], times
+        for ops in ([NOT_X], [UPPER]):
+            behind_it = [
+                *named("t", table("t", store="t", history=100), *ops),
+                stream(),
+                {"op": kind, "with": "t"},
+            ]
+            yield f"{kind}, a versioned table behind {ops[0]['op']}", behind_it, times
+        for grace in (0, 10):
+            program = [*versioned, {"op": kind, "with": "t", "grace": grace}]
+            yield f"{kind}, a versioned table, grace {grace}", program, with_keys(waiting)
+            yield f"{kind}, a versioned table and times, grace {grace}", program, times
+            if grace:
+                yield f"{kind}, a versioned table and null keys, grace {grace}", program, waiting
     random_programs: dict[str, list[Op]] = {
         "join": joined("join"),
         "left_join": joined("left_join"),
@@ -259,6 +290,13 @@ def stream_table_cases() -> Iterator[Case]:
         some = {topic: topics[topic] for topic in ("in", "t", "u") if topic in topics_of(program)}
         records = at_random(f"stream_table {number}", some, tables="t u", keys="aab", count=24)
         yield f"random {number}, {name}", program, records
+    for number in range(9):
+        kind, grace = INNER_OR_LEFT[number % 2], (None, 0, 12)[number % 3]
+        join = {"op": kind, "with": "t"} | ({} if grace is None else {"grace": grace})
+        program = [*named("t", table("t", store="t", history=40)), stream(), join]
+        some = {topic: topics[topic] for topic in ("in", "t")}
+        records = with_keys(at_random(f"versioned {number}", some, tables="t", keys="aab", count=24))
+        yield f"random {number}, {kind} with a versioned table, grace {grace}", program, records
 
 
 # --- two streams -----------------------------------------------------------------------------------------
@@ -471,6 +509,11 @@ def table_table_cases() -> Iterator[Case]:
         "a=a@1 r:a=A@2 q:a=1x@3 a=b@9 q:a=2x@4 r:a=null@5 a=c@6 q:a=null@7 r:a=B@8 q:a=3x@9 a=null@10 "
         "r:b=C@11 q:b=4x@12 b=d@13 r:b=null@14 q:b=null@15 b=null@16 q:c=5x@17 q:c=null@18 r:a=null@19"
     )
+    for kind in ALL_KINDS:
+        sources = [*named("r", table("r", store="r", history=100)), table(store="l", history=100)]
+        versioned = [*sources, {"op": kind, "with": "r"}]
+        yield f"{kind}, versioned tables", [*versioned, TO_STREAM], backwards + changes
+        yield f"{kind}, versioned tables, old values", [*versioned, *TO_CONCAT], backwards + changes[:6]
     tables = [*named("q", table("q")), *named("r", table("r")), table()]
     for first in ALL_KINDS:
         for then in ALL_KINDS:
@@ -612,6 +655,9 @@ def grouped_table_cases() -> Iterator[Case]:
     yield "aggregate concat, by its own key", folded("value", CONCAT, key="key"), moves
     stores = [source(op="table", store="t"), group("letter"), CONCAT, TO_STREAM]
     yield "aggregate concat, of a table with a store", stores, moves
+    for value, fold in GROUPED_FOLDS[:2]:
+        versioned = [source(op="table", store="t", history=100), group("letter", value), fold, TO_STREAM]
+        yield f"{fold['op']}, of a versioned table", versioned, backwards + rows("a=y1@500 a=y2@300 a=y3@450")
     lower = rows(
         "a=x@1 b=x@2 a=y@3 b=z@4 a=x@5 b=null@6 a=z@7 a=z@8 c=x@9 c=null@10 b=x@11 b=y@3 a=null@12 a=x@13"
     )
@@ -791,12 +837,30 @@ def table_filter_cases() -> Iterator[Case]:
         TO_STREAM,
     ]
     yield "table whose old values another step needs, filter", several, changes
+    later = [
+        *named("t", source(op="table")),
+        *named("f", NOT_X, TO_STREAM),
+        *named("all", of("t", {"op": "group_by", "key": "all"}), COUNT, TO_STREAM),
+        of("f", UPPER),
+    ]
+    yield "table whose old values a later step needs, filter", later, changes
     joined = [
         *named("t", source(op="table")),
         *named("f", NOT_X, TO_STREAM),
         {"op": "left_join", "with": "t"},
     ]
-    yield "table that a join has a store for, filter", joined, changes
+    yield "table that a later join has a store for, filter", joined, changes
+    earlier = [
+        *named("t", source(op="table")),
+        TO_STREAM,
+        {"op": "left_join", "with": "t"},
+        of("t", NOT_X),
+        TO_STREAM,
+    ]
+    yield "table that an earlier join has a store for, filter", earlier, changes
+    for name in ("nothing", "filter", "map_values to null for some", "filter with a store"):
+        program = [source(op="table", store="t", history=100), *chains[name], TO_STREAM]
+        yield f"versioned table, {name}", program, changes
     for number, (name, ops) in enumerate(chains.items()):
         if number % 2:
             records = alone(

@@ -16,8 +16,8 @@ Each line there is one trace, a JSON object:
     "dropped"  the metric at the end
 
 A row is [key, value, timestamp], or with a window [key, value, timestamp, start, end]. Session stores keep no
-timestamps: null. The changelogs of a suppress and of a join of streams are left out; their values are Kafka's
-own affair.
+timestamps: null. Versioned stores are not in "stores". The changelogs of a suppress and of a join of streams
+are left out, and that of a join with a grace period; their values are Kafka's own affair.
 
 The operations are the DSL's methods; "op" has the name. Each works on what the one before it gave. Where that
 is not so, operations are named: "as" gives the result a name, and "of" says whose result it works on. A join
@@ -25,7 +25,7 @@ is with the result named "with", which is on its right. Times are in millisecond
 
     stream, table, global_table
                      "values": "string" or "long"; "topic", `in` if there is none; "store" of a table, if
-                     the program names one
+                     the program names one, and "history", how long it keeps versions, if it does
     group_by, select_key
                      "key": "value" (its text; null if it is null), "all" (the text `all`), "key" (without
                      its window), "key and start" (`a@10`), or "letter" (the value's first; null if it is
@@ -46,8 +46,8 @@ is with the result named "with", which is on its right. Times are in millisecond
                      beginning with 0 or an empty text; "concat unless -", which is null at a `-`
     join, left_join, outer_join
                      "with"; what comes of it is left, `+` and right (`_` for null). Of two tables: "store",
-                     if it has one. Of two streams: "before", "after" and "grace". Of a stream with a global
-                     table: "key", as in select_key
+                     if it has one. Of two streams: "before", "after" and "grace". Of a stream with a table:
+                     "grace", if it has one. Of a stream with a global table: "key", as in select_key
     suppress         "until": "window closes", or "time limit" with "ms"; "records" and "bytes" limit the
                      buffer, and "full" is "stop" if it ends the program when it is full
     map_values       "function": "twice", "upper", "upper unless x" (null then) or "null"; "store", if a table

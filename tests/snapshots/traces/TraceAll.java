@@ -69,6 +69,7 @@ import org.apache.kafka.streams.kstream.ValueMapper;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -90,7 +91,7 @@ public class TraceAll {
     }
 
     /** What a store's keys and values are; `length` of windows that end so long after their start, -1 of sessions. */
-    record Content(Serde keys, Serde values, boolean windowed, long length) {
+    record Content(Serde keys, Serde values, boolean windowed, long length, boolean versioned) {
         boolean sessions() {
             return windowed && length < 0;
         }
@@ -239,7 +240,10 @@ public class TraceAll {
     /** How the store of an operation is kept; and, from now on, which stores there are. */
     Materialized materialized(final JsonNode op) {
         final String name = text(op, "store");
-        Materialized materialized = Materialized.as(name).withKeySerde(keys).withValueSerde(values);
+        Materialized materialized = op.has("history")
+            ? Materialized.as(Stores.persistentVersionedKeyValueStore(name, ms(op, "history")))
+            : Materialized.as(name);
+        materialized = materialized.withKeySerde(keys).withValueSerde(values);
         if (op.has("retention")) {
             materialized = materialized.withRetention(ms(op, "retention"));
         }
@@ -247,7 +251,7 @@ public class TraceAll {
             materialized = materialized.withStoreType(Materialized.StoreType.IN_MEMORY);
         }
         final boolean windowed = node instanceof TimeWindowedKStream || node instanceof SessionWindowedKStream;
-        stores.put(name, new Content(keys, values, windowed, length()));
+        stores.put(name, new Content(keys, values, windowed, length(), op.has("history")));
         return materialized;
     }
 
@@ -350,7 +354,10 @@ public class TraceAll {
         }
         final KStream left = (KStream) node;
         if (with.node instanceof KTable table) {
-            final Joined joined = Joined.with(keys, values, with.values);
+            Joined joined = Joined.with(keys, values, with.values);
+            if (op.has("grace")) {
+                joined = joined.withGracePeriod(ms(op, "grace"));
+            }
             node = name.equals("join") ? left.join(table, joiner, joined) : left.leftJoin(table, joiner, joined);
         } else if (with.node instanceof GlobalKTable table) {
             final String function = op.get("key").asText();
@@ -546,7 +553,9 @@ public class TraceAll {
             }
             if (!failed) {
                 for (final Map.Entry<String, Content> store : stores.entrySet()) {
-                    contents.set(store.getKey(), content(driver, store.getKey(), store.getValue()));
+                    if (!store.getValue().versioned) {
+                        contents.set(store.getKey(), content(driver, store.getKey(), store.getValue()));
+                    }
                 }
             }
         }

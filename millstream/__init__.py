@@ -10,6 +10,11 @@ Everything public can be imported from here; exceptions also from `millstream.er
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.cogrouped import (
+    CogroupedKStream,
+    SessionWindowedCogroupedKStream,
+    TimeWindowedCogroupedKStream,
+)
 from millstream.dsl.emission import (
     BufferConfig,
     EagerBufferConfig,
@@ -144,6 +149,7 @@ __all__ = [
     "BrokerException",
     "BufferConfig",
     "CheckpointException",
+    "CogroupedKStream",
     "ConfigException",
     "Consumed",
     "DefaultProductionExceptionHandler",
@@ -209,6 +215,7 @@ __all__ = [
     "SerializationException",
     "SessionRangeQuery",
     "SessionWindow",
+    "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindows",
     "SetupException",
@@ -236,6 +243,7 @@ __all__ = [
     "TaskMigratedException",
     "ThreadMetadata",
     "TimeWindow",
+    "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "TimeoutException",

@@ -147,8 +147,7 @@ def plan_internal_topics(
         for store in subtopology.stores:
             count = tasks[subtopology.id]
             topic = store.source_topic
-            if topic is None:
-                partitions[f"{store.name}-changelog"] = count
+            partitions[f"{store.name}-changelog"] = count
             if topic is None and store.logged:
                 topic = changelog_topic(application_id, store.name)
                 if count:  # a pattern may match nothing yet

@@ -10,6 +10,11 @@ Everything public can be imported from here; exceptions also from `millstream.er
 
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.cogrouped import (
+    CogroupedKStream,
+    SessionWindowedCogroupedKStream,
+    TimeWindowedCogroupedKStream,
+)
 from millstream.dsl.emission import (
     BufferConfig,
     EagerBufferConfig,
@@ -160,6 +165,7 @@ __all__ = [
     "BufferConfig",
     "CheckpointException",
     "CloseOptions",
+    "CogroupedKStream",
     "ConfigException",
     "Consumed",
     "DefaultProductionExceptionHandler",
@@ -229,6 +235,7 @@ __all__ = [
     "SerializationException",
     "SessionRangeQuery",
     "SessionWindow",
+    "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindows",
     "SetupException",
@@ -256,6 +263,7 @@ __all__ = [
     "TaskMigratedException",
     "ThreadMetadata",
     "TimeWindow",
+    "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "TimeoutException",

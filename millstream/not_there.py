@@ -32,7 +32,6 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
     "KTable": {
         "transform_values": _PROCESSOR,
     },
-    "KGroupedStream": {"cogroup": "cogroup is not there yet; aggregate each stream into a table of its own"},
     "StreamsBuilder": {
         "add_state_store": _STATE,
         "add_global_store": "use global_table()",

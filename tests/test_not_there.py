@@ -100,7 +100,7 @@ def test_whoever_probes_for_what_may_be_there_finds_what_there_is() -> None:
     topology: Topology = objects()["Topology"]
     assert topology_fingerprint(copy.deepcopy(topology)) == topology_fingerprint(topology)
     assert topology_fingerprint(pickle.loads(pickle.dumps(topology))) == topology_fingerprint(topology)
-    assert not hasattr(KGroupedStream, "cogroup")
+    assert not hasattr(KGroupedStream, "processed")
 
 
 def test_a_property_that_fails_is_not_taken_for_a_missing_name() -> None:

@@ -21,6 +21,7 @@ from millstream.topology.functions import caller
 from millstream.topology.names import NameProvider
 from millstream.topology.nodes import (
     Branch,
+    Cogroup,
     GlobalTable,
     JoinType,
     Node,
@@ -120,9 +121,13 @@ class Drafts:
         return draft
 
     def attach(self, draft: Draft, parent: Draft) -> None:
-        """Put a draft behind one more parent; behind the same one again only renews its priority."""
-        if parent not in draft.parents:
+        """Put a draft behind one more parent; behind the same one again only renews its priority.
+
+        A cogroup has a parent for each of its functions, also where two are the same.
+        """
+        if isinstance(draft.node, Cogroup) or parent not in draft.parents:
             draft.parents.append(parent)
+        if draft not in parent.children:
             parent.children.append(draft)
         draft.priority = self._priority()
 
@@ -306,8 +311,10 @@ def _joins_null_keys(node: Node) -> bool:
 def _parents(draft: Draft, owners: dict[Draft, Draft]) -> list[Draft]:
     """What a draft is behind, once owners have taken over; they come last, as upstream attaches them anew.
 
-    A join has sides, so with it they come where those were whose place they take.
+    Joins and cogroups have sides, so with them they come where those were whose place they take.
     """
+    if isinstance(draft.node, Cogroup):
+        return [owners.get(parent, parent) for parent in draft.parents]
     if isinstance(draft.node, StreamTableJoin | StreamGlobalTableJoin | StreamJoin):
         return list(dict.fromkeys(owners.get(parent, parent) for parent in draft.parents))
     parents = list(draft.parents)
@@ -325,7 +332,7 @@ def _names(node: Node) -> list[str]:
         return [node.source_name, node.name]
     if isinstance(node, Repartition):
         return [name for name in (node.filter_name, node.sink_name, node.name) if name is not None]
-    if isinstance(node, StreamJoin | TableJoin):
+    if isinstance(node, StreamJoin | TableJoin | Cogroup):
         return [*node.names, node.name]
     return [node.name]
 

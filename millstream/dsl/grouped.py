@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from millstream.dsl.aggregations import Unmerged
 from millstream.dsl.drafts import Draft, Drafts
@@ -16,6 +16,9 @@ from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
+
+if TYPE_CHECKING:
+    from millstream.dsl.cogrouped import CogroupedKStream
 
 __all__ = ["KGroupedStream"]
 
@@ -64,6 +67,18 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
                 f"TimeWindows.of_size_with_no_grace(timedelta(minutes=5)); got {windows!r}"
             )
         return TimeWindowedKStream(self._table, windows, self._value_serde)
+
+    def cogroup(self, aggregator: nodes.Function) -> CogroupedKStream:
+        """This group as the first of several, whose records become one value.
+
+        `sales.cogroup(lambda key, sale, total: total + sale).cogroup(refunds, …).aggregate(lambda: 0)`
+
+        Raises:
+            TopologyException: the aggregator is not a function of key, value and aggregate.
+        """
+        from millstream.dsl.cogrouped import cogroup  # it needs this class
+
+        return cogroup((), self, aggregator, {})
 
     def _table(
         self,

@@ -2,6 +2,8 @@
 
 Source: KStreamImpl (join, leftJoin, outerJoin, doJoin, doStreamTableJoin, globalTableJoin,
     repartitionForJoin), KStreamImplJoin.
+Differs: Kafka Streams 4.3 refuses some programs, "StateStore … is not added yet", as it adds a join before
+    the table whose rows it finds; here they are described and run.
 """
 
 from __future__ import annotations

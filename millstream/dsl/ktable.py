@@ -356,7 +356,7 @@ def _close_delay_ms(draft: Draft, chain: str = "") -> int:
     Source: GraphGraceSearchUtil.findAndVerifyWindowGrace.
     """
     node = draft.node
-    if isinstance(node, nodes.Aggregate) and node.windows is not None:
+    if isinstance(node, nodes.Aggregate | nodes.Cogroup) and node.windows is not None:
         return node.windows.closes_after_ms
     chain = f"{node.name}->{chain}" if chain else node.name
     if not draft.parents:
@@ -479,7 +479,7 @@ def check_sides(operation: str, left: Any, right: Any, key_serde: Serde | None) 
     other = right._key_serde
     if key_serde is not None and other is not None and key_serde != other:
         raise TopologyException(
-            f"{operation}() joins records with equal keys, but the keys have serde {key_serde!r} on the left "
+            f"{operation}() needs equal keys on both sides, but they have serde {key_serde!r} on the left "
             f"side and {other!r} on the right; a join needs keys of one type: read both sides with one key "
             "serde, or give one of them another key with select_key() and a serde with repartition()"
         )

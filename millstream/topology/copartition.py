@@ -1,4 +1,4 @@
-"""Which topics must have the same number of partitions, because a join reads them together.
+"""Which topics must have the same number of partitions, because a join or a cogroup reads them together.
 
 Equal keys meet only if they are in partitions of one number, so the topics on both sides of a join need as
 many. Repartition topics are made to fit; topics that the program does not own have to fit.
@@ -6,7 +6,7 @@ many. Repartition topics are made to fit; topics that the program does not own h
 Source: AbstractStream.ensureCopartitionWith, InternalTopologyBuilder (copartitionGroups,
     validateCopartition), CopartitionedTopicsEnforcer.
 Differs: a mistake is told in every topology; Kafka Streams looks only if there is a repartition topic, and
-    not behind a suppress().
+    not behind a suppress() or a cogroup().
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from millstream.errors import TopologyException
 from millstream.topology.nodes import (
+    Cogroup,
     Node,
     Repartition,
     Source,
@@ -74,7 +75,7 @@ def copartition_groups(nodes: Sequence[Node]) -> tuple[CopartitionGroup, ...]:
         # A global table is on every client, whole: it is read together with nothing.
         behind = [reader for parent in node.parents for reader in readers.get(parent, ())]
         readers[node] = tuple(dict.fromkeys(behind))
-        if isinstance(node, StreamTableJoin | StreamJoin | TableJoin):
+        if isinstance(node, StreamTableJoin | StreamJoin | TableJoin | Cogroup):
             joins.append(node)
     sets = DisjointSets([node for node in nodes if isinstance(node, Source | TableSource | Repartition)])
     for join in joins:

@@ -9,6 +9,7 @@ from millstream.model import StoreKind
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
+    Cogroup,
     GlobalTable,
     JoinType,
     Node,
@@ -106,8 +107,9 @@ def _store(store: Store) -> str:
 
 def _windows(pipeline: Pipeline) -> Iterable[str]:
     for node in pipeline.nodes:
-        if isinstance(node, Aggregate) and node.windows is not None:
-            once = ", told once, when they close" if node.on_close else ""
+        if isinstance(node, Aggregate | Cogroup) and node.windows is not None:
+            is_told_once = isinstance(node, Aggregate) and node.on_close
+            once = ", told once, when they close" if is_told_once else ""
             yield f"{node.windows}{once} ({node.name})"
 
 

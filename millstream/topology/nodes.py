@@ -23,6 +23,7 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Branch",
+    "Cogroup",
     "ColumnAggregation",
     "Count",
     "Filter",
@@ -367,6 +368,27 @@ class Aggregate(Node):
     windows: Windows | None = None
     on_close: bool = False
     of_table: bool = False
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class Cogroup(Node):
+    """One value per key, or per key and window, of several streams. Null keys and null values are skipped.
+
+    Each parent has its adder, in the same order; a parent that is in it twice is there twice. They are Python
+    functions, as those of a Fold, which share the aggregate. Its name is that of the step which merges the
+    results; `names` are those of Kafka Streams' steps before it, one for each parent.
+    """
+
+    adders: tuple[Function, ...] = ()
+    initializer: Function = field(default=lambda: None)
+    merger: Function | None = None
+    names: tuple[str, ...] = ()
+    stored: Store = field(default_factory=lambda: Store(""))
+    windows: Windows | None = None
 
     @property
     def store(self) -> Store | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from millstream.topology.nodes import (
     Aggregate,
+    Cogroup,
     GlobalTable,
     Node,
     Repartition,
@@ -183,7 +184,8 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
     if isinstance(node, ToTable):
         parent = node.parents[0]
         return isinstance(parent, Repartition) and parent not in cuts
-    return isinstance(node, Aggregate | Suppress | StreamTableJoin | StreamJoin | TableJoin | TableGroupBy)
+    kinds = Aggregate | Cogroup | Suppress | StreamTableJoin | StreamJoin | TableJoin | TableGroupBy
+    return isinstance(node, kinds)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
+    Cogroup,
     GlobalTable,
     Node,
     Repartition,
@@ -146,6 +147,12 @@ def _write_out(node: Node) -> list[Processor]:
         return [Processor(Kind.PROCESSOR, node.name, parents[:1], node)]
     if isinstance(node, StreamJoin):
         return _write_out_stream_join(node)
+    if isinstance(node, Cogroup):
+        steps = zip(node.names, parents, strict=True)
+        return [
+            *(Processor(Kind.PROCESSOR, name, (parent,), node, stores=stores) for name, parent in steps),
+            Processor(Kind.PROCESSOR, node.name, node.names, node),
+        ]
     if isinstance(node, TableJoin):
         left, right = node.parents[0], node.parents[-1]
         this, other = node.names

@@ -6,11 +6,14 @@ names ("" for none), and what else it takes.
 
 import random
 import re
+from datetime import timedelta
 from itertools import count
 
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.join_options import StreamJoined
 from millstream.dsl.options import Branched, Consumed, Materialized, Repartitioned
 from millstream.dsl.serdes import Serdes
+from millstream.topology.windows import JoinWindows
 
 Operation = list[str]
 
@@ -19,10 +22,18 @@ def same(value):
     return value
 
 
+def both(left, right):
+    return left
+
+
+FIVE = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
+
+
 def replay(program: list[Operation]) -> StreamsBuilder:
     """A builder to which the program was told."""
     builder = StreamsBuilder()
     streams, groups, tables = [], [], []
+    global_tables, table_groups = [], []
 
     def store(text):
         if not text:
@@ -72,6 +83,28 @@ def replay(program: list[Operation]) -> StreamsBuilder:
                 tables.append(tables[int(rest[0])].map_values(same, store(rest[2]), named=rest[1] or None))
             case "to_stream":
                 streams.append(tables[int(rest[0])].to_stream(named=rest[1] or None))
+            case "global_table":
+                global_tables.append(builder.global_table(rest[1], Consumed(name=rest[0] or None)))
+            case "table_group_by":
+                table_groups.append(tables[int(rest[0])].group_by(same, named=rest[1] or None))
+            case "table_count":
+                tables.append(table_groups[int(rest[0])].count(store(rest[2]), named=rest[1] or None))
+            case "table_reduce":
+                grouped = table_groups[int(rest[0])]
+                tables.append(grouped.reduce(both, both, store(rest[2]), named=rest[1] or None))
+            case "table_join":
+                join = getattr(tables[int(rest[0])], rest[4])
+                tables.append(join(tables[int(rest[3])], both, store(rest[2]), named=rest[1] or None))
+            case "join_table":
+                join = getattr(streams[int(rest[0])], rest[3])
+                streams.append(join(tables[int(rest[2])], both, named=rest[1] or None))
+            case "join_global_table":
+                join = getattr(streams[int(rest[0])], rest[3])
+                streams.append(join(global_tables[int(rest[2])], same, both, named=rest[1] or None))
+            case "join_stream":
+                join = getattr(streams[int(rest[0])], rest[3])
+                options = StreamJoined(name=rest[1] or None, store_name=rest[4] or None)
+                streams.append(join(streams[int(rest[2])], both, FIVE, options))
             case _:
                 result = getattr(streams[int(rest[0])], word)(same, named=rest[1] or None)
                 if result is not None:
@@ -83,14 +116,18 @@ STATELESS = ["filter", "map", "map_values", "flat_map", "flat_map_values", "sele
 ON_STREAMS = [*STATELESS, "to", "merge", "split", "repartition", "group_by", "group_by_key", "to_table"]
 ON_GROUPS = ["count", "reduce", "aggregate"]
 ON_TABLES = ["table_filter", "table_map_values", "to_stream"]
+JOINS = ["join", "left_join", "outer_join"]
 
 
-def random_program(generator: random.Random, size: int) -> list[Operation]:
-    """A program that Kafka Streams accepts, of about so many operations."""
+def random_program(generator: random.Random, size: int, *, joins: bool = False) -> list[Operation]:
+    """A program of about so many operations, which Kafka Streams accepts.
+
+    With joins, it does not accept all of them: it adds a join before the store of its table at times.
+    """
     numbers = count()
     topics = ["a", "b", "c", "d"]
     program: list[Operation] = []
-    streams = groups = tables = patterns = 0
+    streams = groups = tables = patterns = global_tables = table_groups = 0
 
     def name(likely=0.3):
         return f"n{next(numbers)}-" if generator.random() < likely else ""
@@ -101,7 +138,11 @@ def random_program(generator: random.Random, size: int) -> list[Operation]:
 
     while len(program) < size:
         kinds = ["source"] + ["stream"] * (8 * bool(streams)) + ["group"] * (4 * bool(groups))
-        kind = generator.choice(kinds + ["table"] * (3 * bool(tables)))
+        kinds += ["table"] * (3 * bool(tables))
+        if joins:
+            kinds += ["join"] * (6 * bool(streams)) + ["table group"] * (2 * bool(table_groups))
+            kinds += ["table join"] * (3 * bool(tables)) + ["grouped table"] * (2 * bool(tables))
+        kind = generator.choice(kinds)
         if kind == "source":
             word = generator.choice(["stream", "stream", "streams", "pattern", "table"])
             if word == "stream":
@@ -138,6 +179,36 @@ def random_program(generator: random.Random, size: int) -> list[Operation]:
             program.append(operation)
             groups += word in ("group_by", "group_by_key")
             streams += word in (*STATELESS[:-1], "merge", "repartition")
+        elif kind == "join":
+            word = generator.choice(["join_table", "join_stream", "join_global_table"])
+            if word == "join_table" and tables:
+                how = generator.choice(JOINS[:2])
+                program.append([word, pick(streams), name(), pick(tables), how])
+                streams += 1
+            elif word == "join_stream":
+                stored = generator.choice(["", f"s{next(numbers)}"])
+                program.append([word, pick(streams), name(), pick(streams), generator.choice(JOINS), stored])
+                streams += 1
+            elif word == "join_global_table":
+                if not global_tables or generator.random() < 0.3:
+                    program.append(["global_table", name(), f"g{next(numbers)}"])
+                    global_tables += 1
+                how = generator.choice(JOINS[:2])
+                program.append([word, pick(streams), name(), pick(global_tables), how])
+                streams += 1
+        elif kind == "table join":
+            store = generator.choice(["", "-", f"s{next(numbers)}"])
+            program.append(["table_join", pick(tables), name(), store, pick(tables), generator.choice(JOINS)])
+            tables += 1
+        elif kind == "grouped table":
+            program.append(["table_group_by", pick(tables), name()])
+            table_groups += 1
+        elif kind == "table group":
+            word = generator.choice(["table_count", "table_reduce"])
+            store = generator.choice(["", "-", f"s{next(numbers)}"])
+            given = name() if word == "table_count" or store else ""
+            program.append([word, pick(table_groups), given, store])
+            tables += 1
         elif kind == "group":
             word = generator.choice(ON_GROUPS)
             store = generator.choice(["", "-", f"s{next(numbers)}"])

@@ -709,6 +709,64 @@ def grouped_tables_derived(b):
     tabled.join(users, both).to_stream().select_key(same).join(users, both).to("c")
 
 
+@program
+def cogroups(b):
+    one, two = b.stream("one").group_by_key(), b.stream("two").group_by_key()
+
+    def empty():
+        return ""
+
+    one.cogroup(fold).aggregate(empty).to_stream().to("a")
+    one.cogroup(fold).cogroup(two, fold).aggregate(empty, Materialized.as_("both")).to_stream().to("b")
+    named = one.cogroup(fold).cogroup(two, fold)
+    named.aggregate(empty, Materialized.as_("named"), named="named").to_stream().to("c")
+    only_named = two.cogroup(fold).cogroup(one, fold).aggregate(empty, named=Named.as_("only-named"))
+    only_named.join(b.table("users"), both).to_stream().to("d")
+    one.cogroup(fold).cogroup(one, fold).aggregate(empty, UNNAMED)
+
+
+@program
+def cogroups_repartitioned(b):
+    one = b.stream("one").group_by(same)
+    two = b.stream("two").group_by(same, Grouped.as_("by-two"))
+    three = b.stream("three").group_by_key()
+    four = b.stream("four").group_by(same)
+
+    def empty():
+        return ""
+
+    wide = one.cogroup(fold).cogroup(two, fold).cogroup(three, fold)
+    wide.aggregate(empty).to_stream().to("a")
+    four.cogroup(fold).cogroup(three, fold).aggregate(empty, Materialized.as_("kept"), named="named")
+    three.cogroup(fold).cogroup(four, fold).aggregate(empty, Materialized.as_("stored"))
+    one.cogroup(fold).cogroup(three, fold).aggregate(empty, named="again")
+    one.count()
+    shared = b.stream("five").group_by(same).cogroup(fold)
+    shared.aggregate(empty)
+    shared.aggregate(empty, Materialized.as_("shared"))
+
+
+@program
+def cogroups_windowed(b):
+    one, two = b.stream("one").group_by_key(), b.stream("two").group_by(same)
+
+    def empty():
+        return ""
+
+    five = timedelta(minutes=5)
+    tumbling = TimeWindows.of_size_with_no_grace(five)
+    cogrouped = one.cogroup(fold).cogroup(two, fold)
+    cogrouped.windowed_by(tumbling).aggregate(empty).to_stream().to("a")
+    cogrouped = one.cogroup(fold).cogroup(two, fold)
+    sliding = cogrouped.windowed_by(SlidingWindows.of_time_difference_with_no_grace(five))
+    sliding.aggregate(empty, named="sliding").to_stream().to("b")
+    cogrouped = one.cogroup(fold).cogroup(two, fold)
+    sessions = cogrouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(five))
+    sessions.aggregate(empty, fold, Materialized.as_("sessions"))
+    single = one.cogroup(fold).windowed_by(tumbling)
+    single.aggregate(empty, Materialized.as_("windows"), named="single")
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_describe_is_kafka_streams_text(name):
     """The text is the one that Kafka Streams wrote for the same program."""

@@ -12,7 +12,7 @@ from tiers import examples
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
 from millstream.dsl.options import Grouped, Materialized
-from millstream.topology.nodes import Repartition, Sink, Source, TableSource
+from millstream.topology.nodes import GlobalTable, Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
 from millstream.topology.windows import TimeWindows
@@ -163,10 +163,10 @@ def test_a_query_can_read_the_topic_it_writes(builder):
 
 
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_pipelines_partition_every_program(seed, size):
+@given(st.integers(0, 2**32), st.integers(1, 40), st.booleans())
+def test_pipelines_partition_every_program(seed, size, joins):
     """Each subtopology is run once; all that is read and written is so by the query that runs it."""
-    topology = Topology(replay(random_program(random.Random(seed), size))._drafts.build())
+    topology = Topology(replay(random_program(random.Random(seed), size, joins=joins))._drafts.build())
     pipelines = topology.pipelines
     assert [f"p{number}" for number in range(len(pipelines))] == [pipeline.name for pipeline in pipelines]
     ran = [number for pipeline in pipelines for number in pipeline.subtopologies]
@@ -180,11 +180,15 @@ def test_pipelines_partition_every_program(seed, size):
         )
         for node in pipeline.nodes:
             if node not in pipeline.inputs:
-                assert set(node.parents) <= set(pipeline.nodes)
+                behind = {parent for parent in node.parents if not isinstance(parent, GlobalTable)}
+                assert behind <= set(pipeline.nodes)
     real = [node for pipeline in pipelines for node in pipeline.outputs if isinstance(node, Repartition)]
     assert len(set(real)) == len(real)
     assert set(real) == {n for p in pipelines for n in p.inputs if isinstance(n, Repartition)}
     for node in topology.nodes:
+        if isinstance(node, GlobalTable):
+            assert not any(node in pipeline.nodes for pipeline in pipelines)
+            continue
         runs = sum(node in pipeline.nodes for pipeline in pipelines)
         reads = sum(node in pipeline.inputs for pipeline in pipelines)
         writes = sum(node in pipeline.outputs for pipeline in pipelines)
@@ -196,12 +200,13 @@ def test_pipelines_partition_every_program(seed, size):
 
 
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_subtopologies_hold_together_and_apart(seed, size):
+@given(st.integers(0, 2**32), st.integers(1, 40), st.booleans())
+def test_subtopologies_hold_together_and_apart(seed, size, joins):
     """Every name is in one subtopology, with all its neighbours; a node's parents come before it."""
-    topology = Topology(replay(random_program(random.Random(seed), size))._drafts.build())
+    topology = Topology(replay(random_program(random.Random(seed), size, joins=joins))._drafts.build())
     description = topology.describe()
-    assert [each.id for each in description.subtopologies] == list(range(len(description.subtopologies)))
+    numbers = [each.id for each in (*description.subtopologies, *description.global_stores)]
+    assert sorted(numbers) == list(range(len(numbers)))
     seen = set()
     for subtopology in description.subtopologies:
         here = {node.name: node for node in subtopology.nodes}

@@ -22,6 +22,7 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.GlobalKTable;
@@ -43,7 +44,6 @@ import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
-import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -702,6 +702,10 @@ public class DescribeAll {
             three.cogroup((String k, String v, String a) -> a).cogroup(four, (k, v, a) -> a).aggregate(() -> "", store("stored"));
             one.cogroup((String k, String v, String a) -> a).cogroup(three, (k, v, a) -> a).aggregate(() -> "", Named.as("again"));
             one.count();
+            final CogroupedKStream<String, String> shared = b.<String, String>stream("five").groupBy((k, v) -> v)
+                .cogroup((String k, String v, String a) -> a);
+            shared.aggregate(() -> "");
+            shared.aggregate(() -> "", store("shared"));
         });
 
         all.put("cogroups_windowed", b -> {
@@ -714,16 +718,6 @@ public class DescribeAll {
             one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a)
                 .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5))).aggregate(() -> "", (k, x, y) -> x, Materialized.as("sessions"));
             one.cogroup((String k, String v, String a) -> a).windowedBy(tumbling).aggregate(() -> "", Named.as("single"), Materialized.as("windows"));
-        });
-
-        all.put("foreign_key_joins", b -> {
-            final KTable<String, String> orders = b.table("orders");
-            final KTable<String, String> users = b.table("users", store("users"));
-            orders.join(users, (String v) -> v, (v, u) -> v).toStream().to("a");
-            orders.leftJoin(users, (String v) -> v, (v, u) -> v, store("left")).toStream().to("b");
-            orders.join(users.filter((k, v) -> true), (String v) -> v, (v, u) -> v, TableJoined.as("named")).toStream().to("c");
-            orders.leftJoin(orders, (String v) -> v, (v, u) -> v, TableJoined.as("both"), store("itself")).mapValues(v -> v)
-                .join(users, (v, u) -> v).toStream().to("d");
         });
 
         return all;

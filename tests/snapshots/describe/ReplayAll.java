@@ -9,6 +9,7 @@
 import java.io.File;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -26,14 +27,22 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.BranchedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.KeyValueMapper;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Reducer;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 @SuppressWarnings({"unchecked", "rawtypes"})
@@ -42,6 +51,8 @@ public class ReplayAll {
     final List<KStream> streams = new ArrayList<>();
     final List<KGroupedStream> groups = new ArrayList<>();
     final List<KTable> tables = new ArrayList<>();
+    final List<GlobalKTable> globalTables = new ArrayList<>();
+    final List<KGroupedTable> tableGroups = new ArrayList<>();
 
     static Materialized store(final String text) {
         return text.equals("-") ? Materialized.with(Serdes.String(), null) : Materialized.as(text);
@@ -161,8 +172,102 @@ public class ReplayAll {
         }
     }
 
+    void join(final String[] op) {
+        final boolean named = !op[2].isEmpty();
+        final Named n = named ? Named.as(op[2]) : null;
+        final ValueJoiner<Object, Object, Object> both = (v, u) -> v;
+        final int one = Integer.parseInt(op[1]);
+        switch (op[0]) {
+            case "join_table": {
+                final KStream s = streams.get(one);
+                final KTable t = tables.get(Integer.parseInt(op[3]));
+                final Joined how = named ? Joined.as(op[2]) : Joined.with(null, null, null);
+                streams.add(op[4].equals("join") ? s.join(t, both, how) : s.leftJoin(t, both, how));
+                break;
+            }
+            case "join_global_table": {
+                final KStream s = streams.get(one);
+                final GlobalKTable t = globalTables.get(Integer.parseInt(op[3]));
+                final KeyValueMapper<Object, Object, Object> key = (k, v) -> k;
+                if (op[4].equals("join")) {
+                    streams.add(named ? s.join(t, key, both, n) : s.join(t, key, both));
+                } else {
+                    streams.add(named ? s.leftJoin(t, key, both, n) : s.leftJoin(t, key, both));
+                }
+                break;
+            }
+            case "join_stream": {
+                final KStream s = streams.get(one);
+                final KStream other = streams.get(Integer.parseInt(op[3]));
+                StreamJoined how = op[5].isEmpty() ? StreamJoined.with(null, null, null) : StreamJoined.as(op[5]);
+                if (named) {
+                    how = how.withName(op[2]);
+                }
+                final JoinWindows five = JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofMinutes(5));
+                switch (op[4]) {
+                    case "join": streams.add(s.join(other, both, five, how)); break;
+                    case "left_join": streams.add(s.leftJoin(other, both, five, how)); break;
+                    default: streams.add(s.outerJoin(other, both, five, how));
+                }
+                break;
+            }
+            case "table_join": {
+                final KTable t = tables.get(one);
+                final KTable other = tables.get(Integer.parseInt(op[4]));
+                final Materialized store = op[3].isEmpty() ? null : store(op[3]);
+                switch (op[5]) {
+                    case "join":
+                        tables.add(store == null ? (named ? t.join(other, both, n) : t.join(other, both))
+                            : (named ? t.join(other, both, n, store) : t.join(other, both, store)));
+                        break;
+                    case "left_join":
+                        tables.add(store == null ? (named ? t.leftJoin(other, both, n) : t.leftJoin(other, both))
+                            : (named ? t.leftJoin(other, both, n, store) : t.leftJoin(other, both, store)));
+                        break;
+                    default:
+                        tables.add(store == null ? (named ? t.outerJoin(other, both, n) : t.outerJoin(other, both))
+                            : (named ? t.outerJoin(other, both, n, store) : t.outerJoin(other, both, store)));
+                }
+                break;
+            }
+            case "table_group_by": {
+                final KTable t = tables.get(one);
+                final KeyValueMapper<Object, Object, KeyValue<Object, Object>> key = (k, v) -> KeyValue.pair(k, v);
+                tableGroups.add(named ? t.groupBy(key, Grouped.as(op[2])) : t.groupBy(key));
+                break;
+            }
+            case "table_count": {
+                final KGroupedTable g = tableGroups.get(one);
+                if (op[3].isEmpty()) {
+                    tables.add(named ? g.count(n) : g.count());
+                } else {
+                    tables.add(named ? g.count(n, store(op[3])) : g.count(store(op[3])));
+                }
+                break;
+            }
+            case "table_reduce": {
+                final KGroupedTable g = tableGroups.get(one);
+                final Reducer<Object> last = (a, v) -> v;
+                if (op[3].isEmpty()) {
+                    tables.add(g.reduce(last, last));
+                } else {
+                    tables.add(named ? g.reduce(last, last, n, store(op[3])) : g.reduce(last, last, store(op[3])));
+                }
+                break;
+            }
+            default: throw new IllegalArgumentException(op[0]);
+        }
+    }
+
     void apply(final String[] op) {
         switch (op[0]) {
+            case "global_table":
+                globalTables.add(builder.globalTable(op[2], consumed(op[1])));
+                break;
+            case "join_table": case "join_global_table": case "join_stream": case "table_join":
+            case "table_group_by": case "table_count": case "table_reduce":
+                join(op);
+                break;
             case "stream":
                 streams.add(builder.stream(Arrays.asList(op).subList(2, op.length), consumed(op[1])));
                 break;

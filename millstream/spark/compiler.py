@@ -548,7 +548,7 @@ class Compiler:
             return
         flow, lane, alone = self._take(node.parents[0])
         key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
-        if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here, as an aggregation would
+        if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here
             lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
         lane = replace(
             lane, key_serde=node.key_serde or lane.key_serde, value_serde=node.value_serde or lane.value_serde

@@ -1,7 +1,8 @@
 """Joins and grouped tables on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
 
-Many programs run side by side in one query, and one micro-batch has all records. Those of all topics of a program
-come in one topic, so that their order is that of the trace; a header says whose a record is, and of which topic.
+Many programs run side by side in one query, and one micro-batch has all records. Those of all topics of a
+program come in one topic, so that their order is that of the trace; a header says whose a record is, and of
+which topic.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -21,9 +23,9 @@ from snapshots.traces import Row, Trace, traces
 from millstream import (
     JoinWindows,
     Materialized,
-    SessionWindows,
     Serde,
     Serdes,
+    SessionWindows,
     StreamsBuilder,
     TimeWindows,
     Topology,
@@ -52,8 +54,8 @@ STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
 
 
 def is_one_operator(trace: Trace) -> bool:
-    """Whether all its state is in one operator. Between two, records are in the order of their times, which is
-    not that of the trace."""
+    """Whether all its state is in one operator. Between two, records are in the order of their times, which
+    is not that of the trace."""
     operations = [op["op"] for op in trace.program]
     states = sum(operation in STATEFUL for operation in operations)
     groups = "group_by" in operations and trace.program[0]["op"] == "table"
@@ -65,14 +67,14 @@ def is_one_operator(trace: Trace) -> bool:
 
 def can_be_said(trace: Trace) -> bool:
     return not any(words in trace.name for words in OTHER_THAN_KAFKA) and not any(
-        "history" in op or op["op"] in ("join", "left_join") and "grace" in op and "before" not in op
+        "history" in op or (op["op"] in ("join", "left_join") and "grace" in op and "before" not in op)
         for op in trace.program
     )
 
 
 def is_asked_for_late(trace: Trace) -> bool:
-    """Whether it has results for records without a match. They come as soon as there can be none; Kafka Streams
-    does not look for them at each record."""
+    """Whether it has results for records without a match. They come as soon as there can be none; Kafka
+    Streams does not look for them at each record."""
     return any(op["op"] in ("left_join", "outer_join") and "grace" in op for op in trace.program)
 
 
@@ -227,7 +229,7 @@ class Program:
         return self._folded(before, op, store or Materialized.as_(f"own-{self.number}-{place}"))
 
     def _folded(self, before: Made, op: Mapping[str, Any], store: Materialized) -> Made:
-        it, function, values = before.it, op["function"], before.values
+        it, function = before.it, op["function"]
         if not before.of_table:
             if function == "sum":
                 return Made(it.aggregate(lambda value: F.sum(value), store), "long", True, before.windows)
@@ -344,10 +346,7 @@ def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str,
             if is_asked_for_late(program.trace):
                 found, sent = sorted(found, key=str), sorted(sent, key=str)
             if found != sent:
-                place = next(
-                    (n for n, (a, b) in enumerate(zip(found, sent)) if a != b), min(len(found), len(sent))
-                )
-                wrong.append(
-                    f"{program.trace.name}: at {place} {found[place : place + 3]} for {sent[place : place + 3]}"
-                )
+                same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(found, sent, strict=False))))
+                end = same + 3
+                wrong.append(f"{program.trace.name}, row {same}: {found[same:end]} for {sent[same:end]}")
     assert not wrong, "\n".join(wrong)

@@ -47,10 +47,15 @@ class Side(Node):
 
     @property
     def label(self) -> str:
-        """What its state is called: by the store that has the same in Kafka Streams, or by the join."""
+        """What its state is called: by a store that has a name, where there is one, or by the join. The names
+        of joins depend on what is before them, and on their kind."""
         if isinstance(self.join, StreamJoin):
             return (self.join.this_stored if self.is_left else self.join.other_stored).name
-        return f"{self.join.name}-{'left' if self.is_left else 'right'}"
+        if isinstance(self.join, StreamTableJoin):  # all that look up this table have the same
+            store = self.parents[0].store
+            return f"{self.join.name}-right" if store is None else f"{store.name}-looked-up"
+        name = self.join.name if self.join.store is None else self.join.store.name
+        return f"{name}-{'left' if self.is_left else 'right'}"
 
 
 @dataclass(frozen=True)

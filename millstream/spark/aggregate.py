@@ -21,7 +21,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
-from millstream.spark.joins import Side, takes_null_keys
+from millstream.spark.joins import Lookup, Side, takes_null_keys
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -31,7 +31,6 @@ from millstream.topology.nodes import (
     Fold,
     Function,
     Node,
-    StreamTableJoin,
     Suppress,
     TableFold,
     TableSource,
@@ -82,7 +81,7 @@ class Pending:
         is_side = isinstance(self.node, Side) and self.node.is_of_table
         if isinstance(self.node, TableSource | ToTable | Suppress) or is_side:
             return here
-        if isinstance(self.node, Side | StreamTableJoin):
+        if isinstance(self.node, Side | Lookup):
             return here & F.col(self.lane.value).isNotNull()
         if self.is_of_table:
             assert self.lane.old is not None

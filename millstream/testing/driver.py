@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
-from millstream.errors import IllegalStateException
+from millstream.errors import IllegalStateException, TopologyException
 from millstream.model import KeyValue, Record, TaskId
 from millstream.ports import BytesStore
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
@@ -84,9 +84,12 @@ class TopologyTestDriver:
         config: as a client's; nothing in it is required. `spark.*` is passed to Spark.
         initial_wall_clock_time: timestamp of the first record that is piped without one; now, if None.
         spark: a session to use.
+        max_rounds: how often records may come back to the topology, one micro-batch after the other, before
+            that is taken for a program that writes to its own source topic and never ends.
 
     Raises:
-        TopologyException: a function of the topology is wrong, or a serde does not fit.
+        TopologyException: a function of the topology is wrong, or a serde does not fit. From `pipe_*` calls:
+            `max_rounds` were not enough.
     """
 
     __test__ = False
@@ -98,6 +101,7 @@ class TopologyTestDriver:
         *,
         initial_wall_clock_time: datetime | None = None,
         spark: Any = None,
+        max_rounds: int = 50,
     ) -> None:
         config = dict(config or {})
         self._topology = topology
@@ -107,6 +111,7 @@ class TopologyTestDriver:
             if initial_wall_clock_time is None
             else round(initial_wall_clock_time.timestamp() * 1000)
         )
+        self._max_rounds = max_rounds
         self._closed = False
         self._offsets: dict[str, int] = {}
         self._outputs: dict[str, deque[Record]] = {}
@@ -254,9 +259,10 @@ class TopologyTestDriver:
         """One micro-batch, and then as many as its own output needs."""
         if self._closed:
             raise IllegalStateException("this TopologyTestDriver is closed; make a new one")
-        todo: deque[Sequence[Record]] = deque([records])
+        todo: deque[tuple[int, Sequence[Record]]] = deque([(0, records)])
         while todo:
-            batch = [self._arrived(record) for record in todo.popleft()]
+            passed, waiting = todo.popleft()
+            batch = [self._arrived(record) for record in waiting]
             for record in batch:
                 self._fill(record)
             for running in self._pipelines:
@@ -266,11 +272,24 @@ class TopologyTestDriver:
                     if mine:
                         inputs[node] = mine
                 if inputs:
+                    self._refuse_circles(passed, inputs)
                     written = running.process(inputs)
                     for record in written:
                         self._outputs.setdefault(record.topic, deque()).append(record)
                     if written:
-                        todo.append(written)
+                        todo.append((passed + 1, written))
+
+    def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[Record]]) -> None:
+        """End a program that would go on for ever with one piped record."""
+        if passed < self._max_rounds:
+            return
+        topics = sorted({f"'{record.topic}'" for batch in inputs.values() for record in batch})
+        raise TopologyException(
+            f"what was piped in has come back to {', '.join(topics)} {passed} times, one micro-batch after "
+            "the other, and it goes on. A program that writes to its own source topic never comes to an end: "
+            "write to another topic, or filter out what has been there; if it does come to an end, give "
+            "TopologyTestDriver(..., max_rounds=...) more"
+        )
 
     def _arrived(self, record: Record) -> Record:
         offset = self._offsets.get(record.topic, 0)

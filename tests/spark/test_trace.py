@@ -120,8 +120,8 @@ def test_an_unknown_field_is_named_with_those_that_are_there() -> None:
         ),
         (
             lambda s: s.map_values(lambda value: value.upper()).to("out"),
-            "KSTREAM-MAPVALUES-0000000001 (test_trace.py:N <lambda>): TypeError: 'Column' object is not "
-            "callable\n"
+            "KSTREAM-MAPVALUES-0000000001 (test_trace.py:N <lambda>): a Column has no method upper(): use "
+            "F.upper(...)\n"
             "The function runs once, on Spark Columns, when the topology is compiled; not once per record.",
         ),
         (

@@ -32,7 +32,7 @@ from millstream.topology.functions import (
     describe_function,
     name_called,
     swapped,
-    tested_for_none,
+    compared_with_none,
 )
 from millstream.topology.nodes import Function, Node
 
@@ -98,7 +98,7 @@ def _wrong(function: Function) -> str | None:
             "a function gets the key first and then the value, and this one calls them the other way round; "
             "write `lambda key, value: ...`"
         )
-    tested = tested_for_none(function)
+    tested = compared_with_none(function)
     if tested is not None:
         return (
             f"`{tested} is None` (or `is not None`) asks about the Column, which is always there, and not "

@@ -281,7 +281,7 @@ class TopologyTestDriver:
 
     def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[Record]]) -> None:
         """End a program that would go on for ever with one piped record."""
-        if passed < self._max_rounds:
+        if passed <= self._max_rounds:
             return
         topics = sorted({f"'{record.topic}'" for batch in inputs.values() for record in batch})
         raise TopologyException(

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-__all__ = ["accepts", "arity", "caller", "describe_function", "name_called", "swapped", "tested_for_none"]
+__all__ = ["accepts", "arity", "caller", "describe_function", "name_called", "swapped", "compared_with_none"]
 
 
 def describe_function(function: Any) -> str:
@@ -85,7 +85,7 @@ def swapped(function: Any) -> bool:
     return len(names) in (2, 3) and names[0] in ("value", "val", "v") and names[1] in ("key", "k")
 
 
-def tested_for_none(function: Any) -> str | None:
+def compared_with_none(function: Any) -> str | None:
     """What of its parameters a function compares with None by `is`: `value.amount`; None: nothing is seen.
 
     Seen is what is reached from a parameter by attributes and constant indices alone. A function that asks

@@ -19,6 +19,7 @@ from millstream.dsl.emission import (
 )
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.handlers import (
     DefaultProductionExceptionHandler,
     LogAndContinueExceptionHandler,
@@ -27,6 +28,7 @@ from millstream.dsl.handlers import (
     LogAndFailExceptionHandler,
     LogAndFailProcessingExceptionHandler,
 )
+from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.kstream import BranchedKStream, KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import (
@@ -129,7 +131,7 @@ from millstream.runtime.supervision import (
 )
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 __version__ = "0.1.0"
 
@@ -161,7 +163,10 @@ __all__ = [
     "InvalidStateStorePartitionException",
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
+    "JoinWindows",
+    "Joined",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KafkaStreams",
@@ -214,6 +219,7 @@ __all__ = [
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = ["NOT_YET", "TellsPythonNames", "TellsWhatIsMissing"]
 
-_JOIN = "joins are not there yet; until then, join what the stores have with to_spark() or sql()"
 _PROCESSOR = (
     "the Processor API is not there yet; map_values with a UDF, or aggregate with a Python fold, may do"
 )
@@ -22,9 +21,6 @@ _STATE = "a store is declared where it is filled, with Materialized.as_('name')"
 
 NOT_YET: Mapping[str, Mapping[str, str]] = {
     "KStream": {
-        "join": _JOIN,
-        "left_join": _JOIN,
-        "outer_join": _JOIN,
         "process": _PROCESSOR,
         "process_values": _PROCESSOR,
         "transform": _PROCESSOR,
@@ -36,10 +32,6 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "print": "use foreach(), or peek(), with a function that prints",
     },
     "KTable": {
-        "join": _JOIN,
-        "left_join": _JOIN,
-        "outer_join": _JOIN,
-        "group_by": "tables cannot be regrouped yet; to_stream().group_by() counts updates, not rows",
         "transform_values": _PROCESSOR,
     },
     "KGroupedStream": {"cogroup": "cogroup is not there yet; aggregate each stream into a table of its own"},

@@ -224,9 +224,10 @@ class Topics(Protocol):
             StreamsException: the cluster cannot be reached.
         """
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+    def look(self, names: Iterable[str], *, patient: bool = False) -> dict[str, TopicDescription]:
         """As `describe`, without the configs: one quick question, which may be asked many times a second.
 
+        `patient`: the answer may take as long as that of any other question. For who asks once, and needs it.
         A broker may be late to learn of a topic; `confirm` is for what must be certain.
         """
 

@@ -102,7 +102,7 @@ def test_whoever_probes_for_what_may_be_there_finds_what_there_is() -> None:
         assert not hasattr(each, "_repr_html_"), kind
         assert not hasattr(each, "_ipython_canary_method_should_not_exist_"), kind
         assert not hasattr(each, "__array__"), kind
-        assert getattr(each, "join", None) is None, kind
+        assert getattr(each, "transform", None) is None, kind
         assert type(copy.copy(each)) is type(each)
         assert type(each).__new__(type(each)) is not None
         assert message(lambda each=each: each.__array__).endswith("no attribute '__array__'")  # type: ignore[misc]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from snapshots.kafka_streams import KafkaStreams
 from snapshots.trace_cases import FILES, lines
-from snapshots.traces import FOLDER, Row, Step, difference, traces
+from snapshots.traces import FOLDER, Record, Row, Step, difference, traces
 from tiers import examples
 
 BYTES_MAX = 2_000_000
@@ -64,6 +64,25 @@ def test_a_trace_is_read_as_it_is_written() -> None:
     assert trace.stores == {"s": (Row("a", "+x2x3", None, 7, 15),)}
     assert trace.dropped == 0
     assert json.loads(trace.line)["name"] == trace.name
+
+
+def test_a_program_of_several_sources_is_read_as_it_is_written() -> None:
+    """Which result each operation works on, and of which topic each record is."""
+    trace = next(
+        trace
+        for trace in traces("stream_table")
+        if trace.name == "stream_table/join with one, join with another"
+    )
+    assert trace.operations == ("table", "table", "stream", "join", "join")
+    assert trace.inputs == ((), (), (), (2, 0), (3, 1))
+    assert trace.records[:2] == (Record("a", "a", 1), Record("a", "A", 2, topic="t"))
+    assert [str(record) for record in trace.records[-3:]] == ["null=h@10", "a=null@11", "u:null=W@12"]
+    own = next(
+        trace for trace in traces("stream_table") if trace.name.endswith("join, the count of the same stream")
+    )
+    assert own.inputs == ((), (0,), (1,), (0, 2))
+    headers = traces("headers")[0]
+    assert (headers.records[0].header, headers.records[0].topic) == ("h1", "in")
 
 
 def test_steps_and_the_metric_agree() -> None:

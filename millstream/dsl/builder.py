@@ -14,6 +14,7 @@ from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Consumed, Materialized, option
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.topology.copartition import check_declared_partitions
 from millstream.topology.names import validate_name, validate_topic
 from millstream.topology.nodes import GlobalTable, Source, TableSource
 from millstream.topology.topology import Topology
@@ -117,7 +118,7 @@ class StreamsBuilder(TellsWhatIsMissing):
         consumed: Consumed | Materialized | None = None,
         materialized: Materialized | None = None,
     ) -> GlobalKTable:
-        """A topic as a table that every client has whole, to be queried by name.
+        """A topic as a table that every client has whole, for `KStream.join`, and to be queried by name.
 
         A record updates its key, a null value deletes it, a null key is skipped. The topic is read from its
         beginning, whatever the offset reset policy of `consumed` says. The serdes of keys and values, which
@@ -151,8 +152,8 @@ class StreamsBuilder(TellsWhatIsMissing):
         store = replace(declared, queryable=True, logged=False, topic_config={})
         source_name = names.processor("KSTREAM-SOURCE-", source_name)
         name = names.processor("KTABLE-SOURCE-", consumed.name)
-        self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
-        return GlobalKTable(store.name)
+        draft = self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
+        return GlobalKTable(self._drafts, draft, key_serde, value_serde, store.name)
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """The topology of what was written so far. Changes nothing: one may write on, and build again.
@@ -161,9 +162,11 @@ class StreamsBuilder(TellsWhatIsMissing):
         (`topology.optimization` is always `none`, save that a table's topic is its changelog).
 
         Raises:
-            TopologyException: it reads nothing, a split has no branches, or Spark cannot run it.
+            TopologyException: it reads nothing, a split has no branches, both sides of a join have other
+                numbers of partitions by repartition(), or Spark cannot run it.
         """
         topology = Topology(self._drafts.build())
+        check_declared_partitions(topology.copartition_groups)
         _ = topology.pipelines  # raises for what no query can run, here and not at the start
         return topology
 

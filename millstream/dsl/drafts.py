@@ -22,18 +22,23 @@ from millstream.topology.names import NameProvider
 from millstream.topology.nodes import (
     Branch,
     GlobalTable,
+    JoinType,
     Node,
     Repartition,
     Source,
     Store,
+    StreamGlobalTableJoin,
+    StreamJoin,
+    StreamTableJoin,
     Suppress,
     TableFilter,
+    TableJoin,
     TableMapValues,
     TableSource,
     ToTable,
 )
 
-__all__ = ["Draft", "Drafts"]
+__all__ = ["Draft", "Drafts", "looked_up_in"]
 
 Reader = Source | TableSource | GlobalTable
 """What reads topics."""
@@ -57,6 +62,15 @@ class Draft:
     spare_store: Store | None = None
 
 
+def looked_up_in(table: Draft) -> list[Draft]:
+    """The tables in whose stores its rows would be looked up; who has none yet would get its spare one."""
+    if table.spare_store is not None or (
+        table.node.store is not None and not isinstance(table.node, Suppress)
+    ):
+        return [table]
+    return [draft for parent in table.parents for draft in looked_up_in(parent)]
+
+
 class Drafts:
     """All drafts of one builder."""
 
@@ -69,7 +83,7 @@ class Drafts:
 
     # --- writing -----------------------------------------------------------------------------------------
 
-    def check(self, *names: str | None, store: str | None = None) -> None:
+    def check(self, *names: str | None, store: str | None = None, stores: Iterable[str] = ()) -> None:
         """Raise if a node or a store of such a name is there; to be asked before names are counted.
 
         Raises:
@@ -86,20 +100,21 @@ class Drafts:
             raise TopologyException(
                 f"one operation needs different names for its nodes, got {', '.join(given)}"
             )
-        if store is not None and store in self._store_names:
-            raise TopologyException(
-                f"a store named '{store}' is already there ({self._store_names[store]}); "
-                f"give the one at {caller()} another name"
-            )
+        for each in (*stores, *(() if store is None else (store,))):
+            if each in self._store_names:
+                raise TopologyException(
+                    f"a store named '{each}' is already there ({self._store_names[each]}); "
+                    f"give the one at {caller()} another name"
+                )
 
     def add(self, node: Node, *parents: Draft) -> Draft:
         """A draft of `node` behind `parents`."""
         names = _names(node)
-        self.check(*names, store=node.store.name if node.store is not None else None)
+        stores = [store.name for store in node.stores]
+        self.check(*names, stores=stores)
         draft = Draft(node, [], caller())
         self._node_names.update((name, draft.where) for name in names)
-        if node.store is not None:
-            self._store_names[node.store.name] = draft.where
+        self._store_names.update((name, draft.where) for name in stores)
         for parent in parents:
             self.attach(draft, parent)
         return draft
@@ -121,6 +136,17 @@ class Drafts:
             if not isinstance(draft.node, Suppress) and draft.node.stored is not None:
                 return
             (draft,) = draft.parents
+        self._give_store(draft)
+
+    def give_stores(self, table: Draft) -> None:
+        """Have a table whose rows can be looked up, in its own store or in those of what it is made from.
+
+        Source: KTableImpl.valueGetterSupplier, and the `view()` of each KTableProcessorSupplier.
+        """
+        for draft in looked_up_in(table):
+            self._give_store(draft)
+
+    def _give_store(self, draft: Draft) -> None:
         node, store = draft.node, draft.spare_store
         if isinstance(node, TableSource | ToTable) and node.stored is None and store is not None:
             draft.node = replace(node, stored=store)
@@ -188,7 +214,9 @@ class Drafts:
             )
         owners = self._owners()
         built: dict[Draft, Node] = {}
-        for draft in _in_order(self._sources, owners):
+        ordered = _in_order(self._sources, owners)
+        with_null_keys = _with_null_keys(ordered)
+        for draft in ordered:
             if isinstance(draft.node, Branch) and not draft.children:
                 raise TopologyException(
                     f"{draft.node.name} ({draft.where}) is a split() without branches; "
@@ -203,6 +231,8 @@ class Drafts:
                         key_serde=node.key_serde or twin.node.key_serde,
                         value_serde=node.value_serde or twin.node.value_serde,
                     )
+            if isinstance(node, Repartition):
+                node = replace(node, null_keys=draft in with_null_keys)
             built[draft] = replace(node, parents=tuple(built[parent] for parent in _parents(draft, owners)))
         return tuple(built.values())
 
@@ -249,8 +279,36 @@ def _in_order(sources: list[Draft], owners: dict[Draft, Draft]) -> list[Draft]:
     return list(written)
 
 
+def _with_null_keys(ordered: list[Draft]) -> set[Draft]:
+    """Those from which records with a null key reach a left or an outer join of streams, which joins them.
+
+    Source: NodesWithRelaxedNullKeyJoinDownstream (KIP-962).
+    """
+    found: set[Draft] = set()
+    for draft in reversed(ordered):
+        for child in draft.children:
+            if (
+                isinstance(child.node, StreamTableJoin | StreamGlobalTableJoin)
+                and child.parents[0] is not draft
+            ):
+                continue  # it is the join's table
+            if child in found or _joins_null_keys(child.node):
+                found.add(draft)
+    return found
+
+
+def _joins_null_keys(node: Node) -> bool:
+    joins = StreamTableJoin | StreamGlobalTableJoin | StreamJoin
+    return isinstance(node, joins) and node.type is not JoinType.INNER
+
+
 def _parents(draft: Draft, owners: dict[Draft, Draft]) -> list[Draft]:
-    """What a draft is behind, once owners have taken over; they come last, as upstream attaches them anew."""
+    """What a draft is behind, once owners have taken over; they come last, as upstream attaches them anew.
+
+    A join has sides, so with it they come where those were whose place they take.
+    """
+    if isinstance(draft.node, StreamTableJoin | StreamGlobalTableJoin | StreamJoin):
+        return list(dict.fromkeys(owners.get(parent, parent) for parent in draft.parents))
     parents = list(draft.parents)
     for twin, owner in owners.items():
         if twin in parents:
@@ -266,6 +324,8 @@ def _names(node: Node) -> list[str]:
         return [node.source_name, node.name]
     if isinstance(node, Repartition):
         return [name for name in (node.filter_name, node.sink_name, node.name) if name is not None]
+    if isinstance(node, StreamJoin | TableJoin):
+        return [*node.names, node.name]
     return [node.name]
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.joins import StreamJoins
 from millstream.dsl.ktable import KTable, check_function, declare_store
 from millstream.dsl.options import (
     Branched,
@@ -34,11 +35,11 @@ __all__ = ["BranchedKStream", "KStream"]
 Function = nodes.Function
 
 
-class KStream(TellsWhatIsMissing):
+class KStream(StreamJoins, TellsWhatIsMissing):
     """A stream of records.
 
     After an operation that can change keys (map, flat_map, select_key, group_by), what needs equal keys
-    together repartitions first: an aggregation, to_table().
+    together repartitions first: an aggregation, a join, to_table().
 
     Source: org.apache.kafka.streams.kstream.KStream.
     """
@@ -57,6 +58,7 @@ class KStream(TellsWhatIsMissing):
         self._key_serde = key_serde
         self._value_serde = value_serde
         self._repartition_required = repartition_required
+        self._repartitioned_for_joins: Draft | None = None
 
     # --- one record in, records out ----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.emission import Suppressed
-from millstream.dsl.options import Materialized, Named, StoreType, name_of, option
+from millstream.dsl.options import Grouped, Materialized, Named, StoreType, name_of, option
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
@@ -18,9 +18,10 @@ from millstream.topology.names import NameProvider
 from millstream.topology.windows import SessionWindows, Windows, milliseconds
 
 if TYPE_CHECKING:
+    from millstream.dsl.grouped_table import KGroupedTable
     from millstream.dsl.kstream import KStream
 
-__all__ = ["KTable", "check_function", "declare_store"]
+__all__ = ["KTable", "check_function", "check_joiner", "check_sides", "declare_store"]
 
 Function = nodes.Function
 
@@ -197,6 +198,129 @@ class KTable(TellsWhatIsMissing):
         )
         return KTable(drafts, drafts.add(node, self._draft), self._key_serde, self._value_serde, None)
 
+    # --- joins and groups --------------------------------------------------------------------------------
+
+    def join(
+        self,
+        other: KTable,
+        joiner: Function,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The rows of both tables, as one row for each key that both have.
+
+        `users.join(accounts, lambda user, account: …)`. The joiner gets Columns: the two values, or before
+        them the key. A row changes when either side's does, and goes away with the first of them.
+
+        Raises:
+            TopologyException: `other` is no table of the same builder; the joiner does not take two or three
+                arguments; keys have different serdes on both sides; a name is taken.
+
+        Source: org.apache.kafka.streams.kstream.KTable.join.
+        """
+        return self._join("join", nodes.JoinType.INNER, other, joiner, materialized, named)
+
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Function,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The same with a row for each key that this table has; without a match, its right value is null.
+
+        `users.left_join(accounts, lambda user, account: …)`
+
+        Raises:
+            TopologyException: as `join`.
+
+        Source: org.apache.kafka.streams.kstream.KTable.leftJoin.
+        """
+        return self._join("left_join", nodes.JoinType.LEFT, other, joiner, materialized, named)
+
+    def outer_join(
+        self,
+        other: KTable,
+        joiner: Function,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """The same with a row for each key that either table has; the value of the one that has none is null.
+
+        `users.outer_join(accounts, lambda user, account: …)`
+
+        Raises:
+            TopologyException: as `join`.
+
+        Source: org.apache.kafka.streams.kstream.KTable.outerJoin.
+        """
+        return self._join("outer_join", nodes.JoinType.OUTER, other, joiner, materialized, named)
+
+    def _join(
+        self,
+        operation: str,
+        type: nodes.JoinType,
+        other: KTable,
+        joiner: Function,
+        materialized: Materialized | None,
+        named: str | Named | None,
+    ) -> KTable:
+        """Source: KTableImpl.doJoin."""
+        if not isinstance(other, KTable):
+            raise TopologyException(
+                f"{operation}() of a table takes a KTable, got {other!r}; a stream finds rows of tables "
+                f"with stream.{'join' if operation == 'outer_join' else operation}(table, joiner)"
+            )
+        if callable(materialized):
+            raise TopologyException(
+                f"{operation}() got two functions; joins by a foreign key are not there yet: give both "
+                "tables the same keys, or join a stream with a global table, by any key"
+            )
+        check_joiner(operation, joiner)
+        name = name_of(named)
+        given = option(materialized, Materialized, operation)
+        check_sides(operation, self, other, self._key_serde)
+        drafts = self._drafts
+        steps = () if name is None else (f"{name}-join-this", f"{name}-join-other")
+        drafts.check(name, *steps, store=given.store_name)
+        key_serde = given.key_serde or self._key_serde
+        store = None
+        if materialized is not None:
+            store = declare_store(given, drafts.names, "KTABLE-MERGE-", key_serde, given.value_serde)
+        merge = drafts.names.processor("KTABLE-MERGE-", name)
+        generated = tuple(
+            drafts.names.processor(prefix) for prefix in ("KTABLE-JOINTHIS-", "KTABLE-JOINOTHER-")
+        )
+        drafts.give_stores(self._draft)
+        drafts.give_stores(other._draft)
+        node = nodes.TableJoin(merge, (), joiner, type, steps or generated, store)
+        draft = drafts.add(node, self._draft, other._draft)
+        return KTable(drafts, draft, key_serde, given.value_serde, given.store_name)
+
+    def group_by(
+        self, mapper: Function, grouped: Grouped | None = None, *, named: str | Named | None = None
+    ) -> KGroupedTable:
+        """Group the rows by another key: `mapper` returns a pair of Columns, the new key and the new value.
+
+        `users.group_by(lambda key, user: (user.city, user)).count()` is how many users each city has: of a
+        user who moves, one city gets one more, and the other one less.
+
+        Source: org.apache.kafka.streams.kstream.KTable.groupBy.
+        """
+        from millstream.dsl.grouped_table import KGroupedTable  # what it makes is a table again
+
+        check_function("group_by", mapper)
+        grouped = option(grouped, Grouped, "group_by")
+        name = name_of(named) or grouped.name
+        self._drafts.check(name)
+        node = nodes.TableGroupBy(self._drafts.names.processor("KTABLE-SELECT-", name), (), mapper)
+        draft = self._drafts.add(node, self._draft)
+        self._drafts.give_old_values(self._draft)
+        return KGroupedTable(self._drafts, draft, grouped.key_serde, grouped.value_serde, name=name)
+
     def _then(
         self,
         node: nodes.TableFilter | nodes.TableMapValues,
@@ -322,4 +446,40 @@ def check_function(operation: str, function: Any) -> None:
         raise TopologyException(
             f"{operation}() got {describe_function(function)}, which cannot be called with one, two or three "
             "arguments; write `lambda value: …`, `lambda key, value: …` or `lambda key, value, record: …`"
+        )
+
+
+def check_joiner(operation: str, joiner: Any) -> None:
+    """Raise if `joiner` cannot be what a join takes.
+
+    Raises:
+        TopologyException: it is not callable, or wants other than two or three arguments.
+    """
+    shape = "`lambda left, right: …`, or `lambda key, left, right: …`"
+    if not callable(joiner):
+        raise TopologyException(f"{operation}() takes a joiner, {shape}; got {joiner!r}")
+    if arity(joiner) not in (2, 3):
+        raise TopologyException(
+            f"the joiner of {operation}() is a function of the two values, or of the key and the two values: "
+            f"{shape}; got {describe_function(joiner)}"
+        )
+
+
+def check_sides(operation: str, left: Any, right: Any, key_serde: Serde | None) -> None:
+    """Raise if two streams or tables cannot be joined; `key_serde` is what is known of the left one's keys.
+
+    Raises:
+        TopologyException: they are of different builders, or their keys have different serdes.
+    """
+    if left._drafts is not right._drafts:
+        kind = type(right).__name__
+        raise TopologyException(
+            f"{operation}() got a {kind} of another StreamsBuilder; build both with one builder"
+        )
+    other = right._key_serde
+    if key_serde is not None and other is not None and key_serde != other:
+        raise TopologyException(
+            f"{operation}() joins records with equal keys, but the keys have serde {key_serde!r} on the left "
+            f"side and {other!r} on the right; a join needs keys of one type: read both sides with one key "
+            "serde, or give one of them another key with select_key() and a serde with repartition()"
         )

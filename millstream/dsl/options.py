@@ -92,7 +92,7 @@ class _WithSerdes:
 
 
 @dataclass(frozen=True)
-class _WithSerdesAndName(_WithSerdes):
+class WithSerdesAndName(_WithSerdes):
     """The same, and a name."""
 
     name: str | None = None
@@ -134,7 +134,7 @@ class AutoOffsetReset:
 
 
 @dataclass(frozen=True)
-class Consumed(_WithSerdesAndName):
+class Consumed(WithSerdesAndName):
     """How a topic is read.
 
     Source: org.apache.kafka.streams.kstream.Consumed.
@@ -167,7 +167,7 @@ class Consumed(_WithSerdesAndName):
 
 
 @dataclass(frozen=True)
-class Produced(_WithSerdesAndName):
+class Produced(WithSerdesAndName):
     """How a topic is written.
 
     Attributes:
@@ -202,7 +202,7 @@ class Produced(_WithSerdesAndName):
 
 
 @dataclass(frozen=True)
-class Grouped(_WithSerdesAndName):
+class Grouped(WithSerdesAndName):
     """How records are grouped. The name becomes the repartition topic's: `<name>-repartition`.
 
     Source: org.apache.kafka.streams.kstream.Grouped.
@@ -220,7 +220,7 @@ class Grouped(_WithSerdesAndName):
 
 
 @dataclass(frozen=True)
-class Repartitioned(_WithSerdesAndName):
+class Repartitioned(WithSerdesAndName):
     """How a repartition topic is made. The name becomes the topic's: `<name>-repartition`.
 
     Source: org.apache.kafka.streams.kstream.Repartitioned.

@@ -114,15 +114,16 @@ class KafkaTopics:
             if name in configs
         }
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+    def look(self, names: Iterable[str], *, patient: bool = False) -> dict[str, TopicDescription]:
         """As `describe`, without the configs: one quick question, which can be asked several times a second.
 
-        Ends within 5 s, or `request.timeout.ms` if that is shorter; with very many topics, within that for
-        each thousand.
+        Ends within 5 s, or `request.timeout.ms` if that is shorter or the caller is patient; with very many
+        topics, within that for each thousand.
         """
+        timeout_s = self._timeout_s if patient else min(self._timeout_s, _LOOK_S)
         return {
             name: TopicDescription(name, len(topic.partitions), str(topic.topic_id))
-            for name, topic in self._described(names, min(self._timeout_s, _LOOK_S)).items()
+            for name, topic in self._described(names, timeout_s).items()
         }
 
     def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
@@ -141,7 +142,7 @@ class KafkaTopics:
         began = time.monotonic()
         exist: set[str] = set()
         for _ in looks(self._timeout_s, every_s=_VISIBLE_EVERY_S):
-            found |= self.look(wanted - found.keys())
+            found |= self.look(wanted - found.keys(), patient=True)
             missing = wanted - found.keys()
             if not missing:
                 return found

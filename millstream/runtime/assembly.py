@@ -311,14 +311,15 @@ class Assembly:
         )
         plan = kept_counts(
             plan,
-            topics.look([topic.name for topic in plan.topics]),
+            topics.look([topic.name for topic in plan.topics], patient=True),
             self._topology,
             self._config.application_id,
         )
         wanted = [self._configured(topic, plan) for topic in plan.topics]
         ensure_internal(topics, wanted, self._config.replication_factor)
         filling = {part.changelog.topic for part in store_parts(plan)}
-        self._topic_ids.update({name: topic.topic_id for name, topic in topics.look(filling).items()})
+        found = topics.look(filling, patient=True)
+        self._topic_ids.update({name: topic.topic_id for name, topic in found.items()})
         self._view.partitions_known({name: place.partitions for name, place in plan.stores.items()})
         running = Pipelines(
             lambda closing: self._parts.engine(self._config, closing, self._spark),

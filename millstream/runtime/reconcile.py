@@ -262,7 +262,7 @@ class Reconciler:
         roles = {use.topic: use.role for use in uses}
         changelogs = {name for name, role in roles.items() if role is Role.CHANGELOG}
         described = {
-            **self._topics.look({*known, *roles} - changelogs),
+            **self._topics.look({*known, *roles} - changelogs, patient=True),
             **self._topics.describe(changelogs),  # with the policy by which they forget
         }
         read = {at.topic for at in positions or ()}

@@ -21,6 +21,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
+from millstream.spark.joins import Side, takes_null_keys
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -30,7 +31,10 @@ from millstream.topology.nodes import (
     Fold,
     Function,
     Node,
+    StreamTableJoin,
     Suppress,
+    TableFold,
+    TableSource,
     ToTable,
 )
 from millstream.topology.windows import SlidingWindows, Windows
@@ -57,18 +61,32 @@ class Pending:
     lane: Lane
     group_key_serde: Serde | None = None
     """Of a windowed one, the serde of its keys without their windows."""
+    remembers: bool = False
+    """Whether its updates say what was there before."""
 
     @property
     def is_fold(self) -> bool:
-        return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold)
+        return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold | TableFold)
+
+    @property
+    def is_of_table(self) -> bool:
+        return isinstance(self.node, Aggregate) and self.node.of_table
 
     @property
     def belongs(self) -> Column:
-        """Which rows count: a null key never does. A null value does in a table, as a deletion, and in time
-        windows and sessions, as Kafka Streams has it."""
-        here = self.flow.kept(self.lane) & F.col(self.lane.key).isNotNull()
-        if isinstance(self.node, ToTable | Suppress):
+        """Which rows count: a null key does on the outer side of a join alone. A null value does in a table,
+        as a deletion, and in time windows and sessions, as Kafka Streams has it."""
+        here = self.flow.kept(self.lane)
+        if not takes_null_keys(self.node):
+            here &= F.col(self.lane.key).isNotNull()
+        is_side = isinstance(self.node, Side) and self.node.is_of_table
+        if isinstance(self.node, TableSource | ToTable | Suppress) or is_side:
             return here
+        if isinstance(self.node, Side | StreamTableJoin):
+            return here & F.col(self.lane.value).isNotNull()
+        if self.is_of_table:
+            assert self.lane.old is not None
+            return here & (F.col(self.lane.value).isNotNull() | F.col(self.lane.old).isNotNull())
         if self.windows is None or isinstance(self.windows, SlidingWindows):
             here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
@@ -201,7 +219,7 @@ def with_context(df: DataFrame, stamp: str) -> DataFrame:
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 
 
-def fold_of(node: Node) -> Fold:
+def fold_of(node: Node) -> Fold | TableFold:
     assert isinstance(node, Aggregate)
-    assert isinstance(node.aggregation, Fold)
+    assert isinstance(node.aggregation, Fold | TableFold)
     return node.aggregation

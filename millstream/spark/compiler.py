@@ -41,6 +41,7 @@ from millstream.spark.flow import (
     Names,
 )
 from millstream.spark.folding import FoldSerdes
+from millstream.spark.grouped_tables import changes
 from millstream.spark.handlers import (
     FAIL,
     PROCESSING_FAILED,
@@ -51,6 +52,7 @@ from millstream.spark.handlers import (
     error_headers,
     record_size,
 )
+from millstream.spark.joins import Join, Joined, Side, links_of
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.restore import Restored
@@ -60,8 +62,20 @@ from millstream.spark.trace import as_column, trace, translated
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import changelog_topic, internal_topic
-from millstream.topology.nodes import Function, Node, Repartition, Source, Store, TableSource
+from millstream.topology.nodes import (
+    Function,
+    JoinType,
+    Node,
+    Repartition,
+    Source,
+    Store,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+    TableSource,
+)
 from millstream.topology.pipeline import Pipeline, input_label
+from millstream.topology.subtopology import DisjointSets
 
 __all__ = [
     "BY_SPARK",
@@ -71,6 +85,9 @@ __all__ = [
     "compile_pipeline",
     "operators",
 ]
+
+_FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression")
+"""What nodes call the functions that may ask where a record came from."""
 
 BY_SPARK = "by Spark's own operator"
 """The layouts of state that is not the kernel's, which Spark checks itself."""
@@ -176,6 +193,10 @@ class Compiler:
     layouts: dict[str, str] = field(default_factory=dict)
     parts: dict[Node, str] = field(default_factory=dict)
     choices: dict[Node, str] = field(default_factory=dict)
+    sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
+    """What the joins that wait have of their parents."""
+    remembering: set[Node] = field(default_factory=set)
+    """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
     failures: int = 0
 
@@ -185,6 +206,10 @@ class Compiler:
             if node not in inputs:
                 for parent in node.parents:
                     self.uses[parent] = self.uses.get(parent, 0) + 1
+            if isinstance(node, nodes.TableGroupBy):
+                self._remember(node.parents[0], needed=True)
+            elif isinstance(node, nodes.TableFilter):
+                self._remember(node.parents[0], needed=False)
         waiting = list(self.pipeline.nodes)
         done: set[Node] = set()
         while waiting:
@@ -482,6 +507,9 @@ class Compiler:
         if not self.uses.get(node) and node.is_view:
             return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
         flow, lane = self._open(node, key, value)
+        if node in self.remembering:
+            self._wait(node, flow, lane)
+            return
         lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
         self._put(node, flow, lane)
 
@@ -759,34 +787,99 @@ class Compiler:
 
     # --- tables ----------------------------------------------------------------------------------------
 
+    def _remember(self, node: Node, *, needed: bool) -> None:
+        """Have a table's updates say what was there before: where it has a store, or somebody needs that.
+
+        Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
+        """
+        if isinstance(node, nodes.TableFilter | nodes.TableMapValues):
+            self._remember(node.parents[0], needed=needed or node.stored is not None)
+        elif isinstance(node, nodes.Aggregate) or (
+            isinstance(node, TableSource | nodes.ToTable) and (needed or node.stored is not None)
+        ):
+            self.remembering.add(node)
+
     def visit_ToTable(self, node: nodes.ToTable) -> None:
         flow, lane, alone = self._take(node.parents[0])
         parent = node.parents[0]
-        if isinstance(parent, Repartition) and parent not in self.pipeline.inputs:
-            # The shuffle mixes source partitions, so which record of a key is the last has to be computed.
+        shuffled = isinstance(parent, Repartition) and parent not in self.pipeline.inputs
+        if shuffled or node in self.remembering:
+            # A shuffle mixes source partitions, so which record of a key is the last has to be computed.
             self._wait(node, flow, lane)
             return
         self._put(node, flow, flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone))
 
     def visit_TableFilter(self, node: nodes.TableFilter) -> None:
-        flow, lane, _ = self._take(node.parents[0])
+        flow, lane, alone = self._take(node.parents[0])
         condition = self._condition(node, node.predicate, flow, lane)
         there = F.col(lane.value).isNotNull()  # a deletion stays one, unasked
         if self.context.handlers.processing:
             condition = F.when(there, condition)
         lane, (condition,) = self._try(node, node.predicate, flow, lane, condition)
-        passes = F.coalesce(condition, F.lit(False))
-        passes = ~passes if node.negate else passes
-        value = flow.with_column("v", flow.own(lane, F.when(there, F.when(passes, F.col(lane.value)))))
-        self._put(node, flow, replace(lane, value=value))
+
+        def passing(value: str, condition: Column) -> str:
+            passes = F.coalesce(condition, F.lit(False))
+            passes = ~passes if node.negate else passes
+            passed = F.when(F.col(value).isNotNull(), F.when(passes, F.col(value)))
+            return flow.with_column("v", flow.own(lane, passed))
+
+        value, old = passing(lane.value, condition), None
+        if lane.old is not None:  # of a row that was not there, nobody has to hear that it is gone
+            before = self._condition(node, node.predicate, flow, replace(lane, value=lane.old))
+            old = passing(lane.old, before)
+            lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
+        self._put(node, flow, replace(lane, value=value, old=old))
 
     def visit_TableMapValues(self, node: nodes.TableMapValues) -> None:
         flow, lane, _ = self._take(node.parents[0])
-        there = F.col(lane.value).isNotNull()
-        mapped = F.when(there, as_column(self._trace(node, node.mapper, flow, lane)))
-        lane, (mapped,) = self._try(node, node.mapper, flow, lane, mapped)
-        value = self._add(node, node.mapper, flow, lane, "v", mapped)
-        self._put(node, flow, replace(lane, value=value, value_serde=None))
+
+        def mapped(value: str) -> Column:
+            result = as_column(self._trace(node, node.mapper, flow, replace(lane, value=value)))
+            return F.when(F.col(value).isNotNull(), result)
+
+        lane, (result,) = self._try(node, node.mapper, flow, lane, mapped(lane.value))
+        value = self._add(node, node.mapper, flow, lane, "v", result)
+        old = None
+        if lane.old is not None:
+            old = self._add(node, node.mapper, flow, lane, "v", mapped(lane.old))
+        self._put(node, flow, replace(lane, value=value, value_serde=None, old=old))
+
+    def visit_TableGroupBy(self, node: nodes.TableGroupBy) -> None:
+        flow, lane, alone = self._take(node.parents[0])
+        assert lane.old is not None, "it is remembered for this"
+
+        def mapped(value: str) -> tuple[Column, Column]:
+            made = self._trace(node, node.mapper, flow, replace(lane, value=value))
+            if not (isinstance(made, tuple) and len(made) == 2):
+                raise TopologyException(
+                    f"{node.name} ({describe_function(node.mapper)}): group_by of a table returns a key and "
+                    "a value, lambda key, value: (value.city, value.amount); this returned "
+                    f"{type(made).__name__}"
+                )
+            there = F.col(value).isNotNull()
+            return F.when(there, as_column(made[0])), F.when(there, as_column(made[1]))
+
+        (key, value), old = mapped(lane.value), mapped(lane.old)
+        lane, (key, value) = self._try(node, node.mapper, flow, lane, key, value)
+        array = translated(
+            node,
+            node.mapper,
+            lambda: F.coalesce(changes((key, value), old), F.array().cast(_changes_type(flow, key, value))),
+        )
+        lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+        names = {part: flow.with_column(part[0], F.col(element)[part]) for part in ("key", "value", "old")}
+        self._put(
+            node,
+            flow,
+            replace(
+                lane,
+                key=names["key"],
+                value=names["value"],
+                old=names["old"],
+                key_serde=None,
+                value_serde=None,
+            ),
+        )
 
     def visit_Suppress(self, node: nodes.Suppress) -> None:
         flow, lane, _ = self._take(node.parents[0])
@@ -799,7 +892,7 @@ class Compiler:
 
     def visit_ToStream(self, node: nodes.ToStream) -> None:
         flow, lane, _ = self._take(node.parents[0])
-        self._put(node, flow, lane)
+        self._put(node, flow, replace(lane, old=None))
 
     # --- aggregations ----------------------------------------------------------------------------------
 
@@ -813,30 +906,31 @@ class Compiler:
         self.pending.append(node)
 
     def _aggregate_pending(self) -> set[Node]:
-        """Turn what waits into stateful operators: one a flow, or two, where one of them is Spark's own."""
+        """Turn what waits into stateful operators: one a group of flows that joins bring together, and one
+        more of Spark's own where the kernel cannot compute an aggregation.
+        """
         aggregated: set[Node] = set()
         # State is kept by their numbers, so those must not depend on what stateless steps there are.
-        self.pending.sort(key=self.pipeline.nodes.index)
-        places = {node: place for place, node in enumerate(self.pending)}
-        waiting = [flow for flow in self.flows if not places.keys().isdisjoint(flow.lanes)]
-        for flow in sorted(
-            waiting, key=lambda flow: min(places[node] for node in flow.lanes if node in places)
-        ):
-            mine = [
-                self._pending(node, flow, flow.lanes[node]) for node in self.pending if node in flow.lanes
-            ]
-            flow.count_dropped()
+        self.pending.sort(key=self._place)
+        for flows in self._groups():
+            mine = [self._pending(node) for node in self.pending if self._flow_of_pending(node) in flows]
+            for flow in flows:
+                flow.count_dropped()
             stored: dict[Node, Lane] = {}
             on_kernel, by_spark = self._taken_apart(mine)
             self._note_layouts(on_kernel, by_spark)
-            if not (on_kernel and by_spark):
-                self._look_ahead(flow)
-            made = [group(by_spark, self.names)] if by_spark else []
+            if not (on_kernel and by_spark) and len(flows) == 1:
+                self._look_ahead(flows[0])
+            made = []
+            for flow in flows:
+                if theirs := [item for item in by_spark if item.flow is flow]:
+                    made.append(group(theirs, self.names))
+            joined: dict[Join, Joined] = {}
             if on_kernel:
                 wanted = any(self._is_wanted(item.pending.node) for item in on_kernel)
                 kept = self.context.kept if wanted else None
-                alone = kept is None and not by_spark
-                passing = self._passing(flow, {item.node for item in mine}) if alone else {}
+                alone = kept is None and not by_spark and len(flows) == 1
+                passing = self._passing(flows[0], {item.node for item in mine}) if alone else {}
                 results = aggregate(
                     on_kernel,
                     self.names,
@@ -846,27 +940,60 @@ class Compiler:
                     kept=kept,
                     restored=None if self.context.restored is None else self._restored,
                 )
-                self._pass(flow, passing, results)
+                self._pass(flows[0], passing, results)
                 self.parts |= results.parts
+                joined = results.joined
                 made.append(results.made)
                 stored |= results.stored
                 for one in results.late:
                     name = one.item.pending.node.name
                     results.made[0].uncounted.append(Failure(one.flag, self.failures, LATE, name, one.what))
                     self.failures += 1
-            for item in mine:
-                del flow.lanes[item.node]
-            if not flow.lanes:
-                self.flows.remove(flow)
+            feeds = tuple(sorted(label for item in on_kernel if (label := _label(item.pending.node))))
+            by_spark_feeds = tuple(
+                sorted(item.node.store.name for item in by_spark if item.node.store is not None)
+            )
+            for flow in flows:
+                for item in mine:
+                    flow.lanes.pop(item.node, None)
+                if not flow.lanes:
+                    self.flows.remove(flow)
             for new, lanes in made:
-                feeds = _feeds(lanes)
-                new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for scan in flow.scans)
+                fed = feeds if on_kernel and new is made[-1][0] else by_spark_feeds
+                new.scans = tuple(
+                    replace(scan, feeds=(*scan.feeds, *fed)) for flow in flows for scan in flow.scans
+                )
                 self.flows.append(new)
                 for node, lane in lanes.items():
                     self._put(node, new, lane, stored.get(node))
                     aggregated.add(node)
+            for join, columns in joined.items():
+                self._join(join, made[-1][0], columns)
+                aggregated.add(join)
         self.pending.clear()
+        self.sides.clear()
         return aggregated
+
+    def _place(self, node: Node) -> tuple[int, int]:
+        if isinstance(node, Side):
+            return self.pipeline.nodes.index(node.join), 0 if node.is_left else 1
+        return self.pipeline.nodes.index(node), 2
+
+    def _flow_of_pending(self, node: Node) -> Flow:
+        return self._flow_of(self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node)
+
+    def _groups(self) -> list[list[Flow]]:
+        """The flows that something waits in, together those that joins bring together; in the order of what
+        waits."""
+        flows = {id(flow): flow for flow in map(self._flow_of_pending, self.pending)}
+        groups = DisjointSets(flows)
+        for node in self.pending:
+            for side in self.sides.get(node, ()):
+                groups.unite(id(self._flow_of_pending(node)), id(self._flow_of(side)))
+        together: dict[int, list[Flow]] = {}
+        for key, flow in flows.items():
+            together.setdefault(groups.root(key), []).append(flow)
+        return list(together.values())
 
     def _passing(self, flow: Flow, but: Collection[Node]) -> dict[Node, tuple[Lane, Output]]:
         """What is written of the results of an operator, where another one is next.
@@ -916,8 +1043,8 @@ class Compiler:
     def _note_layouts(self, on_kernel: list[Item], by_spark: list[Pending]) -> None:
         """Note how the state of each store is laid out: read as another layout, it would be misread."""
         for number, item in enumerate(on_kernel, 1):
-            if item.pending.node.store is not None:
-                self.layouts[item.pending.node.store.name] = f"{layout(item)}; number {number}"
+            if label := _label(item.pending.node):
+                self.layouts[label] = f"{layout(item)}; number {number}"
         for pending in by_spark:
             if pending.node.store is not None:
                 self.layouts[pending.node.store.name] = BY_SPARK
@@ -945,30 +1072,40 @@ class Compiler:
             NotMergeableError: it is none.
         """
         node, flow, lane = pending.node, pending.flow, pending.lane
-        store, parent = node.store, node.parents[0]
+        store = node.store
+        if isinstance(node, Join | Side):
+            return self._join_item(pending)
         key_type = flow.type_of(lane.key)
         declared = store.key_serde if store is not None else None
         key_serde = pending.group_key_serde or self._settle(
             declared, lane.key_serde, self.context.default_key_serde, key_type
         )
-        if store is not None:
-            partitions = self._partitions(f"{store.name}-changelog")
-        else:
-            assert isinstance(parent, Repartition)
-            partitions = self._partitions(parent.topic)
+        partitions = self._buckets(node)
         using = self._fold_serdes(pending) if pending.is_fold else None
         item = item_of(
             pending,
             flow.df,
             self.names,
             key_serde if using is None else using.key,
-            max(1, partitions),
-            at_once=not self.context.cached or (store is not None and not store.cached),
+            partitions,
+            at_once=not self.context.cached
+            or (store is not None and not store.cached)
+            or self._is_joined(node),
             using=using,
         )
         if isinstance(node, nodes.Aggregate) and not node.on_close:
             item = replace(item, held_back=tuple(self._right_behind(node)))
         return item
+
+    def _buckets(self, node: Node) -> int:
+        """How many partitions a node's keys are in."""
+        while node.store is None and not isinstance(node, Repartition | StreamJoin):
+            node = node.parents[-1]
+        if isinstance(node, Repartition):
+            return max(1, self._partitions(node.topic))
+        store = node.this_stored if isinstance(node, StreamJoin) else node.store
+        assert store is not None
+        return max(1, self._partitions(f"{store.name}-changelog"))
 
     def _right_behind(self, node: Node) -> Iterable[nodes.Suppress]:
         """What holds back the updates of an aggregation that come out of it as they are."""
@@ -977,8 +1114,10 @@ class Compiler:
                 self.uses[node] -= 1
                 yield other
 
-    def _pending(self, node: Node, flow: Flow, lane: Lane) -> Pending:
-        pending = Pending(node, flow, lane)
+    def _pending(self, node: Node) -> Pending:
+        flow = self._flow_of_pending(node)
+        lane = flow.lanes[self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node]
+        pending = Pending(node, flow, lane, remembers=node in self.remembering)
         if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
             return replace(pending, group_key_serde=lane.key_serde.inner)
         if pending.windows is None:
@@ -1009,7 +1148,7 @@ class Compiler:
         aggregate = store.value_serde
         if aggregate is None:
             assert isinstance(item.node, nodes.Aggregate)
-            assert isinstance(item.node.aggregation, nodes.Fold)
+            assert isinstance(item.node.aggregation, nodes.Fold | nodes.TableFold)
             aggregation = item.node.aggregation
             if aggregation.initializer is None:  # a reduce: the aggregate is a value
                 aggregate = value
@@ -1020,6 +1159,158 @@ class Compiler:
                     "Materialized.as_('totals').with_value_serde(Serdes.json('total double, n long'))"
                 )
         return FoldSerdes(key, value, aggregate)
+
+    # --- joins -----------------------------------------------------------------------------------------
+
+    def visit_StreamTableJoin(self, node: StreamTableJoin) -> None:
+        stream, table = node.parents
+        right = self._side(node, table, is_left=False, shared=True)
+        flow, lane, _ = self._take(stream)
+        self._wait(node, flow, lane)
+        self.sides[node] = (right,)
+        self._check_keys(node, flow, lane, right)
+
+    def visit_StreamJoin(self, node: StreamJoin) -> None:
+        if len(node.parents) == 1:  # a stream joined with itself
+            self.uses[node.parents[0]] += 1
+        self._two_sides(node, shared=False)
+
+    def visit_TableJoin(self, node: TableJoin) -> None:
+        if len(node.parents) == 1:
+            self.uses[node.parents[0]] += 1
+        self._two_sides(node, shared=False)
+
+    def _two_sides(self, node: StreamJoin | TableJoin, *, shared: bool) -> None:
+        left = self._side(node, node.parents[0], is_left=True, shared=shared)
+        right = self._side(node, node.parents[-1], is_left=False, shared=shared)
+        self.pending.append(node)
+        self.sides[node] = (left, right)
+        flow = self._flow_of(left)
+        self._check_keys(node, flow, flow.lanes[left], right)
+
+    def _side(self, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
+        """What a join has of a parent; the same for all that look rows up in one table."""
+        flow, lane, _ = self._take(parent)
+        if shared:
+            for other in self.pending:
+                if isinstance(other, Side) and other.parents == (parent,) and not other.remembers:
+                    return other
+        remembers = isinstance(join, TableJoin)
+        side = Side(join.name, (parent,), join=join, is_left=is_left, remembers=remembers)
+        self._wait(side, flow, lane)
+        return side
+
+    def _check_keys(self, join: Join, flow: Flow, lane: Lane, right: Side) -> None:
+        other = self._flow_of(right)
+        types = flow.type_of(lane.key), other.type_of(other.lanes[right].key)
+        if types[0] != types[1]:
+            left, right_ = join.parents[0].name, join.parents[-1].name
+            raise TopologyException(
+                f"{join.name}: a join needs keys of one type on both sides, but those of {left} are "
+                f"{types[0].simpleString()} and those of {right_} {types[1].simpleString()}; "
+                "select_key() gives a stream other keys"
+            )
+
+    def _is_joined(self, node: Node) -> bool:
+        """Whether a join looks at the table that a node makes: it has to hear of each change at its time."""
+        for child in self.pipeline.nodes:
+            if node in child.parents:
+                if isinstance(child, TableJoin) or (
+                    isinstance(child, StreamTableJoin) and child.parents[1] is node
+                ):
+                    return True
+                if isinstance(child, nodes.TableFilter | nodes.TableMapValues) and self._is_joined(child):
+                    return True
+        return False
+
+    def _join_item(self, pending: Pending) -> Item:
+        node, flow, lane = pending.node, pending.flow, pending.lane
+        assert isinstance(node, Join | Side)
+        join = node.join if isinstance(node, Side) else node
+        # One serde for both sides: what is written with it is compared.
+        right = self.sides[join][-1]
+        other = self._flow_of(right)
+        store = join.parents[-1].store
+        key_serde = self._settle(
+            store.key_serde if store is not None else None,
+            other.lanes[right].key_serde or lane.key_serde,
+            self.context.default_key_serde,
+            flow.type_of(lane.key),
+        )
+        carried = [HEADERS]
+        if self._asks_for_context:
+            carried += [TOPIC, PARTITION, OFFSET]
+        item = item_of(
+            pending,
+            flow.df,
+            self.names,
+            key_serde,
+            self._buckets(join),
+            at_once=True,
+            carried=carried if isinstance(node, StreamTableJoin) else (),
+        )
+        return replace(item, links=links_of(node, self.sides))
+
+    @property
+    def _asks_for_context(self) -> bool:
+        """Whether anything asks where a record came from."""
+        handlers = self.context.handlers
+        given = [getattr(node, "aggregation", node) for node in self.pipeline.nodes]
+        functions = (getattr(each, name, None) for each in given for name in _FUNCTIONS)
+        return handlers.any or any(arity(function) == 3 for function in functions if function is not None)
+
+    def _join(self, node: Join, flow: Flow, joined: Joined) -> None:
+        """The lane of a join's results."""
+        left, right = F.col(joined.left), F.col(joined.right)
+        lane = Lane(joined.key, joined.left, joined.flag)
+        if isinstance(node, StreamTableJoin) and node.type is JoinType.INNER:
+            lane = flow.narrow(lane, right.isNotNull(), alone=False)
+        if isinstance(node, TableJoin):
+            self._put(node, flow, self._joined_rows(node, flow, lane, joined))
+            return
+        value = self._join_values(node, flow, lane, left, right)
+        lane, (value,) = self._try(node, node.joiner, flow, lane, value)
+        self._put(node, flow, replace(lane, value=self._add(node, node.joiner, flow, lane, "v", value)))
+
+    def _join_values(self, node: Join, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
+        """What the joiner makes of two values."""
+        key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
+        made = translated(node, node.joiner, lambda: node.joiner(*key, left, right))
+        if made is None:
+            raise TopologyException(
+                f"{node.name} ({describe_function(node.joiner)}): the joiner returned None; it has to return "
+                "a Column (is there a `return` missing?); a null is F.lit(None)"
+            )
+        return as_column(made)
+
+    def _joined_rows(self, node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lane:
+        """The rows of two tables, and what they were before.
+
+        Source: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableRightJoin, KTableKTableOuterJoin.
+        """
+        assert joined.old_left is not None
+        assert joined.old_right is not None
+        sides = F.col(joined.left), F.col(joined.right)
+        olds = F.col(joined.old_left), F.col(joined.old_right)
+
+        def value(left: Column, right: Column) -> Column:
+            there = {
+                JoinType.INNER: left.isNotNull() & right.isNotNull(),
+                JoinType.LEFT: left.isNotNull(),
+                JoinType.OUTER: left.isNotNull() | right.isNotNull(),
+            }[node.type]
+            return F.when(there, self._join_values(node, flow, lane, left, right))
+
+        is_left = F.col(joined.side) == 0
+        nothing = sides[0].isNull() & olds[0].isNull() & sides[1].isNull() & olds[1].isNull()
+        told = {
+            JoinType.INNER: F.when(is_left, sides[1].isNotNull()).otherwise(sides[0].isNotNull()),
+            JoinType.LEFT: F.when(is_left, ~nothing).otherwise(sides[0].isNotNull()),
+            JoinType.OUTER: ~nothing,
+        }[node.type]
+        lane = flow.narrow(lane, told, alone=False)
+        result, old = (self._add(node, node.joiner, flow, lane, "v", value(*each)) for each in (sides, olds))
+        return replace(lane, value=result, old=old)
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -1068,8 +1359,19 @@ def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(scan.feeds for scan in scans if scan.feeds))
 
 
-def _feeds(filling: Iterable[Node]) -> tuple[str, ...]:
-    return tuple(sorted(node.store.name for node in filling if node.store is not None))
+def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
+    key_type, value_type = (
+        field.dataType for field in flow.df.select(key.alias("k"), value.alias("v")).schema
+    )
+    change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
+    return T.ArrayType(change)
+
+
+def _label(node: Node) -> str:
+    """What the state of a node is called; "" if it has none, or none that anybody could ask for."""
+    if isinstance(node, Side):
+        return node.label
+    return "" if node.store is None or isinstance(node, TableJoin) else node.store.name
 
 
 def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:

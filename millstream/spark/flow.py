@@ -60,6 +60,7 @@ class Lane:
         key, value: names of its columns.
         keep: name of the boolean column that is true for its rows; None: every row is one of its.
         key_serde, value_serde: what the column was last read or declared with, while it has not changed.
+        old: of a table, the name of the column with the value before an update; None: it is not known.
         routes: the branches taken to get here; two lanes that took different branches share no row.
     """
 
@@ -68,6 +69,7 @@ class Lane:
     keep: str | None = None
     key_serde: Serde | None = None
     value_serde: Serde | None = None
+    old: str | None = None
     routes: tuple[tuple[Node, int], ...] = ()
 
     def disjoint(self, other: Lane) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.dsl.serdes import Serde
-from millstream.topology.nodes import Fold
+from millstream.topology.nodes import Fold, TableFold
 
 __all__ = ["FoldSerdes", "Folding"]
 
@@ -38,7 +38,7 @@ class Folding:
     The other end is `kernel/src/io/millstream/kernel/python/Folding.java`.
     """
 
-    folds: Mapping[int, tuple[Fold, FoldSerdes]]
+    folds: Mapping[int, tuple[Fold | TableFold, FoldSerdes]]
 
     def __call__(self, frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
         keys, numbers, groups, befores, others, counts, hows, values, kept = frames
@@ -74,13 +74,15 @@ class Folding:
 class _OfKey:
     """A fold, for one key."""
 
-    def __init__(self, fold: Fold, using: FoldSerdes, key: bytes) -> None:
+    def __init__(self, fold: Fold | TableFold, using: FoldSerdes, key: bytes) -> None:
         self.using = using
         self._fold = fold
         self._key = None if fold.initializer is None else using.key.deserialize(key)
 
     def added(self, aggregate: Any, values: list[bytes | None], alive: Callable[[], None]) -> Any:
         """With these records."""
+        if isinstance(self._fold, TableFold):
+            return self._changed(self._fold, aggregate, values, alive)
         adder, initializer, read, key = (
             self._fold.adder,
             self._fold.initializer,
@@ -98,11 +100,36 @@ class _OfKey:
                 aggregate = adder(key, read(data), initializer() if aggregate is None else aggregate)
         return aggregate
 
+    def _changed(
+        self, fold: TableFold, aggregate: Any, values: list[bytes | None], alive: Callable[[], None]
+    ) -> Any:
+        """With these changes of a grouped table (grouped_tables.change)."""
+        read, key, initializer = self.using.value.deserialize, self._key, fold.initializer
+        for data in values:
+            alive()
+            assert data is not None
+            old, rest = _unframed(data)
+            new, _ = _unframed(rest)
+            if old is not None and aggregate is not None:
+                gone = read(old)
+                if initializer is None:
+                    aggregate = fold.subtractor(aggregate, gone)
+                else:
+                    aggregate = fold.subtractor(key, gone, aggregate)
+            if new is not None:
+                value = read(new)
+                if initializer is None:
+                    aggregate = value if aggregate is None else fold.adder(aggregate, value)
+                else:
+                    aggregate = fold.adder(key, value, initializer() if aggregate is None else aggregate)
+        return aggregate
+
     def merged(self, one: Any, other: Any) -> Any:
         """Of the records of both."""
         if other is None:
             return one
         fold = self._fold
+        assert isinstance(fold, Fold)
         if fold.initializer is None:
             return other if one is None else fold.adder(one, other)
         assert fold.merger is not None
@@ -114,3 +141,10 @@ class _Shared:
     """An aggregate that several others come from."""
 
     data: bytes | None
+
+
+def _unframed(data: bytes) -> tuple[bytes | None, bytes]:
+    """What is behind its length, and what comes then."""
+    length = int.from_bytes(data[:4], "big", signed=True)
+    end = 4 + max(0, length)
+    return (None if length < 0 else data[4:end]), data[end:]

@@ -2,7 +2,7 @@
 
 All aggregations of one flow are one stateful operator of Spark. What each record brings is computed by Spark
 before it, as the *parts* that its aggregate functions are made of (mergeable.py); the kernel merges parts, by
-key and window (`io.millstream.kernel.state.Aggregations`); and the results are computed by Spark after it.
+key and window (`io.millstream.kernel.state.Operator`); and the results are computed by Spark after it.
 
 A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records
 in the order of their source partitions, and where those are mixed, in the order of time. So stream time, what
@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,12 +27,23 @@ from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
+from millstream.spark.grouped_tables import change, of_both, retractable
+from millstream.spark.joins import Join, Joined, Side, settings_of, takes_null_keys
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
 from millstream.spark.sink import Output, written_fields
 from millstream.spark.trace import translated
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Aggregate, Node, Suppress, ToTable
+from millstream.topology.nodes import (
+    Aggregate,
+    Node,
+    StreamJoin,
+    StreamTableJoin,
+    Suppress,
+    TableJoin,
+    TableSource,
+    ToTable,
+)
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of", "layout"]
@@ -52,10 +64,16 @@ class Item:
 
     Attributes:
         key, value: the names of its columns, which are NULL in the rows of others.
+        old: likewise, of a grouped table: what is taken back.
         key_serde: of its keys, without their windows.
         partitions: how many buckets its keys are in.
         parts: what it merges.
         at_once: tell each change as it comes, not the last one of a micro-batch.
+        core: what the kernel does with what comes.
+        settings: the numbers that it takes for that.
+        links: other items that it is about, by what they are to it.
+        has_rows: whether records come to it; otherwise it is about others alone.
+        carried: the flow's columns that a lookup keeps of a record.
         using: of a Python fold, its serdes.
         window: of a suppress behind windows, the names of the columns with a window's start and end.
         held_back: the suppresses right behind it, which are in the same operator.
@@ -68,6 +86,12 @@ class Item:
     partitions: int
     parts: Mergeable
     at_once: bool
+    core: str = "whole"
+    settings: Mapping[str, int] = field(default_factory=dict)
+    links: Mapping[str, Node] = field(default_factory=dict)
+    has_rows: bool = True
+    old: str | None = None
+    carried: tuple[str, ...] = ()
     window: tuple[str, str] | None = None
     using: FoldSerdes | None = None
     held_back: tuple[Suppress, ...] = ()
@@ -103,13 +127,15 @@ class Results:
         late: what is dropped.
         passed: the names of the column with the rows that only passed, and of the flag for them.
         parts: the columns with the parts of those whose result does not tell them.
+        joined: what comes of joins.
     """
 
     made: Made
-    stored: Mapping[Node, Lane] = field(default_factory=dict)
-    late: Sequence[Late] = ()
+    stored: dict[Node, Lane] = field(default_factory=dict)
+    late: list[Late] = field(default_factory=list)
     passed: tuple[str, str] | None = None
-    parts: Mapping[Node, str] = field(default_factory=dict)
+    parts: dict[Node, str] = field(default_factory=dict)
+    joined: dict[Join, Joined] = field(default_factory=dict)
 
 
 def item_of(
@@ -121,6 +147,7 @@ def item_of(
     *,
     at_once: bool,
     using: FoldSerdes | None = None,
+    carried: Sequence[str] = (),
 ) -> Item:
     """Take an aggregation apart. `df` is its flow's, and `using` are the serdes of a Python fold.
 
@@ -128,18 +155,20 @@ def item_of(
         NotMergeableError: there is a function in it whose partial results cannot be merged.
     """
     key, value = names.new("k"), names.new("v")
-    item = Item(pending, key, value, key_serde, partitions, Mergeable(), at_once)
+    core, settings = _core(pending)
+    item = Item(
+        pending, key, value, key_serde, partitions, Mergeable(), at_once, core=core, settings=settings
+    )
     node = pending.node
-    if isinstance(node, ToTable):  # the last one, with its own time; wrapped, for a NULL is one too
-        last = names.new("l")
-        type_ = T.StructType(
-            [
-                T.StructField("value", pending.flow.type_of(pending.lane.value)),
-                T.StructField("at", T.TimestampType()),
-            ]
+    if isinstance(node, StreamJoin | TableJoin):
+        return replace(item, has_rows=False)
+    if isinstance(node, TableSource | ToTable | Side | StreamTableJoin):
+        row = Part(names.new("l"), F.col(value), pending.flow.type_of(pending.lane.value), "last")
+        more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
+        opaque = Mergeable([row, *more], F.col(row.name), row.type, lambda value, at: value)
+        return replace(
+            item, parts=opaque, at_once=at_once or not isinstance(node, ToTable), carried=tuple(carried)
         )
-        part = Part(last, F.struct(F.col(value).alias("value"), F.col(TIMESTAMP).alias("at")), type_, "last")
-        return replace(item, parts=_last_value(part))
     if isinstance(node, Suppress):
         last = names.new("l")
         held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
@@ -149,8 +178,10 @@ def item_of(
             held = [*(Part(name, F.col(name), T.LongType(), "last") for name in window), *held]
         merged = Mergeable(held, F.col(last))
         return replace(item, parts=merged, window=window, at_once=False)
+    if pending.is_of_table:
+        item = replace(item, old=names.new("v"))
     if using is not None:
-        return replace(item, parts=_folded(pending, value, using, names), using=using)
+        return replace(item, parts=_folded(item, using, names), using=using)
     column, function = column_of(pending, key, value)
 
     def cut() -> Mergeable | NotMergeableError:
@@ -162,34 +193,33 @@ def item_of(
     parts: Mergeable | NotMergeableError = translated(node, function, cut)
     if isinstance(parts, NotMergeableError):
         raise parts
+    if item.old is not None:
+        assert isinstance(node, Aggregate)
+        retractable(node, parts.parts)
     return replace(item, parts=parts)
 
 
-def _folded(pending: Pending, value: str, using: FoldSerdes, names: Names) -> Mergeable:
+def _folded(item: Item, using: FoldSerdes, names: Names) -> Mergeable:
     """The bytes that a Python fold gets of a record; and of an aggregate, those that it returns.
 
     Functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
     """
+    pending = item.pending
     name, node = names.new("p"), pending.node
     read = pending.flow.type_of(pending.lane.value)
-    content = serdes.to_bytes(using.value, F.col(value), read, f"{node.name}: the value")
+
+    def written(column: str) -> Column:
+        return serdes.to_bytes(using.value, F.col(column), read, f"{node.name}: the value")
+
+    content = written(item.value)
+    if item.old is not None:
+        content = change(content, written(item.old))
     where = F.lit(f"{node.name}: result of {describe_function(fold_of(node).adder)}")
     return Mergeable(
         [Part(name, content, T.BinaryType(), "fold")],
         serdes.from_bytes(using.aggregate, F.col(name), where),
         T.BinaryType(),
         lambda value, at: value,
-    )
-
-
-def _last_value(part: Part) -> Mergeable:
-    type_: Any = part.type
-    result = F.col(part.name)["value"]
-    return Mergeable(
-        [part],
-        result,
-        type_["value"].dataType,
-        lambda value, at: F.struct(value.alias("value"), at.alias("at")),
     )
 
 
@@ -203,11 +233,11 @@ def aggregate(
     kept: Callable[[str], DataFrame] | None = None,
     restored: Callable[[Item], DataFrame] | None = None,
 ) -> Results:
-    """These aggregations of one flow, as one operator.
+    """These aggregations and joins, as one operator.
 
     Args:
-        passing: what else is written of the flow. Its rows pass through the operator as they are: so what
-            comes before it is computed once.
+        passing: what else is written of the flow, where there is one. Its rows pass through the operator as
+            they are: so what comes before it is computed once.
         letters: with what dead letters say of them.
         patience_ms: how long a Python function may take for one record.
         kept: with it, the results are what the operator keeps in its state, as if all had been updated
@@ -215,91 +245,144 @@ def aggregate(
         restored: with it, the operator begins with what changelogs have, where its checkpoint is new
             (restore.py).
     """
-    flow = items[0].pending.flow
+    spark = items[0].pending.flow.df.sparkSession
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     if kept is None:
-        rows = _rows(_with_own(flow.df, items), items, flow, passing, letters)
+        rows = _rows(items, passing, letters)
         any_order = not (passing or held_back) and all(_is_of_any_order(item) for item in items)
         description = json.dumps(
-            [*(_described(item) for item in items), *(_holding(node, number) for number, node in held_back)]
+            [
+                *(_described(item, items) for item in items),
+                *(_holding(node, number) for number, node in held_back),
+            ]
         )
+        if any_order:
+            rows = DataFrame(_state_package().Combined.of(rows._jdf, description), spark)
         before = None if restored is None else _restored(items, restored)._jdf
-        operator = _state_package().Aggregations.of(
-            _ordered(rows, any_order=any_order)._jdf,
+        operator = _state_package().Operator.of(
+            _ordered(_in_buckets(rows, items), any_order=any_order)._jdf,
             description,
             before,
-            _program(items, flow.df.sparkSession, patience_ms),
+            _program(items, spark, patience_ms),
         )
-        made = DataFrame(operator, flow.df.sparkSession)
+        made = DataFrame(operator, spark)
     else:
         made = _kept(items, kept)
-    tag, kind, key, start, end, stamp, time = called = [names.new(letter) for letter in "njkwwsw"]
-    made = made.withColumnsRenamed(dict(zip(_OWN, called, strict=True)))
-    made = made.withColumn(stamp, F.timestamp_millis(stamp))
-    new = Flow(with_context(made, stamp), names)
-    lanes: dict[Node, Lane] = {}
-    stored: dict[Node, Lane] = {}
-    late = []
+    called = {name: names.new(name[0]) for name in _OWN}
+    made = made.withColumnsRenamed(called)
+    made = made.withColumn(called["at"], F.timestamp_millis(called["at"]))
+    new = Flow(with_context(made, called["at"]), names)
+    results = Results((new, {}))
     has_kinds = (
         len(items) > 1
         or held_back
         or passing
         or any(item.is_windowed or item.goes_on_closed for item in items)
     )
-    parts: dict[Node, str] = {}
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
-        mine = F.col(tag).isin([number, *behind])
+        mine = F.col(called["tag"]).isin([number, *behind])
         where = F.lit(f"{item.pending.node.name}: a key")
+        if isinstance(item.pending.node, Side):
+            continue
         # By the name that the expression knows it under.
         new.df = new.df.withColumn(
-            item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(key)), where)
+            item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
         )
-        plain_key = item.key
-        if item.is_windowed:
-            plain_key = new.with_column("k", windowed_key(F.col(item.key), F.col(start), F.col(end)))
-        if item.pending.windows is not None:
-            flag = new.with_column("d", mine & (F.col(kind) == LATE))
-            what = F.array(F.col(time), F.col(start), F.col(end), F.unix_millis(F.col(TIMESTAMP)))
-            late.append(Late(item, flag, new.with_column("a", F.when(F.col(flag), what))))
-        has_value = mine & F.col(kind).isin(UPDATE, CLOSED)
-        value = new.with_column("v", F.when(has_value, item.parts.result))
-        if item.parts.of_result is None and not isinstance(item.pending.node, Suppress):
-            content = F.when(mine & (F.col(kind) == UPDATE), parts_as_bytes(item.parts.parts))
-            parts[item.pending.node] = new.with_column("o", content)
-        is_table = isinstance(item.pending.node, ToTable | Suppress)
-        value_serde = item.pending.lane.value_serde if is_table else None
-        if item.using is not None:
-            value_serde = item.using.aggregate
-        if isinstance(item.pending.node, ToTable):
-            own_time = F.col(item.parts.parts[0].name)["at"]
-            new.df = new.df.withColumn(TIMESTAMP, F.when(mine, own_time).otherwise(F.col(TIMESTAMP)))
-        key_serde = item.key_serde
-        if item.pending.windows is not None:
-            key_serde = item.pending.windowed_serde(key_serde)
-        elif item.window is not None:
-            assert item.pending.lane.key_serde is not None
-            key_serde = item.pending.lane.key_serde
-
-        lane = Lane(plain_key, value, None, key_serde, value_serde)
-        for own, node in ((number, item.pending.node), *behind.items()):
-            updates = lane
-            if has_kinds:
-                updates = replace(
-                    lane, keep=new.with_column("f", (F.col(tag) == own) & (F.col(kind) <= GONE))
-                )
-            lanes[node] = updates
-            if own != number or item.goes_on_closed:
-                stored[node] = updates
-                closed = (F.col(tag) == own) & F.col(kind).isin(CLOSED, CLOSED_GONE)
-                if isinstance(node, Suppress) and node.until_close:  # no deletions
-                    closed &= F.col(value).isNotNull()
-                lanes[node] = replace(lane, keep=new.with_column("f", closed))
-    passed = None
+        if isinstance(item.pending.node, Join):
+            joined = _joined(item, items, new, mine)
+            results.joined[item.pending.node] = replace(joined, side=called["time"])
+        else:
+            _put_lanes(item, number, behind, results, called, has_kinds=bool(has_kinds))
     if passing:
-        passed = names.new("o"), new.with_column("f", F.col(tag) == PASSED)
+        passed = names.new("o"), new.with_column("f", F.col(called["tag"]) == PASSED)
         new.df = new.df.withColumnRenamed("passed", passed[0])
-    return Results((new, lanes), stored, late, passed, parts)
+        return replace(results, passed=passed)
+    return results
+
+
+def _put_lanes(
+    item: Item,
+    number: int,
+    behind: Mapping[int, Suppress],
+    results: Results,
+    called: Mapping[str, str],
+    *,
+    has_kinds: bool,
+) -> None:
+    """The lanes of an aggregation, of what is held back `behind` it, and of its store."""
+    new, lanes = results.made
+    tag, kind, start, end = (F.col(called[name]) for name in ("tag", "kind", "start", "end"))
+    mine = tag.isin([number, *behind])
+    plain_key = item.key
+    if item.is_windowed:
+        plain_key = new.with_column("k", windowed_key(F.col(item.key), start, end))
+    if item.pending.windows is not None:
+        flag = new.with_column("d", mine & (kind == LATE))
+        what = F.array(F.col(called["time"]), start, end, F.unix_millis(F.col(TIMESTAMP)))
+        results.late.append(Late(item, flag, new.with_column("a", F.when(F.col(flag), what))))
+    value = new.with_column("v", F.when(mine & kind.isin(UPDATE, CLOSED), item.parts.result))
+    if item.parts.of_result is None and not isinstance(item.pending.node, Suppress):
+        content = F.when(mine & (kind == UPDATE), parts_as_bytes(item.parts.parts))
+        results.parts[item.pending.node] = new.with_column("o", content)
+    is_table = isinstance(item.pending.node, TableSource | ToTable | Suppress)
+    value_serde = item.pending.lane.value_serde if is_table else None
+    if item.using is not None:
+        value_serde = item.using.aggregate
+    key_serde = item.key_serde
+    if item.pending.windows is not None:
+        key_serde = item.pending.windowed_serde(key_serde)
+    elif item.window is not None:
+        assert item.pending.lane.key_serde is not None
+        key_serde = item.pending.lane.key_serde
+    old = _old_value(item, new, mine) if item.pending.remembers else None
+    lane = Lane(plain_key, value, None, key_serde, value_serde, old)
+    for own, node in ((number, item.pending.node), *behind.items()):
+        updates = lane
+        if has_kinds:
+            updates = replace(lane, keep=new.with_column("f", (tag == own) & (kind <= GONE)))
+        lanes[node] = updates
+        if own != number or item.goes_on_closed:
+            results.stored[node] = updates
+            closed = (tag == own) & kind.isin(CLOSED, CLOSED_GONE)
+            if isinstance(node, Suppress) and node.until_close:  # no deletions
+                closed &= F.col(value).isNotNull()
+            lanes[node] = replace(lane, keep=new.with_column("f", closed))
+
+
+def _old_value(item: Item, new: Flow, mine: Column) -> str:
+    """The column with what a value was before an update: the result of the parts of then."""
+    now = {part.name: f"{part.name}_now" for part in item.parts.parts}
+    then = {f"old_{name}": name for name in now}
+    back = {name: old for old, name in then.items()}
+    new.df = new.df.withColumnsRenamed(now).withColumnsRenamed(then)
+    there = reduce(or_, (F.col(name).isNotNull() for name in now))
+    old = new.with_column("v", F.when(mine & there, item.parts.result))
+    new.df = new.df.withColumnsRenamed(back)
+    new.df = new.df.withColumnsRenamed({renamed: name for name, renamed in now.items()})
+    return old
+
+
+def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joined:
+    """The columns of what comes of a join; what the record that it looked for had besides its value."""
+    others = {each.pending.node: each for each in items}
+    sides = {name: others[node].parts.parts[0].name for name, node in item.links.items()}
+    if item.core != "lookup":
+        sides = {name: new.with_column("v", F.when(mine, F.col(column))) for name, column in sides.items()}
+    else:
+        value, *carried = (part.name for part in item.parts.parts)
+        table = new.with_column("v", F.when(mine, F.col(sides["table"])))
+        sides = {"left": value, "right": table}
+        new.df = new.df.withColumns(
+            {
+                name: F.coalesce(F.col(name), F.col(column))
+                for name, column in zip(item.carried, carried, strict=True)
+            }
+        )
+    old = {}
+    if item.core == "table_join":
+        old = {f"old_{name}": f"old_{others[node].parts.parts[0].name}" for name, node in item.links.items()}
+    return Joined(item.key, new.with_column("f", mine), sides["left"], sides["right"], **old)
 
 
 def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
@@ -324,35 +407,59 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
             own_key = own_key["key"]
         columns[item.key] = F.when(belongs, own_key)
         columns[item.value] = F.when(belongs, F.col(item.pending.lane.value))
+        if item.old is not None:
+            assert item.pending.lane.old is not None
+            columns[item.old] = F.when(belongs, F.col(item.pending.lane.old))
     return df.withColumns(columns)
 
 
-def _rows(
-    df: DataFrame, items: Sequence[Item], flow: Flow, passing: Sequence[tuple[Lane, Output]], letters: bool
-) -> DataFrame:
-    """One row for each aggregation that a record belongs to: `bucket`, `tag`, `key`, `at`, and the parts.
+def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters: bool) -> DataFrame:
+    """One row for each item that a record belongs to: `tag`, `key`, `at`, and the parts.
 
     And one for each output that it is passing to, with what is to be written in the column `passed`.
     """
+    numbered: dict[int, list[tuple[int, Item]]] = {}
+    flows = {}
+    for number, item in enumerate(items):
+        if item.has_rows:
+            flows[id(item.pending.flow)] = item.pending.flow
+            numbered.setdefault(id(item.pending.flow), []).append((number, item))
+    parts = [part for item in items for part in item.parts.parts]
+    # Rows of one time come in this order, as tables come before those who look into them.
+    made = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in numbered.items()]
+    return reduce(lambda one, other: one.unionByName(other), made)
+
+
+def _rows_of(
+    flow: Flow,
+    items: Sequence[tuple[int, Item]],
+    every: Sequence[Part],
+    passing: Sequence[tuple[Lane, Output]],
+    letters: bool,
+) -> DataFrame:
+    """Those of one flow; `every` part is a column."""
+    df = _with_own(flow.df, [item for _, item in items])
+    for place, (number, item) in enumerate(items):
+        if item.old is not None and item.using is None:
+            df, taken = of_both(df, item.value, item.old, item.parts.parts)
+            items = [
+                *items[:place],
+                (number, replace(item, parts=replace(item.parts, parts=taken))),
+                *items[place + 1 :],
+            ]
     at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
     if len(items) == 1 and not passing:
-        item = items[0]
+        ((number, item),) = items
         df = df.where(item.pending.belongs)
-        key = _key(item, df)
-        parts = [part.column.cast(part.type).alias(part.name) for part in item.parts.parts]
-        df = df.select(key.alias("key"), at, *parts)
-        return df.select(_bucket(F.col("key"), item.partitions).alias("bucket"), F.lit(0).alias("tag"), "*")
-    every = [part for item in items for part in item.parts.parts]
+        return df.select(F.lit(number).alias("tag"), _key(item, df).alias("key"), at, *_parts_of(item, every))
     df = df.withColumn("at", at)
     type_: T.DataType = T.NullType()
     if passing:
         sample = F.struct(*written_fields(flow, passing[0][1], letters)).alias("passed")
         type_ = df.select(sample).schema["passed"].dataType
     elements = []
-    for number, item in enumerate(items):
-        own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
-        parts = [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
-        fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *parts]
+    for number, item in items:
+        fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *_parts_of(item, every)]
         if passing:
             fields.append(F.lit(None).cast(type_).alias("passed"))
         elements.append(F.when(item.pending.belongs, F.struct(*fields)))
@@ -365,19 +472,32 @@ def _rows(
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
         elements.append(F.when(flow.kept(lane), element))
     df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
-    df = df.select(
+    return df.select(
         F.col("each")["tag"].alias("tag"),
         F.col("each")["key"].alias("key"),
         "at",
         *(F.col("each")[part.name].alias(part.name) for part in every),
         *([F.col("each")["passed"].alias("passed")] if passing else []),
     )
+
+
+def _parts_of(item: Item, every: Sequence[Part]) -> list[Column]:
+    """The item's parts of a record; NULL for those of others."""
+    own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
+    return [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
+
+
+def _in_buckets(rows: DataFrame, items: Sequence[Item]) -> DataFrame:
+    """With the bucket of each row. Those without a key are in that of an empty one."""
     counts = sorted({item.partitions for item in items})
-    bucket = _bucket(F.col("key"), counts[0])
+    key = F.col("key")
+    if any(takes_null_keys(item.pending.node) for item in items):
+        key = F.coalesce(key, F.lit(bytearray()))
+    bucket = _bucket(key, counts[0])
     for count in counts[1:]:
         numbers = [number for number, item in enumerate(items) if item.partitions == count]
-        bucket = F.when(F.col("tag").isin(numbers), _bucket(F.col("key"), count)).otherwise(bucket)
-    return df.select(bucket.alias("bucket"), "*")
+        bucket = F.when(F.col("tag").isin(numbers), _bucket(key, count)).otherwise(bucket)
+    return rows.select(bucket.alias("bucket"), "*")
 
 
 def _key(item: Item, df: DataFrame) -> Column:
@@ -405,38 +525,54 @@ _OF_ANY_ORDER = frozenset(("min", "max", "and", "or", "bit_and", "bit_or", "bit_
 
 def _is_of_any_order(item: Item) -> bool:
     """Whether what comes of records does not depend on their order: to find it costs as much as a count."""
-    return not (item.is_windowed or item.at_once or item.goes_on_closed) and all(
-        part.rule in _OF_ANY_ORDER or (part.rule == "sum" and not isinstance(part.type, T.DoubleType))
-        for part in item.parts.parts
+    return (
+        item.core == "whole"
+        and not item.at_once
+        and all(
+            part.rule in _OF_ANY_ORDER or (part.rule == "sum" and not isinstance(part.type, T.DoubleType))
+            for part in item.parts.parts
+        )
     )
 
 
-def _described(item: Item) -> dict[str, Any]:
-    """The aggregation, for the kernel."""
-    windows, node = item.pending.windows, item.pending.node
-    core, settings = "whole", {}
+def _core(pending: Pending) -> tuple[str, dict[str, int]]:
+    """The kernel's core for what a node does, and the numbers that it takes."""
+    node = pending.node
+    if isinstance(node, Join | Side):
+        return settings_of(node)
+    old = {"old": 1} if pending.remembers else {}
+    if isinstance(node, TableSource | ToTable):
+        return "latest", old
+    if isinstance(node, Suppress):
+        return "suppress", {**_limits(node), "windowed": int(pending.group_key_serde is not None)}
+    assert isinstance(node, Aggregate)
+    windows = node.windows
+    if node.on_close:
+        old["on_close"] = 1
+    if node.stored.retention_ms is not None:
+        old["retention"] = node.stored.retention_ms
     if isinstance(windows, TimeWindows):
-        core, settings = (
-            "fixed",
-            {"size": windows.size_ms, "advance": windows.advance_ms, "grace": windows.grace_ms},
-        )
-    elif isinstance(windows, SlidingWindows):
-        core, settings = "sliding", {"difference": windows.time_difference_ms, "grace": windows.grace_ms}
-    elif isinstance(windows, SessionWindows):
-        core, settings = "sessions", {"gap": windows.gap_ms, "grace": windows.grace_ms}
-    elif isinstance(node, Suppress):
-        core, settings = "suppress", {**_limits(node), "windowed": int(item.window is not None)}
-    if isinstance(node, Aggregate) and node.on_close:
-        settings["on_close"] = 1
-    if isinstance(node, ToTable):  # a NULL is a deletion
-        settings["deletes"] = 1
-    store = node.store
-    if store is not None and store.retention_ms is not None:
-        settings["retention"] = store.retention_ms
+        return "fixed", {
+            **old,
+            "size": windows.size_ms,
+            "advance": windows.advance_ms,
+            "grace": windows.grace_ms,
+        }
+    if isinstance(windows, SlidingWindows):
+        return "sliding", {**old, "difference": windows.time_difference_ms, "grace": windows.grace_ms}
+    if isinstance(windows, SessionWindows):
+        return "sessions", {**old, "gap": windows.gap_ms, "grace": windows.grace_ms}
+    return "whole", old
+
+
+def _described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
+    """The item, for the kernel."""
+    places = {each.pending.node: number for number, each in enumerate(items)}
+    links = {name: places[node] for name, node in item.links.items()}
     return {
-        "core": core,
-        "name": node.name,
-        "settings": settings,
+        "core": item.core,
+        "name": item.pending.node.name,
+        "settings": {**item.settings, **links},
         "at_once": item.at_once,
         "parts": [{"name": part.name, "rule": part.rule} for part in item.parts.parts],
     }
@@ -458,21 +594,20 @@ def _limits(node: Suppress) -> dict[str, int]:
     }
 
 
-_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged"))
+_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged", "silent", "old"))
 """Settings that what is kept does not depend on."""
 
 
 def layout(item: Item) -> str:
     """How its state is laid out, in words. Of parts what they are called does not count, but their order."""
-    described = _described(item)
     settings = "".join(
-        f" {name}={value}" for name, value in sorted(described["settings"].items()) if name not in _MAY_CHANGE
+        f" {name}={value}" for name, value in sorted(item.settings.items()) if name not in _MAY_CHANGE
     )
     parts = ", ".join(f"{part.rule} {part.type.simpleString()}" for part in item.parts.parts)
     held = "".join(
         f"; held back, until_close={int(node.until_close)} delay={node.delay_ms}" for node in item.held_back
     )
-    return f"{described['core']}{settings} of {parts}; {item.partitions} buckets{held}"
+    return f"{item.core}{settings} of {parts}; {item.partitions} buckets{held}"
 
 
 # --- what is kept ----------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ class FakeTopics:
         self._check()
         return {} if self._is_late() else self._there(names)
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+    def look(self, names: Iterable[str], *, patient: bool = False) -> dict[str, TopicDescription]:
         """As `describe`, without the configs."""
         return {name: replace(found, configs={}) for name, found in self.describe(names).items()}
 

@@ -10,11 +10,17 @@ from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
     GlobalTable,
+    JoinType,
+    Node,
     Repartition,
     Sink,
     Source,
     Store,
+    StreamGlobalTableJoin,
+    StreamJoin,
+    StreamTableJoin,
     Suppress,
+    TableJoin,
     TableSource,
 )
 from millstream.topology.pipeline import Pipeline
@@ -46,6 +52,7 @@ def _paragraph(pipeline: Pipeline) -> str:
         "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)
     )
     lines += _section("windows", _windows(pipeline))
+    lines += _section("joins", _joins(pipeline))
     lines += _section("holds", _held_back(pipeline))
     lines += _section("keeps", (_store(store) for store in pipeline.stores))
     lines += _section("writes", (_output(node) for node in pipeline.outputs))
@@ -102,6 +109,31 @@ def _windows(pipeline: Pipeline) -> Iterable[str]:
         if isinstance(node, Aggregate) and node.windows is not None:
             once = ", told once, when they close" if node.on_close else ""
             yield f"{node.windows}{once} ({node.name})"
+
+
+_SIDES = {
+    JoinType.INNER: "what both sides have",
+    JoinType.LEFT: "all of the left side",
+    JoinType.OUTER: "all of both sides",
+}
+
+
+def _joins(pipeline: Pipeline) -> Iterable[str]:
+    for node in pipeline.nodes:
+        if not isinstance(node, StreamTableJoin | StreamGlobalTableJoin | StreamJoin | TableJoin):
+            continue
+        left, right = node.parents[0], node.parents[-1]
+        if isinstance(node, StreamJoin):
+            how = f"; {node.windows}"
+        elif isinstance(node, StreamTableJoin) and node.grace_ms is not None:
+            how = f"; as the table was at the record's time, {timedelta(milliseconds=node.grace_ms)} later"
+        else:
+            how = ""
+        yield f"{left.name} with {_right(right)}: {_SIDES[node.type]}{how} ({node.name})"
+
+
+def _right(node: Node) -> str:
+    return f"global table {node.topic}" if isinstance(node, GlobalTable) else node.name
 
 
 def _held_back(pipeline: Pipeline) -> Iterable[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from millstream.errors import MissingSourceTopicException
 from millstream.model import TaskId
 from millstream.ports import InternalTopic
+from millstream.topology.copartition import settle_partitions
 from millstream.topology.names import changelog_topic, internal_topic, markers_topic
 from millstream.topology.nodes import Repartition, Store
 from millstream.topology.subtopology import Subtopology
@@ -42,6 +43,10 @@ CHANGELOG_CONFIGS = {
 }
 WINDOWED_CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact,delete",
+    **ANY_TIME,
+}
+STREAM_CHANGELOG_CONFIGS = {
+    "cleanup.policy": "delete",
     **ANY_TIME,
 }
 ADDITIONAL_RETENTION_MS = 86_400_000
@@ -109,7 +114,8 @@ def plan_internal_topics(
     Raises:
         MissingSourceTopicException: a source topic is not in `source_partitions`, or a pattern that a
             repartition's partition count depends on matches nothing.
-        TopologyException: an internal topic's name would be longer than Kafka allows.
+        TopologyException: an internal topic's name would be longer than Kafka allows; or topics that a join
+            reads together have different numbers of partitions.
     """
     missing = tuple(topic for topic in topology.source_topics if topic not in source_partitions)
     if missing:
@@ -124,6 +130,7 @@ def plan_internal_topics(
     internal |= {changelog_topic(application_id, store) for store in topology.stores}
     sources = {topic: count for topic, count in source_partitions.items() if topic not in internal}
     counts = _repartition_counts(topology.subtopologies, repartitions, sources)
+    settle_partitions(topology.copartition_groups, counts, sources)
     tasks = {
         each.id: _most(_counts_of(each, repartitions, counts, sources)) or 0
         for each in topology.subtopologies
@@ -140,8 +147,7 @@ def plan_internal_topics(
         for store in subtopology.stores:
             count = tasks[subtopology.id]
             topic = store.source_topic
-            if topic is None:
-                partitions[f"{store.name}-changelog"] = count
+            partitions[f"{store.name}-changelog"] = count
             if topic is None and store.logged:
                 topic = changelog_topic(application_id, store.name)
                 if count:  # a pattern may match nothing yet
@@ -156,9 +162,9 @@ def plan_internal_topics(
 
 def _changelog_configs(store: Store, additional_retention_ms: int) -> dict[str, str]:
     """A windowed store's changelog is compacted, and loses what its store has lost; one of a store with
-    history is compacted only behind the history.
+    history is compacted only behind the history; one of a store of a stream's records is not compacted.
 
-    Source: WindowedChangelogTopicConfig, VersionedChangelogTopicConfig.
+    Source: WindowedChangelogTopicConfig, VersionedChangelogTopicConfig, StreamJoinedStoreFactory.
     """
     if store.history_ms is not None:
         lag_ms = min(store.history_ms + additional_retention_ms, _MAX)
@@ -166,7 +172,8 @@ def _changelog_configs(store: Store, additional_retention_ms: int) -> dict[str, 
     if store.retention_ms is None:
         return dict(CHANGELOG_CONFIGS)
     retention_ms = min(store.retention_ms + additional_retention_ms, _MAX)
-    return {**WINDOWED_CHANGELOG_CONFIGS, "retention.ms": str(retention_ms)}
+    configs = STREAM_CHANGELOG_CONFIGS if store.duplicates else WINDOWED_CHANGELOG_CONFIGS
+    return {**configs, "retention.ms": str(retention_ms)}
 
 
 def _repartition_counts(

@@ -91,6 +91,8 @@ class Store:
         cached: each key's last value of a micro-batch is told; else every one of its values.
         history_ms: for a key-value store that can be read as of an earlier time: how far back. None: it
             has last values only.
+        duplicates: of a window store: whether a key has several values in a window, the records of a
+            stream. Its changelog is then not compacted.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Store:
     retention_ms: int | None = None
     history_ms: int | None = None
     cached: bool = True
+    duplicates: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +122,11 @@ class Node:
     def store(self) -> Store | None:
         """The store this node fills, if it has one."""
         return None
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Every store this node fills: that one, save for nodes which have several."""
+        return () if self.store is None else (self.store,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +266,7 @@ class Repartition(Node):
         sink_name, filter_name: the other names that Kafka Streams gives to this step; `filter_name`
             names the filter that drops null keys, which Kafka Streams 4.3 puts before every repartition of a
             stream, `repartition()` too; None where there is none (repartitions of tables).
+        null_keys: that filter lets them pass, as a left join which comes later has results for them.
         partitions: as asked for, or None: as many as upstream has.
         implicit: made by an aggregation whose key may have changed. Spark can shuffle instead, so such a
             one needs no topic; one the user asked for has its topic.
@@ -270,6 +279,7 @@ class Repartition(Node):
     value_serde: Any = None
     partitions: int | None = None
     implicit: bool = True
+    null_keys: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,9 +461,9 @@ class StreamJoin(Node):
     """Pairs of records of two streams with one key, whose times are near each other.
 
     The parents are the left and the right stream; one, if a stream is joined with itself. Its name is that of
-    the step which merges the results. `names` are those of Kafka Streams' other steps, in its order;
-    `this_stored` and `other_stored` have the records of the left and the right side, and `outer_stored`, of a
-    left or an outer join, those that wait for a match.
+    the step which merges the results. `names` are those of Kafka Streams' other steps: the left and the right
+    window, the left and the right join. `this_stored` and `other_stored` have the records of the left and the
+    right side, and `outer_stored`, of a left or an outer join, those that wait for a match.
     """
 
     joiner: Function = field(default=lambda: None)
@@ -464,13 +474,19 @@ class StreamJoin(Node):
     other_stored: Store = field(default_factory=lambda: Store(""))
     outer_stored: Store | None = None
 
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        both = (self.this_stored, self.other_stored)
+        return both if self.outer_stored is None else (*both, self.outer_stored)
+
 
 @dataclass(frozen=True, eq=False)
 class TableJoin(Node):
     """The rows of two tables with one key.
 
-    The parents are the left and the right table; its name is that of the step which merges the results.
-    `names` are those of Kafka Streams' two steps before it.
+    The parents are the left and the right table; one, if a table is joined with itself. Its name is that of
+    the step which merges the results. `names` are those of Kafka Streams' two steps before it, the left one
+    and the right one.
     """
 
     joiner: Function = field(default=lambda: None)

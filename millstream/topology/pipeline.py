@@ -20,7 +20,11 @@ from millstream.topology.nodes import (
     Sink,
     Source,
     Store,
+    StreamJoin,
+    StreamTableJoin,
     Suppress,
+    TableGroupBy,
+    TableJoin,
     TableSource,
     ToTable,
 )
@@ -63,7 +67,7 @@ class Pipeline:
     @property
     def stores(self) -> tuple[Store, ...]:
         """The stores that its nodes fill, in node order."""
-        return tuple(node.store for node in self.nodes if node.store is not None)
+        return tuple(store for node in self.nodes for store in node.stores)
 
     @property
     def shuffles(self) -> tuple[Repartition, ...]:
@@ -137,7 +141,10 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
     cuts: dict[Node, str] = {}
     state: dict[Node, Node | None] = {}  # by node: the last stateful step up to it in its query
     for node in nodes:
-        before = next((state[parent] for parent in node.parents if state[parent] is not None), None)
+        states = (
+            state.get(parent) for parent in node.parents
+        )  # a global table has none: it is not a node here
+        before = next((step for step in states if step is not None), None)
         state[node] = before
         if isinstance(node, Repartition):
             state[node] = None
@@ -170,12 +177,13 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
     """Whether Spark keeps state for it.
 
     A table read from partitions in order needs none: its records are its changelog. Behind a shuffle the
-    order is lost, and the last record of a key has to be found by its timestamp.
+    order is lost, and the last record of a key has to be found by its timestamp. A grouped table has to
+    remember its rows, so that it can take back what they gave. A join with a global table keeps nothing.
     """
     if isinstance(node, ToTable):
         parent = node.parents[0]
         return isinstance(parent, Repartition) and parent not in cuts
-    return isinstance(node, Aggregate | Suppress)
+    return isinstance(node, Aggregate | Suppress | StreamTableJoin | StreamJoin | TableJoin | TableGroupBy)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:

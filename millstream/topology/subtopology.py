@@ -1,6 +1,7 @@
 """The logical cut: which nodes Kafka Streams would run in one task, and with what number.
 
-A node of ours can be several of Kafka Streams' (a repartition is a filter, a sink and a source). So the
+A node of ours can be several of Kafka Streams' (a repartition is a filter, a sink and a source; a join of two
+streams is five processors). So the
 graph is first written out as `Processor`s, Kafka Streams' own, in its order; then it falls apart where a
 topic lies between, and the parts are numbered in the order of their first processor.
 
@@ -17,9 +18,30 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import GlobalTable, Node, Repartition, Sink, Source, Store, TableSource
+from millstream.topology.nodes import (
+    GlobalTable,
+    Node,
+    Repartition,
+    Sink,
+    Source,
+    Store,
+    StreamGlobalTableJoin,
+    StreamJoin,
+    StreamTableJoin,
+    Suppress,
+    TableJoin,
+    TableSource,
+)
 
-__all__ = ["DisjointSets", "Kind", "Processor", "Subtopology", "split_subtopologies", "write_out"]
+__all__ = [
+    "DisjointSets",
+    "Kind",
+    "Processor",
+    "Subtopology",
+    "looked_up",
+    "split_subtopologies",
+    "write_out",
+]
 
 T = TypeVar("T")
 
@@ -99,7 +121,7 @@ def write_out(nodes: Iterable[Node]) -> tuple[Processor, ...]:
 
 def _write_out(node: Node) -> list[Processor]:
     parents = tuple(parent.name for parent in node.parents)
-    stores = (node.store.name,) if node.store is not None else ()
+    stores = tuple(store.name for store in node.stores)
     if isinstance(node, Source):
         return [Processor(Kind.SOURCE, node.name, (), node, topics=node.topics, pattern=node.pattern)]
     if isinstance(node, TableSource | GlobalTable):
@@ -117,7 +139,47 @@ def _write_out(node: Node) -> list[Processor]:
     if isinstance(node, Sink):
         function = describe_function(node.topic_function) if node.topic_function is not None else None
         return [Processor(Kind.SINK, node.name, parents, node, topic=node.topic, topic_function=function)]
+    if isinstance(node, StreamTableJoin):
+        stores = (*looked_up(node.parents[1]), *stores)
+        return [Processor(Kind.PROCESSOR, node.name, parents[:1], node, stores=stores)]
+    if isinstance(node, StreamGlobalTableJoin):
+        return [Processor(Kind.PROCESSOR, node.name, parents[:1], node)]
+    if isinstance(node, StreamJoin):
+        return _write_out_stream_join(node)
+    if isinstance(node, TableJoin):
+        left, right = node.parents[0], node.parents[-1]
+        this, other = node.names
+        return [
+            Processor(Kind.PROCESSOR, this, (left.name,), node, stores=looked_up(right)),
+            Processor(Kind.PROCESSOR, other, (right.name,), node, stores=looked_up(left)),
+            Processor(Kind.PROCESSOR, node.name, (this, other), node, stores=stores),
+        ]
     return [Processor(Kind.PROCESSOR, node.name, parents, node, stores=stores)]
+
+
+def _write_out_stream_join(node: StreamJoin) -> list[Processor]:
+    """Source: KStreamImplJoin.join, StreamStreamJoinNode.writeToTopology."""
+    this_windowed, other_windowed, this, other = node.names
+    this_stored, other_stored, *outer = (store.name for store in node.stores)
+    steps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+        (this_windowed, (node.parents[0].name,), (this_stored,)),
+        (other_windowed, (node.parents[-1].name,), (other_stored,)),
+        (this, (this_windowed,), (other_stored, *outer)),
+        (other, (other_windowed,), (this_stored, *outer)),
+        (node.name, (this, other), ()),
+    )
+    return [Processor(Kind.PROCESSOR, name, behind, node, stores=stores) for name, behind, stores in steps]
+
+
+def looked_up(table: Node) -> tuple[str, ...]:
+    """The stores that have to be read for a table's row: its own, or those of the tables it is made from.
+
+    Source: KTableImpl.valueGetterSupplier, and the `view()` of each KTableProcessorSupplier.
+    """
+    if table.store is not None and not isinstance(table, Suppress):
+        return (table.store.name,)
+    behind = tuple(dict.fromkeys(store for parent in table.parents for store in looked_up(parent)))
+    return behind if table.store is None else (table.store.name, *behind)
 
 
 def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, ...]:
@@ -140,11 +202,7 @@ def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, .
 
 
 def _stores(group: list[Processor]) -> Iterable[Store]:
-    return {
-        processor.node.store.name: processor.node.store
-        for processor in group
-        if processor.stores and processor.node.store is not None
-    }.values()
+    return {store.name: store for processor in group for store in processor.node.stores}.values()
 
 
 class DisjointSets(Generic[T]):

@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from millstream.not_there import TellsWhatIsMissing
+from millstream.topology.copartition import CopartitionGroup, copartition_groups
 from millstream.topology.describe import TopologyDescription, describe
 from millstream.topology.explain import explain
 from millstream.topology.nodes import GlobalTable, Node, Source, Store, TableSource
@@ -60,8 +61,8 @@ class Topology(TellsWhatIsMissing):
     @cached_property
     def stores(self) -> Mapping[str, Store]:
         """The state stores of its tasks by name, in node order; global tables have `global_stores`."""
-        stores = (node.store for node in self.nodes if not isinstance(node, GlobalTable))
-        return MappingProxyType({store.name: store for store in stores if store is not None})
+        nodes = (node for node in self.nodes if not isinstance(node, GlobalTable))
+        return MappingProxyType({store.name: store for node in nodes for store in node.stores})
 
     @cached_property
     def global_stores(self) -> Mapping[str, Store]:
@@ -94,6 +95,11 @@ class Topology(TellsWhatIsMissing):
         return tuple(
             node.pattern for node in self.nodes if isinstance(node, Source) and node.pattern is not None
         )
+
+    @cached_property
+    def copartition_groups(self) -> tuple[CopartitionGroup, ...]:
+        """What joins read together, and what therefore has to have the same number of partitions."""
+        return copartition_groups(self.nodes)
 
     def describe(self) -> TopologyDescription:
         """The subtopologies as data; `str()` of it is Kafka Streams' text, to the byte."""

@@ -159,12 +159,63 @@ class JoinWindows:
     """How far apart in time two records may be that a join pairs: the right one from `before_ms` before the
     left one to `after_ms` after it, both included.
 
+    `JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)).before(timedelta(0))` pairs a record
+    with those of the right side that come up to five minutes later.
+
     Source: org.apache.kafka.streams.kstream.JoinWindows.
+    Differs: no `of()` and `grace()`, which are deprecated there: how late a record may come is said at once.
     """
 
     before_ms: int
     after_ms: int
     grace_ms: int
+
+    def __post_init__(self) -> None:
+        if self.before_ms + self.after_ms < 0:
+            raise TopologyException(
+                "Window interval (ie, beforeMs+afterMs) must not be negative, got "
+                f"{self.before_ms} ms before and {self.after_ms} ms after"
+            )
+        _check_grace(self.grace_ms)
+
+    @classmethod
+    def of_time_difference_with_no_grace(cls, time_difference: timedelta) -> JoinWindows:
+        """Records so far apart, the one or the other being first; none that comes later is joined."""
+        return cls.of_time_difference_and_grace(time_difference, timedelta(0))
+
+    @classmethod
+    def of_time_difference_and_grace(
+        cls, time_difference: timedelta, after_window_end: timedelta
+    ) -> JoinWindows:
+        """The same, and records that come later are joined, by as much."""
+        difference_ms = milliseconds(time_difference, "the time difference of join windows")
+        return cls(difference_ms, difference_ms, milliseconds(after_window_end, "the grace period"))
+
+    def before(self, time_difference: timedelta) -> JoinWindows:
+        """The same, with right records from so long before the left one; negative: from after it."""
+        return replace(self, before_ms=milliseconds(time_difference, "the time before of join windows"))
+
+    def after(self, time_difference: timedelta) -> JoinWindows:
+        """The same, with right records until so long after the left one; negative: until before it."""
+        return replace(self, after_ms=milliseconds(time_difference, "the time after of join windows"))
+
+    @property
+    def size_ms(self) -> int:
+        """From the first to the last time of a right record that is joined with a left one."""
+        return self.before_ms + self.after_ms
+
+    @property
+    def least_retention_ms(self) -> int:
+        """How long a store has to keep a record for those that it can be joined with."""
+        return self.size_ms + self.grace_ms
+
+    def __str__(self) -> str:
+        if self.before_ms == self.after_ms:
+            return f"records up to {_shown(self.before_ms)} apart, {_grace(self.grace_ms)}"
+        return (
+            f"records from {_shown(self.before_ms)} before to {_shown(self.after_ms)} after, "
+            f"{_grace(self.grace_ms)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

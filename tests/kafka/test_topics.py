@@ -192,6 +192,22 @@ def test_a_cluster_that_is_not_there_is_told_within_the_deadline(call: object) -
     topics.close()
 
 
+def test_who_asks_once_waits_longer_than_who_asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that starts while its broker is slow would otherwise end, after 5 s."""
+    topics = KafkaTopics(config("127.0.0.1:1", request__timeout__ms="40000"))
+    waited: list[float] = []
+
+    def ask(*_: object, timeout_s: float, **__: object) -> dict[str, object]:
+        waited.append(timeout_s)
+        return {}
+
+    monkeypatch.setattr(topics, "_ask", ask)
+    topics.look(["t"])
+    topics.look(["t"], patient=True)
+    topics.close()
+    assert waited == [5.0, 40.0]
+
+
 def test_an_only_broker_that_says_there_are_none_is_found_again(kafka: EmbeddedKafka) -> None:
     """librdkafka alone may never ask anybody again. One question is enough, if it may take long enough."""
     broker = ForgetfulBroker(kafka.bootstrap_servers)

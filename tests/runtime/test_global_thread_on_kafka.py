@@ -46,7 +46,7 @@ class HeldTopics(KafkaTopics):
         super().__init__(config)
         self.held = threading.Lock()
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+    def look(self, names: Iterable[str], *, patient: bool = False) -> dict[str, TopicDescription]:
         with self.held:
             return super().look(names)
 

@@ -55,7 +55,7 @@ def test_a_thread_that_is_added_while_start_is_at_work_begins_with_the_others(
     client = make(client__id="A", num__stream__threads=2)
     told, look = listened(client), world.topics.describe
 
-    def slowly(names: object) -> object:
+    def slowly(names: object, **_: object) -> object:
         opening.set()
         assert go_on.wait(SOON_S)
         return look(names)  # type: ignore[arg-type]

@@ -246,8 +246,8 @@ class Looks(FakeTopics):
         self.looks = 0
         self.lie = False
 
-    def look(self, names: Any) -> dict[str, TopicDescription]:
-        found = super().look(names)
+    def look(self, names: Any, *, patient: bool = False) -> dict[str, TopicDescription]:
+        found = super().look(names, patient=patient)
         self.looks += 1
         if self.lie:
             self.lie = False
@@ -475,9 +475,9 @@ def test_very_many_topics_are_looked_at_in_slices(start: Start) -> None:
     class Counting(Looks):
         most = 0
 
-        def look(self, names: Any) -> dict[str, TopicDescription]:
+        def look(self, names: Any, *, patient: bool = False) -> dict[str, TopicDescription]:
             self.most = max(self.most, len(set(names)))
-            return super().look(names)
+            return super().look(names, patient=patient)
 
     written = tuple(Written(f"out-{n:04}", Role.OUTPUT, frozenset({"p0"})) for n in range(1200))
     topics = Counting({"a": 1, **{each.name: 1 for each in written}})
@@ -509,9 +509,9 @@ def test_looking_now_ends_at_its_deadline(start: Start) -> None:
     held = threading.Event()
 
     class Slow(Looks):
-        def look(self, names: Any) -> dict[str, TopicDescription]:
+        def look(self, names: Any, *, patient: bool = False) -> dict[str, TopicDescription]:
             held.wait(20)
-            return super().look(names)
+            return super().look(names, patient=patient)
 
     watch, _ = start(Slow({"a": 1}), "a")
     before = time.monotonic()

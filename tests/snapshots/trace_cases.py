@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from snapshots.trace_joins import JOINS
 from snapshots.trace_programs import (
     BY_KEY,
     CONCAT,
@@ -695,6 +696,7 @@ FILES: dict[str, Callable[[], Iterator[Case]]] = {
     "suppress": suppress_cases,
     "chains": chain_cases,
     "headers": header_cases,
+    **JOINS,
 }
 """The files of traces, and what makes the cases of each."""
 

@@ -4,8 +4,8 @@ Each line there is one trace, a JSON object:
 
     "name"     no other trace has it: the file, a slash, and what it is about
     "program"  operations, each an object with "op" and its arguments; what the last one gives is the output
-    "records"  the input in its order: [key, value, timestamp]; a value is a text, a number or null. In the
-               file "headers" each has the text of a header as well
+    "records"  the input in its order: [key, value, timestamp]; a value is a text, a number or null. If the
+               program names topics, each has its topic as well; in the file "headers", the text of a header
     "steps"    one for each record, in the same order, with what there is of
                  "out":     rows that came out, in Kafka's order
                  "headers": the header of each of them, if the records have any
@@ -16,14 +16,22 @@ Each line there is one trace, a JSON object:
     "dropped"  the metric at the end
 
 A row is [key, value, timestamp], or with a window [key, value, timestamp, start, end]. Session stores keep no
-timestamps: null. The changelog of a suppress is left out; its values are Kafka's own affair.
+timestamps: null. The changelogs of a suppress and of a join of streams are left out; their values are Kafka's
+own affair.
 
-The operations are the DSL's methods; "op" has the name. Times are in milliseconds. The arguments:
+The operations are the DSL's methods; "op" has the name. Each works on what the one before it gave. Where that
+is not so, operations are named: "as" gives the result a name, and "of" says whose result it works on. A join
+is with the result named "with", which is on its right. Times are in milliseconds. The arguments:
 
-    stream, table    "values": "string" or "long"; "store" of a table, if the program names one
+    stream, table, global_table
+                     "values": "string" or "long"; "topic", `in` if there is none; "store" of a table, if
+                     the program names one
     group_by, select_key
                      "key": "value" (its text; null if it is null), "all" (the text `all`), "key" (without
-                     its window) or "key and start" (`a@10`)
+                     its window), "key and start" (`a@10`), or "letter" (the value's first; null if it is
+                     a `-` or there is no value). group_by of a table makes a new value as well, "value":
+                     the same if there is none, "rest" (what follows the first letter; null if nothing
+                     does) or "number" (the same, as a number)
     windowed_by      "windows": "time" with "size", "advance" and "grace"; "sliding" with "difference" and
                      "grace"; "session" with "gap" and "grace"
     count, reduce, aggregate
@@ -32,17 +40,27 @@ The operations are the DSL's methods; "op" has the name. Times are in millisecon
                      nulls), "first", "last", "concat" (`_` for null). "function" of aggregate: "concat",
                      which begins with an empty text, writes `_` for null, and merges sessions with a `+`
                      between them; "concat unless -", which is the same, and null at a `-`
+    count, reduce, aggregate of a table's groups
+                     "store"; "function" of reduce: "sum", or "concat", which adds `+` and the value, and
+                     subtracts by adding `-` and the value (`_` for null). "function" of aggregate: the same,
+                     beginning with 0 or an empty text; "concat unless -", which is null at a `-`
+    join, left_join, outer_join
+                     "with"; what comes of it is left, `+` and right (`_` for null). Of two tables: "store",
+                     if it has one. Of two streams: "before", "after" and "grace". Of a stream with a global
+                     table: "key", as in select_key
     suppress         "until": "window closes", or "time limit" with "ms"; "records" and "bytes" limit the
                      buffer, and "full" is "stop" if it ends the program when it is full
-    map_values       "function": "twice", "upper" or "null"; "store", if a table has one
-    filter           "function": "even", "above 1" or "not x"; "store", if a table has one
+    map_values       "function": "twice", "upper", "upper unless x" (null then) or "null"; "store", if a table
+                     has one
+    filter, filter_not
+                     "function": "even", "above 1", or "not x" or another text; "store", if a table has one
     to_table         "store"
 
-There are no caches, so each update is there. What goes out when a window closes does not wait for Kafka
-Streams' clock (a second, in a real program).
+There are no caches, so each update is there. What goes out when a window closes, and what found no match in a
+join of streams, does not wait for Kafka Streams' clock (a second, in a real program).
 
-Programs and records are in `trace_cases.py`, beside this file; `traces/TraceAll.java` runs them. To write the
-traces anew, all of them or those of some files:
+Programs and records are in `trace_cases.py` and `trace_joins.py`, beside this file; `traces/TraceAll.java`
+runs them. To write the traces anew, all of them or those of some files:
 
     PYTHONPATH=tests .venv/bin/python -m snapshots.kafka_streams
     PYTHONPATH=tests .venv/bin/python -m snapshots.kafka_streams time session
@@ -62,6 +80,7 @@ from typing import Any
 __all__ = ["FOLDER", "Record", "Row", "Step", "Trace", "difference", "traces"]
 
 FOLDER = Path(__file__).parent / "traces"
+SOURCES = ("stream", "table", "global_table")
 
 Value = str | int | None
 
@@ -74,6 +93,12 @@ class Record:
     value: Value
     timestamp: int
     header: str | None = None
+    topic: str = "in"
+
+    def __str__(self) -> str:
+        """As the cases are written: `a=x@5`, or `t:a=x@5` if its topic has another name than `in`."""
+        key, value = ("null" if each is None else each for each in (self.key, self.value))
+        return f"{'' if self.topic == 'in' else f'{self.topic}:'}{key}={value}@{self.timestamp}"
 
 
 @dataclass(frozen=True)
@@ -131,6 +156,21 @@ class Trace:
         """The names of the operations, in order."""
         return tuple(each["op"] for each in self.program)
 
+    @property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """For each operation the places of those whose results it works on: none for a source, two for a
+        join, left and right."""
+        places = {op["as"]: place for place, op in enumerate(self.program) if "as" in op}
+        return tuple(
+            ()
+            if op["op"] in SOURCES
+            else (
+                places[op["of"]] if "of" in op else place - 1,
+                *([places[op["with"]]] if "with" in op else []),
+            )
+            for place, op in enumerate(self.program)
+        )
+
     def __str__(self) -> str:
         return self.name
 
@@ -159,10 +199,7 @@ def difference(trace: Trace, steps: Sequence[Step], *, ignore: Iterable[str] = (
         for name in fields:
             theirs, ours = getattr(expected, name), getattr(steps[number], name)
             if theirs != ours:
-                before = "\n".join(
-                    f"  {record.key}={record.value}@{record.timestamp}"
-                    for record in trace.records[: number + 1]
-                )
+                before = "\n".join(f"  {record}" for record in trace.records[: number + 1])
                 program = " ".join(json.dumps(op) for op in trace.program)
                 return f"{trace.name}: {program}\n{before}\n{name} is\n  {ours}\nexpected\n  {theirs}"
     if len(steps) > len(trace.steps):
@@ -187,10 +224,18 @@ def _rows(written: Iterable[Sequence[Any]]) -> tuple[Row, ...]:
 
 def _trace(line: str) -> Trace:
     written = json.loads(line)
+    topics = any("topic" in op for op in written["program"])
+
+    def record(written: Sequence[Any]) -> Record:
+        key, value, timestamp, *more = written
+        if topics:
+            return Record(key, value, timestamp, topic=more[0])
+        return Record(key, value, timestamp, *more)
+
     return Trace(
         name=written["name"],
         program=tuple(written["program"]),
-        records=tuple(Record(*record) for record in written["records"]),
+        records=tuple(record(each) for each in written["records"]),
         steps=tuple(step(each) for each in written["steps"]),
         stores={store: _rows(rows) for store, rows in written["stores"].items()},
         dropped=written["dropped"],

@@ -12,6 +12,7 @@ import pytest
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
+from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.options import (
     Branched,
     Consumed,
@@ -22,7 +23,7 @@ from millstream.dsl.options import (
     Repartitioned,
 )
 from millstream.dsl.serdes import Serdes
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 SNAPSHOTS = Path(__file__).parent.parent / "snapshots" / "describe"
 PROGRAMS: dict[str, Callable[[StreamsBuilder], object]] = {}
@@ -470,6 +471,233 @@ def global_table_first(b):
 def global_tables_only(b):
     b.global_table("users", Materialized.as_("users"))
     b.global_table("cities", Consumed.with_(Serdes.string(), Serdes.string()))
+
+
+def both(left, right):
+    return left
+
+
+FIVE = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
+
+
+@program
+def stream_table_joins(b):
+    stream, users = b.stream("in"), b.table("users")
+    stream.join(users, both).to("a")
+    stream.left_join(users, lambda key, left, right: left).to("b")
+    stream.join(b.table("kept", Materialized.as_("kept")), both, Joined.as_("named")).to("c")
+    stream.left_join(users.filter(same).map_values(same), both, Joined.as_("derived")).to("d")
+    stream.join(users.map_values(same, Materialized.as_("upper")), both).to("e")
+    stream.join(b.stream("other").to_table(), both).to("f")
+    stream.join(b.stream("events").group_by_key().count(), both).to("g")
+
+
+@program
+def stream_table_joins_repartitioned(b):
+    changed = b.stream("in").select_key(same)
+    users = b.table("users")
+    changed.join(users, both).to("a")
+    changed.left_join(users, both).to("b")
+    changed.join(users, both, named="named").to("c")
+    changed.left_join(users, both).to("d")
+    changed.group_by_key().count()
+    mapped = b.stream("in").map(same, named="mapper")
+    mapped.join(users, both).to("e")
+    mapped.left_join(users, both).to("f")
+    once = mapped.filter(same).join(users, both, Joined.as_("once"))
+    twice = once.select_key(same).join(users, both, Joined.as_("twice"))
+    twice.group_by_key().count(Materialized.as_("counts"))
+
+
+@program
+def stream_table_joins_with_grace(b):
+    users = b.table("users", Materialized.as_("users").with_history(timedelta(hours=1)))
+    stream = b.stream("in")
+    joined = Joined.with_(Serdes.string(), Serdes.string(), Serdes.string(), None, timedelta(minutes=1))
+    stream.join(users, both, joined).to("a")
+    stream.select_key(same).left_join(users, both, joined.with_name("named")).to("b")
+
+
+@program
+def stream_table_joins_in_a_row(b):
+    one, two = b.table("one"), b.table("two", Materialized.as_("two"))
+    joined = b.stream("in").join(one, both).left_join(two, both).map_values(same)
+    third = joined.join(b.stream("three").group_by_key().reduce(last), both)
+    counts = third.group_by_key().count(Materialized.as_("counts"))
+    counts.to_stream().join(one, both).to("out")
+
+
+@program
+def stream_joins_own_table(b):
+    stream = b.stream("in")
+    stream.join(stream.group_by_key().count(), both).to("a")
+    stream.left_join(stream.to_table(), both).to("b")
+    users = b.table("users")
+    users.to_stream().join(users, both).to("c")
+    users.to_stream().left_join(users.map_values(same), both).to("d")
+    changed = stream.select_key(same)
+    changed.join(changed.group_by_key().count(Materialized.as_("counts")), both).to("e")
+
+
+@program
+def stream_joins(b):
+    left, right = b.stream("left"), b.stream("right")
+    left.join(right, both, FIVE).to("a")
+    left.left_join(right, lambda key, left, right: left, FIVE).to("b")
+    left.outer_join(right, both, FIVE).to("c")
+
+
+@program
+def stream_joins_named(b):
+    left, right = b.stream("left"), b.stream("right")
+    left.join(right, both, FIVE, StreamJoined.as_("inner-store").with_name("inner")).to("a")
+    left.left_join(right, both, FIVE, StreamJoined.as_("left-store").with_name("left")).to("b")
+    left.outer_join(right, both, FIVE, StreamJoined.as_("outer-store"), named="outer").to("c")
+    left.join(right, both, FIVE, StreamJoined.as_("stored")).to("d")
+    left.left_join(right, both, FIVE, StreamJoined.as_("left-stored")).to("e")
+    named = StreamJoined.with_(Serdes.string(), Serdes.string(), Serdes.string()).with_name("only-named")
+    left.outer_join(right, both, FIVE, named.with_logging_disabled()).to("f")
+
+
+@program
+def stream_joins_repartitioned(b):
+    left, right = b.stream("left"), b.stream("right")
+    left_changed, right_changed = left.select_key(same), right.map(same, named="mapper")
+    left_changed.join(right, both, FIVE).to("a")
+    left.left_join(right_changed, both, FIVE).to("b")
+    left_changed.outer_join(right_changed, both, FIVE).to("c")
+    named = StreamJoined.as_("store").with_name("named")
+    left_changed.join(right_changed, both, FIVE, named).to("d")
+    joined = left_changed.left_join(right_changed, both, FIVE)
+    joined.group_by_key().count(Materialized.as_("counts"))
+
+
+@program
+def stream_joins_itself(b):
+    stream = b.stream("in")
+    stream.join(stream, both, FIVE).to("a")
+    stream.left_join(stream, both, FIVE, StreamJoined.as_("store").with_name("named")).to("b")
+    stream.outer_join(stream.filter(same), both, FIVE).to("c")
+    stream.join(b.stream("in"), both, FIVE).to("d")
+    changed = stream.select_key(same)
+    changed.join(changed, both, FIVE).to("e")
+    changed.left_join(changed, both, FIVE, StreamJoined.as_("changed").with_name("changed")).to("f")
+
+
+@program
+def stream_joins_in_a_row(b):
+    one, two, three = b.stream("one"), b.stream("two"), b.stream("three")
+    joined = one.join(two, both, FIVE)
+    wide = joined.left_join(three, both, FIVE).filter(same).outer_join(joined, both, FIVE)
+    known = wide.join(b.table("users"), both).select_key(same)
+    known.join(two, both, FIVE).group_by_key().count().to_stream().to("out")
+    one.merge(two).join(three, both, FIVE).to("merged")
+
+
+@program
+def table_joins(b):
+    left, right = b.table("left"), b.table("right")
+    left.join(right, both).to_stream().to("a")
+    left.left_join(right, both).to_stream().to("b")
+    left.outer_join(right, both).to_stream().to("c")
+    left.join(right, both, named="named").to_stream().to("d")
+    left.left_join(right, both, Materialized.as_("left-joined")).to_stream().to("e")
+    left.outer_join(right, both, Materialized.as_("outer-joined"), named=Named.as_("both")).to_stream().to(
+        "f"
+    )
+    left.join(right, both, UNNAMED).to_stream().to("g")
+
+
+@program
+def table_joins_derived(b):
+    users, kept = b.table("users"), b.table("kept", Materialized.as_("kept"))
+    users.filter(same).join(users.map_values(same), both).to_stream().to("a")
+    users.left_join(users, both).to_stream().to("b")
+    kept.map_values(same, Materialized.as_("upper")).outer_join(kept, both).to_stream().to("c")
+    b.stream("in").to_table().join(b.stream("in").group_by_key().count(), both).to_stream().to("d")
+    some = b.table("only", Consumed.as_("only")).filter(same, Materialized.as_("some"))
+    some.join(kept.filter(same, named="rest"), both, named="joined").to_stream().to("e")
+    b.stream("other").select_key(same).to_table(named="tabled").left_join(kept, both).to_stream().to("f")
+
+
+@program
+def table_joins_in_a_row(b):
+    one, two, three = b.table("one"), b.table("two"), b.table("three")
+    joined = one.join(two, both)
+    wide = joined.left_join(three, both).filter(same).outer_join(joined, both, Materialized.as_("all"))
+    wide.map_values(same).join(one, both).to_stream().group_by_key().count()
+    b.stream("in").join(joined, both).to("out")
+    events = b.stream("events")
+    kept = joined.map_values(same).left_join(three, both, Materialized.as_("kept"))
+    events.left_join(kept, both).to("rest")
+
+
+@program
+def table_joins_suppressed(b):
+    minute = Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig.unbounded())
+    slow = b.table("users").suppress(minute)
+    slow.join(b.table("right"), both).to_stream().to("a")
+    b.stream("in").join(slow.map_values(same), both).to("b")
+    b.table("left").left_join(b.table("rest"), both).suppress(minute).to_stream().to("c")
+    windows = TimeWindows.of_size_with_no_grace(timedelta(minutes=5))
+    counts = b.stream("events").group_by_key().windowed_by(windows).count()
+    closed = Suppressed.until_window_closes(BufferConfig.unbounded())
+    counts.join(counts.map_values(same), both).suppress(closed).to_stream().to("d")
+
+
+@program
+def global_joins(b):
+    stream = b.stream("in")
+    users, cities = b.global_table("users"), b.global_table("cities", Materialized.as_("cities"))
+    stream.join(users, same, both).to("a")
+    found = stream.left_join(cities, same, lambda key, left, right: left, named="named")
+    found.join(users, same, both).to("b")
+    changed = stream.select_key(same).join(users, same, both, named=Named.as_("changed"))
+    changed.group_by_key().count()
+    rest = b.table("rest").to_stream().left_join(users, same, both)
+    rest.join(stream, both, FIVE).to("c")
+
+
+@program
+def grouped_tables(b):
+    users = b.table("users")
+
+    def grouped():
+        return users.group_by(lambda key, value: (value, key))
+
+    grouped().count()
+    grouped().count(Materialized.as_("counts")).to_stream().to("a")
+    grouped().count(named="counted")
+    grouped().reduce(last, last)
+    grouped().reduce(last, last, Materialized.as_("reduced"))
+    grouped().reduce(last, last, Materialized.as_("both"), named=Named.as_("both"))
+    grouped().aggregate(lambda: "", fold, fold)
+    grouped().aggregate(lambda: "", fold, fold, named="aggregated")
+    grouped().aggregate(lambda: "", fold, fold, UNNAMED)
+    grouped().count(LONGS)
+
+
+@program
+def grouped_tables_shared(b):
+    named = b.table("users").group_by(same, Grouped.as_("by-city"))
+    named.count().to_stream().to("a")
+    named.reduce(last, last, Materialized.as_("reduced")).to_stream().to("b")
+    named.count(named="again")
+    unnamed = b.table("towns", Materialized.as_("towns")).group_by(same, Grouped.with_(Serdes.string()))
+    unnamed.count()
+    unnamed.aggregate(same)
+
+
+@program
+def grouped_tables_derived(b):
+    users = b.table("users")
+    counts = users.filter(same).map_values(same).group_by(same).count()
+    counts.group_by(same, named="again").reduce(last, last).to_stream().to("a")
+    mapped = b.stream("in").group_by_key().count().map_values(same, Materialized.as_("mapped"))
+    mapped.group_by(same).count().to_stream().to("b")
+    users.join(b.table("cities"), both).group_by(same).count(Materialized.as_("joined"))
+    tabled = b.stream("other").to_table().group_by(same).count(Materialized.as_("tabled"))
+    tabled.join(users, both).to_stream().select_key(same).join(users, both).to("c")
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

@@ -24,8 +24,12 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -35,16 +39,21 @@ import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
+import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.RecordContext;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 
 public class DescribeAll {
+    static final JoinWindows FIVE = JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofMinutes(5));
+
     /** A function with a text of its own, so that the snapshot does not hold an address. */
     static class ByWord implements TopicNameExtractor<String, String> {
         @Override
@@ -457,6 +466,256 @@ public class DescribeAll {
         all.put("global_tables_only", b -> {
             b.globalTable("users", store("users"));
             b.globalTable("cities", Consumed.with(Serdes.String(), Serdes.String()));
+        });
+
+        all.put("stream_table_joins", b -> {
+            final KStream<String, String> in = b.stream("in");
+            final KTable<String, String> users = b.table("users");
+            in.join(users, (v, u) -> v).to("a");
+            in.leftJoin(users, (k, v, u) -> v).to("b");
+            in.join(b.<String, String>table("kept", store("kept")), (v, u) -> v, Joined.as("named")).to("c");
+            in.leftJoin(users.filter((k, v) -> true).mapValues(v -> v), (v, u) -> v, Joined.as("derived")).to("d");
+            in.join(users.mapValues(v -> v, store("upper")), (v, u) -> v).to("e");
+            in.join(b.<String, String>stream("other").toTable(), (v, u) -> v).to("f");
+            in.join(b.<String, String>stream("events").groupByKey().count(), (v, n) -> v).to("g");
+        });
+
+        all.put("stream_table_joins_repartitioned", b -> {
+            final KStream<String, String> changed = b.<String, String>stream("in").selectKey((k, v) -> v);
+            final KTable<String, String> users = b.table("users");
+            changed.join(users, (v, u) -> v).to("a");
+            changed.leftJoin(users, (v, u) -> v).to("b");
+            changed.join(users, (v, u) -> v, Joined.as("named")).to("c");
+            changed.leftJoin(users, (v, u) -> v).to("d");
+            changed.groupByKey().count();
+            final KStream<String, String> mapped = b.<String, String>stream("in").map((k, v) -> KeyValue.pair(v, k), Named.as("mapper"));
+            mapped.join(users, (v, u) -> v).to("e");
+            mapped.leftJoin(users, (v, u) -> v).to("f");
+            mapped.filter((k, v) -> true).join(users, (v, u) -> v, Joined.as("once"))
+                .selectKey((k, v) -> v).join(users, (v, u) -> v, Joined.as("twice")).groupByKey().count(longs("counts"));
+        });
+
+        all.put("stream_table_joins_with_grace", b -> {
+            final KTable<String, String> users = b.table("users", Materialized.<String, String>as(
+                Stores.persistentVersionedKeyValueStore("users", Duration.ofHours(1))));
+            final KStream<String, String> in = b.stream("in");
+            in.join(users, (v, u) -> v, Joined.with(Serdes.String(), Serdes.String(), Serdes.String(), null, Duration.ofMinutes(1))).to("a");
+            in.selectKey((k, v) -> v).leftJoin(users, (v, u) -> v,
+                Joined.with(Serdes.String(), Serdes.String(), Serdes.String(), "named", Duration.ofMinutes(1))).to("b");
+        });
+
+        all.put("stream_table_joins_in_a_row", b -> {
+            final KTable<String, String> one = b.table("one");
+            final KTable<String, String> two = b.table("two", store("two"));
+            b.<String, String>stream("in").join(one, (v, u) -> v).leftJoin(two, (v, u) -> v).mapValues(v -> v)
+                .join(b.<String, String>stream("three").groupByKey().reduce((a, v) -> v), (v, u) -> v)
+                .groupByKey().count(longs("counts")).toStream().join(one, (v, u) -> "").to("out");
+        });
+
+        all.put("stream_joins_own_table", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.join(in.groupByKey().count(), (v, n) -> v).to("a");
+            in.leftJoin(in.toTable(), (v, u) -> v).to("b");
+            final KTable<String, String> users = b.table("users");
+            users.toStream().join(users, (v, u) -> v).to("c");
+            users.toStream().leftJoin(users.mapValues(v -> v), (v, u) -> v).to("d");
+            final KStream<String, String> changed = in.selectKey((k, v) -> v);
+            changed.join(changed.groupByKey().count(longs("counts")), (v, n) -> v).to("e");
+        });
+
+        all.put("stream_joins", b -> {
+            final KStream<String, String> left = b.stream("left");
+            final KStream<String, String> right = b.stream("right");
+            left.join(right, (v, u) -> v, FIVE).to("a");
+            left.leftJoin(right, (k, v, u) -> v, FIVE).to("b");
+            left.outerJoin(right, (v, u) -> v, FIVE).to("c");
+        });
+
+        all.put("stream_joins_named", b -> {
+            final KStream<String, String> left = b.stream("left");
+            final KStream<String, String> right = b.stream("right");
+            left.join(right, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("inner-store").withName("inner")).to("a");
+            left.leftJoin(right, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("left-store").withName("left")).to("b");
+            left.outerJoin(right, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("outer-store").withName("outer")).to("c");
+            left.join(right, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("stored")).to("d");
+            left.leftJoin(right, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("left-stored")).to("e");
+            left.outerJoin(right, (v, u) -> v, FIVE, StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String())
+                .withName("only-named").withLoggingDisabled()).to("f");
+        });
+
+        all.put("stream_joins_repartitioned", b -> {
+            final KStream<String, String> left = b.stream("left");
+            final KStream<String, String> right = b.stream("right");
+            final KStream<String, String> leftChanged = left.selectKey((k, v) -> v);
+            final KStream<String, String> rightChanged = right.map((k, v) -> KeyValue.pair(v, k), Named.as("mapper"));
+            leftChanged.join(right, (v, u) -> v, FIVE).to("a");
+            left.leftJoin(rightChanged, (v, u) -> v, FIVE).to("b");
+            leftChanged.outerJoin(rightChanged, (v, u) -> v, FIVE).to("c");
+            leftChanged.join(rightChanged, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("store").withName("named")).to("d");
+            leftChanged.leftJoin(rightChanged, (v, u) -> v, FIVE).groupByKey().count(longs("counts"));
+        });
+
+        all.put("stream_joins_itself", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.join(in, (v, u) -> v, FIVE).to("a");
+            in.leftJoin(in, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("store").withName("named")).to("b");
+            in.outerJoin(in.filter((k, v) -> true), (v, u) -> v, FIVE).to("c");
+            in.join(b.<String, String>stream("in"), (v, u) -> v, FIVE).to("d");
+            final KStream<String, String> changed = in.selectKey((k, v) -> v);
+            changed.join(changed, (v, u) -> v, FIVE).to("e");
+            changed.leftJoin(changed, (v, u) -> v, FIVE, StreamJoined.<String, String, String>as("changed").withName("changed")).to("f");
+        });
+
+        all.put("stream_joins_in_a_row", b -> {
+            final KStream<String, String> one = b.stream("one");
+            final KStream<String, String> two = b.stream("two");
+            final KStream<String, String> three = b.stream("three");
+            final KStream<String, String> joined = one.join(two, (v, u) -> v, FIVE);
+            joined.leftJoin(three, (v, u) -> v, FIVE).filter((k, v) -> true)
+                .outerJoin(joined, (v, u) -> v, FIVE).join(b.<String, String>table("users"), (v, u) -> v)
+                .selectKey((k, v) -> v).join(two, (v, u) -> v, FIVE).groupByKey().count().toStream().to("out");
+            one.merge(two).join(three, (v, u) -> v, FIVE).to("merged");
+        });
+
+        all.put("table_joins", b -> {
+            final KTable<String, String> left = b.table("left");
+            final KTable<String, String> right = b.table("right");
+            left.join(right, (v, u) -> v).toStream().to("a");
+            left.leftJoin(right, (v, u) -> v).toStream().to("b");
+            left.outerJoin(right, (v, u) -> v).toStream().to("c");
+            left.join(right, (v, u) -> v, Named.as("named")).toStream().to("d");
+            left.leftJoin(right, (v, u) -> v, store("left-joined")).toStream().to("e");
+            left.outerJoin(right, (v, u) -> v, Named.as("both"), store("outer-joined")).toStream().to("f");
+            left.join(right, (v, u) -> v, unnamed()).toStream().to("g");
+        });
+
+        all.put("table_joins_derived", b -> {
+            final KTable<String, String> users = b.table("users");
+            final KTable<String, String> kept = b.table("kept", store("kept"));
+            users.filter((k, v) -> true).join(users.mapValues(v -> v), (v, u) -> v).toStream().to("a");
+            users.leftJoin(users, (v, u) -> v).toStream().to("b");
+            kept.mapValues(v -> v, store("upper")).outerJoin(kept, (v, u) -> v).toStream().to("c");
+            b.<String, String>stream("in").toTable().join(b.<String, String>stream("in").groupByKey().count(), (v, n) -> v).toStream().to("d");
+            b.<String, String>table("only", Consumed.as("only")).filter((k, v) -> true, store("some"))
+                .join(kept.filter((k, v) -> true, Named.as("rest")), (v, u) -> v, Named.as("joined")).toStream().to("e");
+            b.<String, String>stream("other").selectKey((k, v) -> v).toTable(Named.as("tabled")).leftJoin(kept, (v, u) -> v).toStream().to("f");
+        });
+
+        all.put("table_joins_in_a_row", b -> {
+            final KTable<String, String> one = b.table("one");
+            final KTable<String, String> two = b.table("two");
+            final KTable<String, String> three = b.table("three");
+            final KTable<String, String> joined = one.join(two, (v, u) -> v);
+            joined.leftJoin(three, (v, u) -> v).filter((k, v) -> true).outerJoin(joined, (v, u) -> v, store("all"))
+                .mapValues(v -> v).join(one, (v, u) -> v).toStream().groupByKey().count();
+            b.<String, String>stream("in").join(joined, (v, u) -> v).to("out");
+            b.<String, String>stream("events").leftJoin(joined.mapValues(v -> v).leftJoin(three, (v, u) -> v, store("kept")), (v, u) -> v).to("rest");
+        });
+
+        all.put("table_joins_suppressed", b -> {
+            final KTable<String, String> users = b.table("users");
+            final KTable<String, String> slow = users.suppress(Suppressed.untilTimeLimit(Duration.ofMinutes(1), BufferConfig.unbounded()));
+            slow.join(b.<String, String>table("right"), (v, u) -> v).toStream().to("a");
+            b.<String, String>stream("in").join(slow.mapValues(v -> v), (v, u) -> v).to("b");
+            b.<String, String>table("left").leftJoin(b.<String, String>table("rest"), (v, u) -> v)
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMinutes(1), BufferConfig.unbounded())).toStream().to("c");
+            final KTable<Windowed<String>, Long> windows = b.<String, String>stream("events").groupByKey()
+                .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(5))).count();
+            windows.join(windows.mapValues(v -> v), (v, u) -> v).suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded())).toStream().to("d");
+        });
+
+        all.put("global_joins", b -> {
+            final KStream<String, String> in = b.stream("in");
+            final GlobalKTable<String, String> users = b.globalTable("users");
+            final GlobalKTable<String, String> cities = b.globalTable("cities", store("cities"));
+            in.join(users, (k, v) -> v, (v, u) -> v).to("a");
+            in.leftJoin(cities, (k, v) -> v, (k, v, u) -> v, Named.as("named")).join(users, (k, v) -> v, (v, u) -> v).to("b");
+            in.selectKey((k, v) -> v).join(users, (k, v) -> v, (v, u) -> v, Named.as("changed")).groupByKey().count();
+            b.<String, String>table("rest").toStream().leftJoin(users, (k, v) -> v, (v, u) -> v)
+                .join(in, (v, u) -> v, FIVE).to("c");
+        });
+
+        all.put("grouped_tables", b -> {
+            final KTable<String, String> users = b.table("users");
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).count();
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).count(longs("counts")).toStream().to("a");
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).count(Named.as("counted"));
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).reduce((a, v) -> v, (a, v) -> v);
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).reduce((a, v) -> v, (a, v) -> v, store("reduced"));
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).reduce((a, v) -> v, (a, v) -> v, Named.as("both"), store("both"));
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).aggregate(() -> "", (k, v, a) -> a, (k, v, a) -> a);
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).aggregate(() -> "", (k, v, a) -> a, (k, v, a) -> a, Named.as("aggregated"));
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).aggregate(() -> "", (k, v, a) -> a, (k, v, a) -> a, unnamed());
+            users.groupBy((k, v) -> KeyValue.pair(v, k)).count(Materialized.with(Serdes.String(), Serdes.Long()));
+        });
+
+        all.put("grouped_tables_shared", b -> {
+            final KGroupedTable<String, String> named = b.<String, String>table("users").groupBy((k, v) -> KeyValue.pair(v, k), Grouped.as("by-city"));
+            named.count().toStream().to("a");
+            named.reduce((a, v) -> v, (a, v) -> v, store("reduced")).toStream().to("b");
+            named.count(Named.as("again"));
+            final KGroupedTable<String, String> unnamed = b.<String, String>table("towns", store("towns"))
+                .groupBy((k, v) -> KeyValue.pair(v, k), Grouped.with(Serdes.String(), Serdes.String()));
+            unnamed.count();
+            unnamed.aggregate(() -> "", (k, v, a) -> a, (k, v, a) -> a);
+        });
+
+        all.put("grouped_tables_derived", b -> {
+            final KTable<String, String> users = b.table("users");
+            users.filter((k, v) -> true).mapValues(v -> v).groupBy((k, v) -> KeyValue.pair(v, k)).count()
+                .groupBy((k, v) -> KeyValue.pair(k, k), Grouped.as("again")).reduce((a, v) -> v, (a, v) -> v).toStream().to("a");
+            b.<String, String>stream("in").groupByKey().count().mapValues(v -> "", store("mapped"))
+                .groupBy((k, v) -> KeyValue.pair(v, k)).count().toStream().to("b");
+            users.join(b.<String, String>table("cities"), (v, u) -> v).groupBy((k, v) -> KeyValue.pair(v, k)).count(longs("joined"));
+            b.<String, String>stream("other").toTable().groupBy((k, v) -> KeyValue.pair(v, k)).count(longs("tabled"))
+                .join(users, (v, u) -> v).toStream().selectKey((k, v) -> k).join(users, (v, u) -> v).to("c");
+        });
+
+        all.put("cogroups", b -> {
+            final KGroupedStream<String, String> one = b.<String, String>stream("one").groupByKey();
+            final KGroupedStream<String, String> two = b.<String, String>stream("two").groupByKey();
+            one.cogroup((String k, String v, String a) -> a).aggregate(() -> "").toStream().to("a");
+            one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a).aggregate(() -> "", store("both")).toStream().to("b");
+            one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a)
+                .aggregate(() -> "", Named.as("named"), store("named")).toStream().to("c");
+            two.cogroup((String k, String v, String a) -> a).cogroup(one, (k, v, a) -> a).aggregate(() -> "", Named.as("only-named"))
+                .join(b.<String, String>table("users"), (v, u) -> v).toStream().to("d");
+            one.cogroup((String k, String v, String a) -> a).cogroup(one, (k, v, a) -> a).aggregate(() -> "", unnamed());
+        });
+
+        all.put("cogroups_repartitioned", b -> {
+            final KGroupedStream<String, String> one = b.<String, String>stream("one").groupBy((k, v) -> v);
+            final KGroupedStream<String, String> two = b.<String, String>stream("two").groupBy((k, v) -> v, Grouped.as("by-two"));
+            final KGroupedStream<String, String> three = b.<String, String>stream("three").groupByKey();
+            final KGroupedStream<String, String> four = b.<String, String>stream("four").groupBy((k, v) -> v);
+            one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a).cogroup(three, (k, v, a) -> a)
+                .aggregate(() -> "").toStream().to("a");
+            four.cogroup((String k, String v, String a) -> a).cogroup(three, (k, v, a) -> a).aggregate(() -> "", Named.as("named"), store("kept"));
+            three.cogroup((String k, String v, String a) -> a).cogroup(four, (k, v, a) -> a).aggregate(() -> "", store("stored"));
+            one.cogroup((String k, String v, String a) -> a).cogroup(three, (k, v, a) -> a).aggregate(() -> "", Named.as("again"));
+            one.count();
+        });
+
+        all.put("cogroups_windowed", b -> {
+            final KGroupedStream<String, String> one = b.<String, String>stream("one").groupByKey();
+            final KGroupedStream<String, String> two = b.<String, String>stream("two").groupBy((k, v) -> v);
+            final TimeWindows tumbling = TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(5));
+            one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a).windowedBy(tumbling).aggregate(() -> "").toStream().to("a");
+            one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a)
+                .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMinutes(5))).aggregate(() -> "", Named.as("sliding")).toStream().to("b");
+            one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a)
+                .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5))).aggregate(() -> "", (k, x, y) -> x, Materialized.as("sessions"));
+            one.cogroup((String k, String v, String a) -> a).windowedBy(tumbling).aggregate(() -> "", Named.as("single"), Materialized.as("windows"));
+        });
+
+        all.put("foreign_key_joins", b -> {
+            final KTable<String, String> orders = b.table("orders");
+            final KTable<String, String> users = b.table("users", store("users"));
+            orders.join(users, (String v) -> v, (v, u) -> v).toStream().to("a");
+            orders.leftJoin(users, (String v) -> v, (v, u) -> v, store("left")).toStream().to("b");
+            orders.join(users.filter((k, v) -> true), (String v) -> v, (v, u) -> v, TableJoined.as("named")).toStream().to("c");
+            orders.leftJoin(orders, (String v) -> v, (v, u) -> v, TableJoined.as("both"), store("itself")).mapValues(v -> v)
+                .join(users, (v, u) -> v).toStream().to("d");
         });
 
         return all;

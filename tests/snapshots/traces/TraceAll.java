@@ -43,10 +43,15 @@ import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.Aggregator;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.KeyValueMapper;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Merger;
 import org.apache.kafka.streams.kstream.Predicate;
@@ -55,9 +60,11 @@ import org.apache.kafka.streams.kstream.Reducer;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.ValueMapper;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
@@ -89,16 +96,20 @@ public class TraceAll {
         }
     }
 
+    /** What an operation gave, and how its keys and values are written. */
+    record Result(Object node, Serde keys, Serde values, JsonNode windows) { }
+
     final ObjectNode each;
     final StreamsBuilder builder = new StreamsBuilder();
     final Map<String, Content> stores = new LinkedHashMap<>();
+    final Map<String, Serde> inputs = new LinkedHashMap<>();
+    final Map<String, Result> named = new LinkedHashMap<>();
 
     // What the program has come to, and how its keys and values are written.
     Object node;
-    Serde keys = Serdes.String();
+    Serde keys;
     Serde values;
     JsonNode windows;
-    Serde inputs;
 
     TraceAll(final ObjectNode each) {
         this.each = each;
@@ -108,26 +119,38 @@ public class TraceAll {
 
     void build() {
         for (final JsonNode op : each.get("program")) {
+            if (op.has("of")) {
+                final Result of = named.get(text(op, "of"));
+                node = of.node;
+                keys = of.keys;
+                values = of.values;
+                windows = of.windows;
+            }
             switch (op.get("op").asText()) {
-                case "stream" -> {
-                    inputs = values = serde(op.get("values").asText());
-                    node = builder.stream("in", Consumed.with(keys, values));
-                }
-                case "table" -> {
-                    inputs = values = serde(op.get("values").asText());
-                    final String store = text(op, "store");
-                    node = store == null
-                        ? builder.table("in", Consumed.with(keys, values))
-                        : builder.table("in", Consumed.with(keys, values), materialized(op));
-                }
+                case "stream", "table", "global_table" -> source(op);
                 case "group_by_key" -> node = ((KStream) node).groupByKey(Grouped.with(keys, values));
                 case "group_by" -> {
                     final String function = op.get("key").asText();
                     keys = Serdes.String();
-                    node = ((KStream) node).groupBy((k, v) -> newKey(function, k, v), Grouped.with(keys, values));
+                    if (node instanceof KTable table) {
+                        final String value = op.has("value") ? op.get("value").asText() : "value";
+                        values = value.equals("number") ? Serdes.Long() : values;
+                        final KeyValueMapper mapper =
+                            (k, v) -> KeyValue.pair(newKey(function, k, v), newValue(value, v));
+                        node = table.groupBy(mapper, Grouped.with(keys, values));
+                    } else {
+                        node = ((KStream) node).groupBy((k, v) -> newKey(function, k, v), Grouped.with(keys, values));
+                    }
                 }
                 case "windowed_by" -> window(op);
-                case "count", "reduce", "aggregate" -> aggregate(op);
+                case "count", "reduce", "aggregate" -> {
+                    if (node instanceof KGroupedTable grouped) {
+                        aggregate(op, grouped);
+                    } else {
+                        aggregate(op);
+                    }
+                }
+                case "join", "left_join", "outer_join" -> join(op);
                 case "suppress" -> node = ((KTable) node).suppress(suppressed(op));
                 case "to_stream" -> node = ((KTable) node).toStream();
                 case "to_table" -> node = ((KStream) node).toTable(materialized(op));
@@ -146,20 +169,46 @@ public class TraceAll {
                         node = ((KStream) node).mapValues(mapper);
                     }
                 }
-                case "filter" -> {
+                case "filter", "filter_not" -> {
+                    final boolean not = op.get("op").asText().equals("filter_not");
                     final Predicate predicate = predicate(op.get("function").asText());
-                    if (node instanceof KTable) {
-                        node = text(op, "store") == null
-                            ? ((KTable) node).filter(predicate)
-                            : ((KTable) node).filter(predicate, materialized(op));
+                    if (node instanceof KStream stream) {
+                        node = not ? stream.filterNot(predicate) : stream.filter(predicate);
+                    } else if (text(op, "store") == null) {
+                        node = not ? ((KTable) node).filterNot(predicate) : ((KTable) node).filter(predicate);
                     } else {
-                        node = ((KStream) node).filter(predicate);
+                        final Materialized store = materialized(op);
+                        node = not
+                            ? ((KTable) node).filterNot(predicate, store)
+                            : ((KTable) node).filter(predicate, store);
                     }
                 }
                 default -> throw new IllegalArgumentException("unknown operation: " + op);
             }
+            if (op.has("as")) {
+                named.put(text(op, "as"), new Result(node, keys, values, windows));
+            }
         }
         ((KStream) node).to("out", Produced.with(keys, values));
+    }
+
+    void source(final JsonNode op) {
+        final String topic = op.has("topic") ? text(op, "topic") : "in";
+        node = null;
+        windows = null;
+        keys = Serdes.String();
+        values = serde(op.get("values").asText());
+        inputs.put(topic, values);
+        final Consumed consumed = Consumed.with(keys, values);
+        final boolean global = op.get("op").asText().equals("global_table");
+        if (op.get("op").asText().equals("stream")) {
+            node = builder.stream(topic, consumed);
+        } else if (text(op, "store") == null) {
+            node = global ? builder.globalTable(topic, consumed) : builder.table(topic, consumed);
+        } else {
+            final Materialized store = materialized(op);
+            node = global ? builder.globalTable(topic, consumed, store) : builder.table(topic, consumed, store);
+        }
     }
 
     static Serde serde(final String name) {
@@ -197,8 +246,8 @@ public class TraceAll {
         if ("in memory".equals(text(op, "kind"))) {
             materialized = materialized.withStoreType(Materialized.StoreType.IN_MEMORY);
         }
-        stores.put(name, new Content(keys, values, windows != null && !(node instanceof KGroupedStream)
-            && !(node instanceof KTable) && !(node instanceof KStream), length()));
+        final boolean windowed = node instanceof TimeWindowedKStream || node instanceof SessionWindowedKStream;
+        stores.put(name, new Content(keys, values, windowed, length()));
         return materialized;
     }
 
@@ -242,6 +291,86 @@ public class TraceAll {
         }
     }
 
+    /** Of a table's groups: what comes is added, what goes away is subtracted. */
+    void aggregate(final JsonNode op, final KGroupedTable grouped) {
+        final String function = op.has("function") ? op.get("function").asText() : "count";
+        final boolean sum = function.equals("sum");
+        switch (op.get("op").asText()) {
+            case "count" -> {
+                values = Serdes.Long();
+                node = grouped.count(materialized(op));
+            }
+            case "reduce" -> {
+                final Reducer adder = (one, other) -> sum ? (Long) one + (Long) other : one + "+" + text(other);
+                final Reducer subtractor = (one, other) -> sum ? (Long) one - (Long) other : one + "-" + text(other);
+                node = grouped.reduce(adder, subtractor, materialized(op));
+            }
+            default -> {
+                values = sum ? Serdes.Long() : Serdes.String();
+                final Aggregator adder = (k, v, a) -> sum ? (Long) a + (Long) v : fold(function, a, v, "+");
+                final Aggregator subtractor = (k, v, a) -> sum ? (Long) a - (Long) v : fold(function, a, v, "-");
+                node = grouped.aggregate(() -> sum ? (Object) 0L : "", adder, subtractor, materialized(op));
+            }
+        }
+    }
+
+    static Object fold(final String function, final Object aggregate, final Object value, final String sign) {
+        if (function.equals("concat unless -") && "-".equals(value)) {
+            return null;
+        }
+        return text(aggregate) + sign + text(value);
+    }
+
+    static String text(final Object value) {
+        return value == null ? "_" : value.toString();
+    }
+
+    void join(final JsonNode op) {
+        final String name = op.get("op").asText();
+        final Result with = named.get(text(op, "with"));
+        final ValueJoiner joiner = (left, right) -> text(left) + "+" + text(right);
+        if (node instanceof KTable left) {
+            values = Serdes.String();
+            final KTable right = (KTable) with.node;
+            if (text(op, "store") == null) {
+                node = switch (name) {
+                    case "join" -> left.join(right, joiner);
+                    case "left_join" -> left.leftJoin(right, joiner);
+                    default -> left.outerJoin(right, joiner);
+                };
+            } else {
+                final Materialized store = materialized(op);
+                node = switch (name) {
+                    case "join" -> left.join(right, joiner, store);
+                    case "left_join" -> left.leftJoin(right, joiner, store);
+                    default -> left.outerJoin(right, joiner, store);
+                };
+            }
+            return;
+        }
+        final KStream left = (KStream) node;
+        if (with.node instanceof KTable table) {
+            final Joined joined = Joined.with(keys, values, with.values);
+            node = name.equals("join") ? left.join(table, joiner, joined) : left.leftJoin(table, joiner, joined);
+        } else if (with.node instanceof GlobalKTable table) {
+            final String function = op.get("key").asText();
+            final KeyValueMapper key = (k, v) -> newKey(function, k, v);
+            node = name.equals("join") ? left.join(table, key, joiner) : left.leftJoin(table, key, joiner);
+        } else {
+            final JoinWindows within = JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, ms(op, "grace"))
+                .after(ms(op, "after").isNegative() ? Duration.ZERO : ms(op, "after"))
+                .before(ms(op, "before")).after(ms(op, "after"));
+            final StreamJoined joined = StreamJoined.with(keys, values, with.values);
+            final KStream right = (KStream) with.node;
+            node = switch (name) {
+                case "join" -> left.join(right, joiner, within, joined);
+                case "left_join" -> left.leftJoin(right, joiner, within, joined);
+                default -> left.outerJoin(right, joiner, within, joined);
+            };
+        }
+        values = Serdes.String();
+    }
+
     /** "concat" writes the values one after another; "concat unless -" forgets all at a "-" . */
     static String fold(final String function, final String aggregate, final Object value) {
         if (function.equals("concat unless -") && "-".equals(value)) {
@@ -275,9 +404,21 @@ public class TraceAll {
         return switch (function) {
             case "value" -> value == null ? null : value.toString();
             case "all" -> "all";
+            case "letter" -> value == null || value.toString().startsWith("-") ? null
+                : value.toString().substring(0, 1);
             case "key" -> key instanceof Windowed windowed ? (String) windowed.key() : (String) key;
             case "key and start" -> ((Windowed) key).key() + "@" + ((Windowed) key).window().start();
             default -> throw new IllegalArgumentException("unknown key: " + function);
+        };
+    }
+
+    static Object newValue(final String function, final Object value) {
+        final String rest = value.toString().length() < 2 ? null : value.toString().substring(1);
+        return switch (function) {
+            case "value" -> value;
+            case "rest" -> rest;
+            case "number" -> rest == null ? null : Long.valueOf(rest);
+            default -> throw new IllegalArgumentException("unknown value: " + function);
         };
     }
 
@@ -285,6 +426,7 @@ public class TraceAll {
         return switch (function) {
             case "twice" -> v -> v == null ? null : 2 * (Long) v;
             case "upper" -> v -> v == null ? null : ((String) v).toUpperCase(Locale.ROOT);
+            case "upper unless x" -> v -> v == null || v.equals("x") ? null : ((String) v).toUpperCase(Locale.ROOT);
             case "null" -> v -> null;
             default -> throw new IllegalArgumentException("unknown function: " + function);
         };
@@ -294,8 +436,12 @@ public class TraceAll {
         return switch (function) {
             case "even" -> (k, v) -> v != null && (Long) v % 2 == 0;
             case "above 1" -> (k, v) -> v != null && (Long) v > 1;
-            case "not x" -> (k, v) -> v != null && !v.equals("x");
-            default -> throw new IllegalArgumentException("unknown predicate: " + function);
+            default -> {
+                if (!function.startsWith("not ")) {
+                    throw new IllegalArgumentException("unknown predicate: " + function);
+                }
+                yield (k, v) -> v != null && !v.equals(function.substring(4));
+            }
         };
     }
 
@@ -327,14 +473,19 @@ public class TraceAll {
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, APPLICATION);
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:9092");
         config.put(StreamsConfig.STATE_DIR_CONFIG, directory.toString());
-        // Every update is there; and what is sent when a window closes does not wait for a clock.
+        // Every update is there; and what is sent when a window closes, and what found no match, does not wait
+        // for a clock.
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0);
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0);
+        final boolean topics = each.get("program").findValue("topic") != null;
         final ArrayNode steps = each.putArray("steps");
         final ObjectNode contents = MAPPER.createObjectNode();
         long dropped = 0;
         try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), config, Instant.ofEpochMilli(0))) {
-            final TestInputTopic in = driver.createInputTopic("in", new StringSerializer(), inputs.serializer());
+            final Map<String, TestInputTopic> in = new LinkedHashMap<>();
+            inputs.forEach((topic, values) ->
+                in.put(topic, driver.createInputTopic(topic, new StringSerializer(), values.serializer())));
             final TestOutputTopic out = driver.createOutputTopic("out", keys.deserializer(), values.deserializer());
             final Map<String, TestOutputTopic<byte[], byte[]>> logs = new LinkedHashMap<>();
             for (final String store : stores.keySet()) {
@@ -347,10 +498,10 @@ public class TraceAll {
                 final JsonNode value = record.get(1);
                 try {
                     final Headers headers = new RecordHeaders();
-                    if (record.has(3)) {
+                    if (record.has(3) && !topics) {
                         headers.add("h", record.get(3).asText().getBytes(StandardCharsets.UTF_8));
                     }
-                    in.pipeInput(new TestRecord(record.get(0).isNull() ? null : record.get(0).asText(),
+                    in.get(topics ? record.get(3).asText() : "in").pipeInput(new TestRecord(record.get(0).isNull() ? null : record.get(0).asText(),
                         value.isNull() ? null : value.isTextual() ? value.asText() : (Object) value.asLong(),
                         headers, record.get(2).asLong()));
                 } catch (final Exception error) {
@@ -367,7 +518,7 @@ public class TraceAll {
                 }
                 if (!outs.isEmpty()) {
                     step.set("out", outs);
-                    if (each.get("records").get(0).has(3)) {
+                    if (each.get("records").get(0).has(3) && !topics) {
                         step.set("headers", headers);
                     }
                 }

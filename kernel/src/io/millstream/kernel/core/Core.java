@@ -10,12 +10,14 @@ public abstract class Core {
     protected final Table table;
     protected final Told told;
     protected final Clock clock;
+    private final boolean remembers;
 
     protected Core(Task task) {
         this.parts = task.parts();
         this.table = task.table();
         this.told = task.told();
         this.clock = task.clock();
+        this.remembers = task.remembers();
     }
 
     /**
@@ -48,6 +50,13 @@ public abstract class Core {
     /** After the records of a micro-batch: tells and writes what is left of it. */
     public void finish() {
         table.flush();
+    }
+
+    /** To be called before a value changes, or goes. */
+    protected final void changing(Window window) {
+        if (remembers && !window.changed) {
+            window.before = parts.copy(window.parts);
+        }
     }
 
     /** Takes in a record; moves the clock. */

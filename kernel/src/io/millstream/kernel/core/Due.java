@@ -99,6 +99,17 @@ public final class Due {
         return begun.remove();
     }
 
+    /** The time of what is due first; -1 for nothing. */
+    long earliest() {
+        if (begun.isEmpty()) {
+            if (counts.isEmpty() && fresh.isEmpty()) {
+                return -1;
+            }
+            put(first());
+        }
+        return begun.peek().time();
+    }
+
     private void begin(long number) {
         if (number <= lastBegun) {
             return;

@@ -45,6 +45,7 @@ public final class FixedWindows extends Windowed {
                 closing.add(window.end, slice.key, start);
             }
         } else {
+            changing(window);
             window.at = Math.max(window.at, at);
             parts.add(window.parts, record);
         }

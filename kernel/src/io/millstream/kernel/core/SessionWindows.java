@@ -107,6 +107,7 @@ public final class SessionWindows extends Windowed {
             told.late(key, at, start, end, clock.streamTime);
             return;
         }
+        near.forEach(this::changing);
         if (first == last && start == first.start && end == first.end) {
             if (start != end) {
                 table.again(first);

@@ -156,6 +156,7 @@ public final class SlidingWindows extends Windowed {
             told.late(window.slice.key, at, window.start, window.end, clock.streamTime);
             return;
         }
+        changing(window);
         parts.add(window.parts, record);
         window.at = Math.max(window.at, at);
         table.changed(window);

@@ -1,25 +1,19 @@
 package io.millstream.kernel.core;
 
-/** One value of a key, for all time. Source: KStreamAggregate. */
-public final class WholeTime extends Core {
+/** What all records of a key come to. Source: KStreamAggregate. */
+public final class WholeTime extends Keyed {
     public WholeTime(Task task) {
         super(task);
     }
 
     @Override
-    protected Slice place(byte[] key, Window window) {
-        return table.slice(key, 0);
-    }
-
-    @Override
     protected void process(byte[] key, long at, Object[] record) {
-        Slice slice = table.slice(key, 0);
-        Window window;
-        if (slice.windows.isEmpty()) {
+        Window window = now(key);
+        if (window == null) {
             window = new Window(0, 0, at, parts.first(record));
-            table.add(slice, window);
+            table.add(table.slice(key, 0), window);
         } else {
-            window = slice.windows.get(0);
+            changing(window);
             window.at = Math.max(window.at, at);
             parts.add(window.parts, record);
         }

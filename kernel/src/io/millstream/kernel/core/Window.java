@@ -16,6 +16,10 @@ public final class Window {
     public Object[] parts;
     /** Of one that is held back: that there is no such window any more is what goes on. */
     public boolean gone;
+    /** What it had when it was told the last time, where a core is asked to know that; null for nothing. */
+    public Object[] before;
+    /** Of a record of a join: whether it has no other yet, and one may come. */
+    public boolean waits;
     /** Where it is; null when it is nowhere any more. */
     Slice slice;
     /** Whether its value has to be told yet. */

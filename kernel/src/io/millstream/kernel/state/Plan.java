@@ -5,7 +5,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.FixedWindows;
+import io.millstream.kernel.core.Latest;
+import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
+import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.Rules;
 import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
@@ -16,6 +19,7 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
@@ -51,13 +55,38 @@ final class Plan implements Serializable {
             return settings.getOrDefault(name, 0L);
         }
 
+        /** The number of another that it is about. */
+        int link(String name) {
+            return (int) setting(name);
+        }
+
         boolean isWindowed() {
-            return !core.equals("whole");
+            return !core.equals("whole") && !core.equals("latest");
+        }
+
+        /** Whether it has state. */
+        boolean isKept() {
+            return !core.equals("lookup") && !core.equals("table_join");
+        }
+
+        /** Whether its parts go out as they came: nothing looks into them. */
+        boolean isOpaque() {
+            return core.equals("latest") || core.equals("lookup") || core.equals("records");
+        }
+
+        /** Whether what is told says what was told before. */
+        boolean remembers() {
+            return setting("old") != 0;
+        }
+
+        /** What is before the names of its parts, in the output. */
+        List<String> prefixes() {
+            return of >= 0 ? List.of() : remembers() ? List.of("", "old_") : List.of("");
         }
 
         /** Whether windows are told when they close, or held back. */
         boolean isOnClose() {
-            return setting("on_close") != 0 || core.equals("suppress");
+            return setting("on_close") != 0 || core.equals("suppress") || core.equals("pairs");
         }
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
@@ -66,6 +95,7 @@ final class Plan implements Serializable {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
                 case "suppress" -> Math.max(1_000, setting("delay") / 256);
+                case "pairs", "records" -> pairs().retention() / 256;
                 default -> SessionWindows.span(setting("gap"), setting("grace"));
             };
         }
@@ -74,6 +104,15 @@ final class Plan implements Serializable {
         private long retention() {
             long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
             return settings.getOrDefault("retention", least + setting("grace"));
+        }
+
+        /** The parts that a row brings, but for those of folds. */
+        Object[] parts(Row row) {
+            Object[] parts = new Object[columns.size()];
+            for (int i = 0; i < parts.length; i++) {
+                parts[i] = Values.read(row.get(columns.get(i)), types.get(i));
+            }
+            return parts;
         }
 
         Parts parts() {
@@ -87,12 +126,23 @@ final class Plan implements Serializable {
         Core core(Task task) {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
+                case "latest" -> new Latest(task);
+                case "records" -> new Records(task, setting("before") + setting("after"), pairs().retention());
                 case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
                 case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
                 case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
                 case "suppress" -> new Suppress(task, limits());
                 default -> throw new IllegalArgumentException("no core '" + core + "'");
             };
+        }
+
+        Pairs.Limits pairs() {
+            return new Pairs.Limits(
+                    setting("before"),
+                    setting("after"),
+                    setting("grace"),
+                    setting("left_outer") != 0,
+                    setting("right_outer") != 0);
         }
 
         private Suppress.Limits limits() {
@@ -106,6 +156,33 @@ final class Plan implements Serializable {
                     setting("windowed") != 0,
                     setting("logged") != 0);
         }
+    }
+
+    /** The numbers of what is over another: holds its updates back, or joins it. */
+    List<Integer> over(int tag) {
+        List<Integer> over = new ArrayList<>();
+        for (int number = 0; number < items.size(); number++) {
+            Item item = items.get(number);
+            boolean joins = item.settings.containsKey("left") && (item.link("left") == tag || item.link("right") == tag);
+            if (item.of == tag || joins) {
+                over.add(number);
+            }
+        }
+        return over;
+    }
+
+    /** Where the parts of one begin, among those of all. */
+    int place(int tag) {
+        int place = 0;
+        for (Item before : items.subList(0, tag)) {
+            place += before.prefixes().size() * before.names.size();
+        }
+        return place;
+    }
+
+    /** Where those begin that it had before, if it remembers. */
+    int placeOfOld(int tag) {
+        return place(tag) + items.get(tag).names.size();
     }
 
     static Plan of(String json, StructType input) {

@@ -6,7 +6,10 @@ import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Kept;
+import io.millstream.kernel.core.Matches;
+import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
+import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
@@ -53,6 +56,10 @@ final class Shelf implements Kept {
     private final Parts rules;
     private final DataType[] types;
     private final int[] columns;
+    /** Whether its windows have a flag: that one is gone, or waits. */
+    private final boolean flagged;
+
+    private final boolean opaque;
     private final MapState<byte[], Row> slices;
     private final ValueState<Row> clock;
     private final MapState<byte[], Row> pages;
@@ -71,6 +78,14 @@ final class Shelf implements Kept {
         this.rules = item.parts();
         this.types = item.types().toArray(new DataType[0]);
         this.columns = item.columns().stream().mapToInt(Integer::intValue).toArray();
+        this.flagged = item.of() >= 0 || item.core().equals("records");
+        this.opaque = item.isOpaque();
+        if (!item.isKept()) {
+            slices = null;
+            clock = null;
+            pages = null;
+            return;
+        }
         StructType window = new StructType().add("at", DataTypes.LongType);
         if (item.isWindowed()) {
             window = window.add("start", DataTypes.LongType).add("end", DataTypes.LongType);
@@ -79,8 +94,8 @@ final class Shelf implements Kept {
             // By place and not by name: a column's name depends on what else there is.
             window = window.add("part" + i, types[i]);
         }
-        if (item.of() >= 0) {
-            window = window.add("gone", DataTypes.BooleanType);
+        if (flagged) {
+            window = window.add("flag", DataTypes.BooleanType);
         }
         StructType slice = item.isWindowed()
                 ? new StructType().add("windows", DataTypes.createArrayType(window))
@@ -97,6 +112,19 @@ final class Shelf implements Kept {
 
     /** The core, as it was left; to be given back to {@link #close}. */
     Core open(Told told) {
+        open();
+        Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
+        Table table = new Table(this, changes, item.atOnce(), Table.CAPACITY);
+        return item.core(new Task(rules, table, told, time, due, closing, item.remembers()));
+    }
+
+    /** The join of two sides, as it was left; likewise. */
+    Pairs open(Records left, Records right, Matches matches) {
+        open();
+        return new Pairs(time, closing, item.pairs(), left, right, matches);
+    }
+
+    private void open() {
         time = new Clock();
         due = null;
         closing = null;
@@ -116,9 +144,6 @@ final class Shelf implements Kept {
             due = new Due(new Pages((byte) 0), dueCounts, item.span(), false);
             closing = item.isOnClose() ? new Due(new Pages((byte) 1), closingCounts, item.span(), true) : null;
         }
-        Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
-        Table table = new Table(this, changes, item.atOnce(), Table.CAPACITY);
-        return item.core(new Task(rules, table, told, time, due, closing));
     }
 
     private static void read(List<Row> counts, TreeMap<Long, Integer> into) {
@@ -150,9 +175,13 @@ final class Shelf implements Kept {
         Object[] parts = new Object[columns.length];
         for (int i = 0; i < parts.length; i++) {
             Object value = row.get(columns[i]);
-            parts[i] = folded[i] ? folds.record(fold, key, (byte[]) value) : Values.read(value, types[i]);
+            parts[i] = folded[i] ? folds.record(fold, key, (byte[]) value) : read(value, i);
         }
         return parts;
+    }
+
+    private Object read(Object value, int part) {
+        return opaque ? value : Values.read(value, types[part]);
     }
 
     /** A window that was kept somewhere else: its start, end and time are columns 1 to 3. */
@@ -164,10 +193,12 @@ final class Shelf implements Kept {
         Object[] parts = new Object[types.length];
         for (int i = 0; i < parts.length; i++) {
             Object value = row.get(first + i);
-            parts[i] = folded[i] ? folds.kept(fold, key, (byte[]) value) : Values.read(value, types[i]);
+            parts[i] = folded[i] ? folds.kept(fold, key, (byte[]) value) : read(value, i);
         }
         Window window = new Window(start, end, at, parts);
-        window.gone = item.of() >= 0 && row.getBoolean(first + types.length);
+        boolean flag = flagged && row.getBoolean(first + types.length);
+        window.gone = flag && item.of() >= 0;
+        window.waits = flag && item.of() < 0;
         return window;
     }
 
@@ -210,24 +241,24 @@ final class Shelf implements Kept {
 
     /** Whether a key has nothing, and is as if it had never come: a function has returned that, or it was deleted. */
     private boolean isForgotten(Window window) {
-        if (item.setting("deletes") != 0) {
-            return ((List<?>) window.parts[0]).get(0) == null;
+        if (item.core().equals("latest")) {
+            return window.parts[0] == null;
         }
         return window.parts[0] instanceof Folded computed && computed.bytes() == null;
     }
 
     private Row row(Window window, int first) {
-        Object[] row = new Object[first + types.length + (item.of() < 0 ? 0 : 1)];
+        Object[] row = new Object[first + types.length + (flagged ? 1 : 0)];
         row[0] = window.at;
         if (first > 1) {
             row[1] = window.start;
             row[2] = window.end;
         }
         for (int i = 0; i < types.length; i++) {
-            row[first + i] = Values.write(window.parts[i], types[i]);
+            row[first + i] = opaque ? window.parts[i] : Values.write(window.parts[i], types[i]);
         }
-        if (item.of() >= 0) {
-            row[first + types.length] = window.gone;
+        if (flagged) {
+            row[first + types.length] = window.gone || window.waits;
         }
         return RowFactory.create(row);
     }

@@ -63,7 +63,7 @@ public final class SpeedMain {
         Table table = new Table(kept, new Counting(), false, Table.CAPACITY);
         Due due = new Due(pages.due, pages.due.counts, 1_000, false);
         Due closing = name.endsWith("-close") ? new Due(pages.closing, pages.closing.counts, 1_000, true) : null;
-        Task task = new Task(parts, table, new Counting(), clock, due, closing);
+        Task task = new Task(parts, table, new Counting(), clock, due, closing, false);
         return switch (name.replace("-close", "")) {
             case "whole" -> new WholeTime(task);
             case "tumbling" -> new FixedWindows(task, 60_000, 60_000, 0);

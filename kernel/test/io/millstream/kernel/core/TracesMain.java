@@ -124,7 +124,7 @@ public final class TracesMain {
         Table table = new Table(kept, told, atOnce, asked.path("capacity").asInt(Table.CAPACITY));
         Due due = new Due(kept.due, kept.due.counts, span, false);
         Due closing = isOnClose ? new Due(kept.closing, kept.closing.counts, span, true) : null;
-        return new Task(parts, table, told, kept.clock, due, closing);
+        return new Task(parts, table, told, kept.clock, due, closing, false);
     }
 
     private Suppress.Limits limits() {

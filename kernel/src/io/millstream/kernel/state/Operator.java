@@ -3,7 +3,12 @@ package io.millstream.kernel.state;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
+import io.millstream.kernel.core.Keyed;
+import io.millstream.kernel.core.Matches;
+import io.millstream.kernel.core.Pairs;
+import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.TableJoin;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.python.Folding;
@@ -25,12 +30,12 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Aggregations of keyed records as one stateful operator of Spark.
+ * Aggregations and joins of keyed records as one stateful operator of Spark.
  *
  * <p>Spark's grouping key is a bucket of keys, the partition that Kafka Streams would have them in. So the rows of a
  * call are what a task of Kafka Streams gets, in its order.
  */
-public final class Aggregations extends StatefulProcessorWithInitialState<Integer, Row, Row, Row> {
+public final class Operator extends StatefulProcessorWithInitialState<Integer, Row, Row, Row> {
     private static final long serialVersionUID = 1;
 
     /** What a row of the output is. */
@@ -40,6 +45,11 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
     private static final int CLOSED = 2;
     private static final int LATE = 3;
     private static final int CLOSED_GONE = 4;
+
+    /** Which side of a join of tables has changed: in the column `time`. */
+    private static final long LEFT = 0;
+
+    private static final long RIGHT = 1;
 
     private static final int TAG = 1;
     private static final int KEY = 2;
@@ -52,7 +62,7 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
     private final Program program;
     private transient List<Shelf> shelves;
 
-    private Aggregations(Plan plan, StructType output, Program program) {
+    private Operator(Plan plan, StructType output, Program program) {
         this.plan = plan;
         this.output = output;
         this.program = program;
@@ -63,13 +73,14 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
      *
      * @param rows first the bucket, an int, by which they are partitioned and sorted; the number of the
      *     aggregation, int; the key, binary; the timestamp, bigint, ms; then the parts, as they are named
-     * @param description a JSON array: of each aggregation its core, settings, and parts; of what holds back the
-     *     updates of one before it, that one's number as `of`, and no parts
      *     Rows whose number is negative pass as they are; they have a column `passed`, and nothing else.
+     * @param description a JSON array: of each aggregation its core, settings, and parts; of what holds back the
+     *     updates of one before it, that one's number as `of`, and no parts; of a join the numbers of its sides
      * @param kept what a new checkpoint begins with; null for nothing: the bucket, the number of the aggregation,
      *     and an array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
      * @param program what computes those whose part is a fold, by their numbers; null if there is none
-     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts
+     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts of all; behind
+     *     those of one that remembers, what they were, as `old_…`
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept, Program program) {
         Plan plan = Plan.of(description, rows.schema());
@@ -82,14 +93,16 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
                 .add("at", DataTypes.LongType)
                 .add("time", DataTypes.LongType);
         for (Plan.Item item : plan.items) {
-            for (int i = 0; i < item.names().size() && item.of() < 0; i++) {
-                output = output.add(item.names().get(i), item.types().get(i));
+            for (String prefix : item.prefixes()) {
+                for (int i = 0; i < item.names().size(); i++) {
+                    output = output.add(prefix + item.names().get(i), item.types().get(i));
+                }
             }
         }
         if (List.of(rows.columns()).contains(PASSED)) {
             output = output.add(PASSED, rows.schema().apply(PASSED).dataType());
         }
-        Aggregations processor = new Aggregations(plan, output, program);
+        Operator processor = new Operator(plan, output, program);
         KeyValueGroupedDataset<Integer, Row> grouped = byBucket(rows);
         if (kept == null) {
             return grouped.transformWithState(
@@ -119,29 +132,19 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
     @Override
     public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
-        List<Object[]> results = new ArrayList<>();
-        Core[] cores = new Core[shelves.size()];
+        Run run = new Run();
         while (rows.hasNext()) {
             Row row = rows.next();
             int tag = row.getInt(TAG);
             if (tag < 0) {
-                results.add(passed(row));
-                continue;
-            }
-            if (cores[tag] == null) {
-                open(tag, cores, results);
-            }
-            byte[] key = (byte[]) row.get(KEY);
-            cores[tag].record(key, row.getLong(AT), shelves.get(tag).parts(key, row));
-        }
-        // What holds updates back comes after those that have them.
-        for (int tag = 0; tag < cores.length; tag++) {
-            if (cores[tag] != null) {
-                cores[tag].finish();
-                shelves.get(tag).close();
+                run.results.add(passed(row));
+            } else {
+                byte[] key = (byte[]) row.get(KEY);
+                run.record(tag, key, row.getLong(AT), shelves.get(tag).parts(key, row));
             }
         }
-        return CollectionConverters.asScala(results.stream().map(this::row).iterator());
+        run.finish();
+        return CollectionConverters.asScala(run.results.stream().map(this::row).iterator());
     }
 
     /** A row of the output: with what has been computed for it by now. */
@@ -165,50 +168,104 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
     @Override
     public void handleInitialState(Integer bucket, Row kept, TimerValues timers) {
         int tag = kept.getInt(TAG);
-        Core core = shelves.get(tag).open(new Results(tag, new ArrayList<>()));
+        Run run = new Run();
+        Core core = run.core(tag);
         for (Row entry : kept.<Row>getList(2)) {
-            core.restore((byte[]) entry.get(0), shelves.get(tag).window(entry, placeOfParts(tag) + 4));
+            core.restore((byte[]) entry.get(0), shelves.get(tag).window(entry, plan.place(tag) + 4));
         }
-        core.finish();
-        shelves.get(tag).close();
+        run.finish();
     }
 
-    /** Where the parts of an aggregation begin, among those of all. */
-    private int placeOfParts(int tag) {
-        int place = 0;
-        for (Plan.Item before : plan.items.subList(0, tag)) {
-            place += before.of() < 0 ? before.names().size() : 0;
-        }
-        return place;
-    }
+    /** What a bucket's rows are handled by, in one micro-batch. */
+    private final class Run {
+        private final List<Object[]> results = new ArrayList<>();
+        private final Core[] cores = new Core[plan.items.size()];
+        private final Pairs[] pairs = new Pairs[plan.items.size()];
 
-    private Core open(int tag, Core[] cores, List<Object[]> results) {
-        Told told = new Results(tag, results);
-        for (int other = tag + 1; other < cores.length; other++) {
-            if (plan.items.get(other).of() == tag) {
-                told = ((Suppress) open(other, cores, results)).of(told);
+        void record(int tag, byte[] key, long at, Object[] parts) {
+            Plan.Item item = plan.items.get(tag);
+            switch (item.core()) {
+                case "lookup" -> {
+                    Window found = key == null ? null : ((Keyed) core(item.link("table"))).look(key);
+                    new Results(tag, results).match(key, at, parts, found == null ? null : found.parts);
+                }
+                case "records" -> {
+                    for (int join : plan.over(tag)) {
+                        pairs(join).record(plan.items.get(join).link("left") == tag, key, at, parts);
+                    }
+                }
+                default -> core(tag).record(key, at, parts);
             }
         }
-        cores[tag] = shelves.get(tag).open(told);
-        return cores[tag];
+
+        Core core(int tag) {
+            if (cores[tag] == null) {
+                Told told = new Results(tag, results);
+                for (int other : plan.over(tag)) {
+                    told = over(other, tag, told);
+                }
+                cores[tag] = shelves.get(tag).open(told);
+            }
+            return cores[tag];
+        }
+
+        /** Whoever hears what an aggregation tells, besides others. */
+        private Told over(int tag, int below, Told told) {
+            Plan.Item item = plan.items.get(tag);
+            return switch (item.core()) {
+                case "suppress" -> ((Suppress) core(tag)).of(told);
+                case "table_join" -> {
+                    int left = item.link("left");
+                    int right = item.link("right");
+                    Results changes = new Results(tag, results);
+                    yield new TableJoin(() -> (Keyed) core(left), () -> (Keyed) core(right), changes)
+                            .of(told, below == left);
+                }
+                default -> told;
+            };
+        }
+
+        private Pairs pairs(int tag) {
+            if (pairs[tag] == null) {
+                Plan.Item item = plan.items.get(tag);
+                Records left = (Records) core(item.link("left"));
+                Records right = (Records) core(item.link("right"));
+                pairs[tag] = shelves.get(tag).open(left, right, new Results(tag, results));
+            }
+            return pairs[tag];
+        }
+
+        void finish() {
+            // What is over others comes after them.
+            for (int tag = 0; tag < cores.length; tag++) {
+                if (cores[tag] != null) {
+                    cores[tag].finish();
+                    shelves.get(tag).close();
+                } else if (pairs[tag] != null) {
+                    pairs[tag].finish();
+                    shelves.get(tag).close();
+                }
+            }
+        }
     }
 
     /** Makes rows of what is told. */
-    private final class Results implements Told {
+    private final class Results implements Told, Matches {
         private final int tag;
         private final List<Object[]> rows;
-        private final int first;
         private final Plan.Item item;
 
         Results(int tag, List<Object[]> rows) {
             this.tag = tag;
             this.rows = rows;
             this.item = plan.items.get(tag);
-            this.first = OWN + placeOfParts(item.of() < 0 ? tag : item.of());
         }
 
         @Override
         public void update(byte[] key, Window window) {
+            if (item.setting("silent") != 0) {
+                return;
+            }
             if (window.gone) {
                 gone(key, window);
             } else {
@@ -218,7 +275,9 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
         @Override
         public void gone(byte[] key, Window window) {
-            rows.add(row(GONE, key, window.start, window.end, window.at));
+            Object[] row = row(GONE, key, window.start, window.end, window.at);
+            put(row, tag, window.before, true);
+            rows.add(row);
         }
 
         @Override
@@ -239,12 +298,48 @@ public final class Aggregations extends StatefulProcessorWithInitialState<Intege
 
         private void tell(int kind, byte[] key, Window window) {
             Object[] row = row(kind, key, window.start, window.end, window.at);
-            for (int i = 0; i < window.parts.length; i++) {
-                row[first + i] = window.parts[i] instanceof Folded folded
-                        ? folded.share() // to be computed with others
-                        : Values.write(window.parts[i], item.types().get(i));
-            }
+            int of = item.of() < 0 ? tag : item.of();
+            put(row, of, window.parts, false);
+            put(row, of, window.before, true);
             rows.add(row);
+        }
+
+        @Override
+        public void match(byte[] key, long at, Object[] left, Object[] right) {
+            Object[] row = row(UPDATE, key, 0, 0, at);
+            boolean isLookup = item.core().equals("lookup");
+            put(row, isLookup ? tag : item.link("left"), left, false);
+            put(row, item.link(isLookup ? "table" : "right"), right, false);
+            rows.add(row);
+        }
+
+        @Override
+        public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
+            Object[] row = row(UPDATE, key, 0, 0, at);
+            row[OWN - 1] = isLeft ? LEFT : RIGHT;
+            put(row, item.link("left"), left, isLeft);
+            put(row, item.link("right"), right, !isLeft);
+            rows.add(row);
+        }
+
+        private void put(Object[] row, int of, Window window, boolean changed) {
+            if (window != null) {
+                put(row, of, window.parts, false);
+                put(row, of, changed ? window.before : window.parts, true);
+            }
+        }
+
+        private void put(Object[] row, int of, Object[] parts, boolean old) {
+            int first = OWN + (old ? plan.placeOfOld(of) : plan.place(of));
+            Plan.Item other = plan.items.get(of);
+            if (parts == null || old && !other.remembers()) {
+                return;
+            }
+            for (int i = 0; i < parts.length; i++) {
+                row[first + i] = parts[i] instanceof Folded folded
+                        ? folded.share() // to be computed with others
+                        : other.isOpaque() ? parts[i] : Values.write(parts[i], other.types().get(i));
+            }
         }
 
         private Object[] row(int kind, byte[] key, long start, long end, long at) {

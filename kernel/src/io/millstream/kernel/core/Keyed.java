@@ -1,0 +1,25 @@
+package io.millstream.kernel.core;
+
+/** A core with one value of a key, for all time. */
+public abstract class Keyed extends Core {
+    protected Keyed(Task task) {
+        super(task);
+    }
+
+    @Override
+    protected Slice place(byte[] key, Window window) {
+        return table.slice(key, 0);
+    }
+
+    /** What the key has now; null for nothing. Not to be changed. */
+    public final Window now(byte[] key) {
+        Slice slice = table.slice(key, 0);
+        return slice.windows.isEmpty() ? null : slice.windows.get(0);
+    }
+
+    /** The same, for whoever only looks. */
+    public final Window look(byte[] key) {
+        table.makeRoom();
+        return now(key);
+    }
+}

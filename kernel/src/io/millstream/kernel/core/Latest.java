@@ -1,0 +1,22 @@
+package io.millstream.kernel.core;
+
+/** The last record of a key, with its own time; a part that is null is a value too. Source: KTableSource. */
+public final class Latest extends Keyed {
+    public Latest(Task task) {
+        super(task);
+    }
+
+    @Override
+    protected void process(byte[] key, long at, Object[] record) {
+        Window window = now(key);
+        if (window == null) {
+            window = new Window(0, 0, at, record.clone());
+            table.add(table.slice(key, 0), window);
+        } else {
+            changing(window);
+            window.at = at;
+            window.parts = record.clone();
+        }
+        table.changed(window);
+    }
+}

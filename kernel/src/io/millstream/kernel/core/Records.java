@@ -1,0 +1,78 @@
+package io.millstream.kernel.core;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/** The records of one side of a stream-stream join, as long as the other side may look for them. */
+public final class Records extends Windowed {
+    private final long retention;
+
+    /**
+     * @param reach how far apart in time two records of the other side can be that both find one of these
+     * @param retention how long a record is found, by the times of its side
+     */
+    public Records(Task task, long reach, long retention) {
+        // Whoever waits for a match is told of before its side has forgotten it.
+        super(task, reach / 2, 2 * retention + 1);
+        this.retention = retention;
+    }
+
+    @Override
+    protected long moment(Window window) {
+        return window.start;
+    }
+
+    @Override
+    protected void process(byte[] key, long at, Object[] record) {
+        put(key, at, record);
+    }
+
+    Window put(byte[] key, long at, Object[] record) {
+        clock.streamTime = Math.max(clock.streamTime, at);
+        Slice slice = slice(key, at);
+        int sameTime = 0;
+        for (int place = slice.from(at); place < slice.windows.size() && slice.windows.get(place).start == at; place++) {
+            sameTime++;
+        }
+        Window window = new Window(at, sameTime, at, record.clone());
+        add(slice, window);
+        table.mark(slice);
+        return window;
+    }
+
+    void makeRoom() {
+        table.makeRoom();
+    }
+
+    /** The records of these times, both included, in the order of their times. */
+    List<Window> find(byte[] key, long from, long to) {
+        long first = Math.max(from, clock.streamTime - retention + 1);
+        List<Window> found = new ArrayList<>();
+        for (long number = number(first); number <= number(to); number++) {
+            Slice slice = table.slice(key, number);
+            for (int place = slice.from(first); place < slice.windows.size(); place++) {
+                if (slice.windows.get(place).start > to) {
+                    return found;
+                }
+                found.add(slice.windows.get(place));
+            }
+        }
+        return found;
+    }
+
+    /** Those of exactly this time that wait for a match, and do not any more. */
+    List<Window> takeWaiting(byte[] key, long at) {
+        Slice slice = slice(key, at);
+        List<Window> taken = new ArrayList<>();
+        for (int place = slice.from(at); place < slice.windows.size() && slice.windows.get(place).start == at; place++) {
+            if (slice.windows.get(place).waits) {
+                taken.add(slice.windows.get(place));
+                slice.windows.get(place).waits = false;
+            }
+        }
+        if (!taken.isEmpty()) {
+            table.mark(slice);
+        }
+        return taken;
+    }
+}

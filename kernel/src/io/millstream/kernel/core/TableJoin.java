@@ -1,0 +1,44 @@
+package io.millstream.kernel.core;
+
+import java.util.function.Supplier;
+
+/** Two tables, row by row. Sources: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableOuterJoin. */
+public final class TableJoin {
+    private final Supplier<Keyed> left;
+    private final Supplier<Keyed> right;
+    private final Matches matches;
+
+    public TableJoin(Supplier<Keyed> left, Supplier<Keyed> right, Matches matches) {
+        this.left = left;
+        this.right = right;
+        this.matches = matches;
+    }
+
+    /** Whoever one side's table tells, besides `first`. */
+    public Told of(Told first, boolean isLeft) {
+        return new Told() {
+            @Override
+            public void update(byte[] key, Window window) {
+                first.update(key, window);
+                Window other = (isLeft ? right : left).get().now(key);
+                long at = Math.max(window.at, other == null ? window.at : other.at);
+                matches.change(key, at, isLeft, isLeft ? window : other, isLeft ? other : window);
+            }
+
+            @Override
+            public void gone(byte[] key, Window window) {
+                throw new IllegalStateException("a row stays, with nothing in it");
+            }
+
+            @Override
+            public void closed(byte[] key, Window window) {
+                throw new IllegalStateException("a table of no windows closes nothing");
+            }
+
+            @Override
+            public void late(byte[] key, long at, long start, long end, long streamTime) {
+                throw new IllegalStateException("a table of no windows finds nothing late");
+            }
+        };
+    }
+}

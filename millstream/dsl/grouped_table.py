@@ -1,0 +1,221 @@
+"""Grouped tables: rows under new keys, waiting to become one value for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.ktable import KTable, check_function, declare_store
+from millstream.dsl.options import Materialized, Named, name_of, option
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import TopologyException
+from millstream.not_there import TellsWhatIsMissing
+from millstream.topology import nodes
+from millstream.topology.functions import accepts, describe_function
+
+__all__ = ["KGroupedTable"]
+
+Function = nodes.Function
+
+
+class KGroupedTable(TellsWhatIsMissing):
+    """A table's rows by another key. Unlike the records of a stream, a row can change and go away again.
+
+    So an aggregation here needs a way to take a row back: a Python fold needs a subtractor. Rows with a null
+    key take no part.
+
+    Source: org.apache.kafka.streams.kstream.KGroupedTable, KGroupedTableImpl.
+    """
+
+    def __init__(
+        self,
+        drafts: Drafts,
+        draft: Draft,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        *,
+        name: str | None,
+    ) -> None:
+        self._drafts = drafts
+        self._draft = draft
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._name = name
+        self._repartition: Draft | None = None
+
+    def count(self, materialized: Materialized | None = None, *, named: str | Named | None = None) -> KTable:
+        """How many rows each key has: `table.group_by(lambda value: (value.city, value)).count()`, a long."""
+        given = option(materialized, Materialized, "count")
+        return self._table(
+            nodes.Count(), given, named, "KTABLE-AGGREGATE-", given.value_serde or Serdes.long()
+        )
+
+    def reduce(
+        self,
+        adder: Function,
+        subtractor: Function | None = None,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """One value of the values' own type, by Python functions.
+
+        `reduce(lambda total, value: total + value, lambda total, value: total - value)`: of a row that
+        changes, the second function takes the old value back, then the first one counts the new one in.
+
+        Raises:
+            TopologyException: one of them is missing, or is not a function of two arguments.
+        """
+        functions: list[Function] = []
+        for word, function in (("adder", adder), ("subtractor", subtractor)):
+            if function is None or not callable(function) or not accepts(function, 2):
+                raise TopologyException(
+                    f"the {word} of reduce() of a grouped table is a function of aggregate and value, such "
+                    f"as {_EXAMPLES[word]}; got {_shown(function)}"
+                )
+            functions.append(function)
+        given = option(materialized, Materialized, "reduce")
+        return self._table(
+            nodes.TableFold(*functions),
+            given,
+            named,
+            "KTABLE-REDUCE-",
+            given.value_serde or self._value_serde,
+        )
+
+    @overload
+    def aggregate(
+        self,
+        expression: Function,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Function,
+        subtractor: Function,
+        /,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    def aggregate(
+        self,
+        first: Function,
+        /,
+        *rest: Any,
+        materialized: Materialized | None = None,
+        named: str | Named | None = None,
+    ) -> KTable:
+        """One value of any type.
+
+        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions, which return a
+        Column, or a dict of several by name for a struct of them.
+        `aggregate(lambda: 0, adder, subtractor)` folds in Python: of a row that changes or goes away,
+        `lambda key, value, total: total - value` takes back what `lambda key, value, total: total + value`
+        has counted in.
+
+        Raises:
+            TopologyException: a function is missing, or takes other arguments.
+        """
+        positional = list(rest)
+        functions: list[Any] = []
+        while positional and callable(positional[0]) and len(functions) < 2:
+            functions.append(positional.pop(0))
+        if positional and materialized is None:
+            materialized = positional.pop(0)
+        if positional:
+            raise TopologyException(
+                "aggregate() of a grouped table takes an expression, or an initializer, an adder and a "
+                f"subtractor, and then a Materialized; got {positional[0]!r} besides"
+            )
+        aggregation = _aggregation_of(first, functions)
+        given = option(materialized, Materialized, "aggregate")
+        return self._table(aggregation, given, named, "KTABLE-AGGREGATE-", given.value_serde)
+
+    def _table(
+        self,
+        aggregation: nodes.Aggregation,
+        materialized: Materialized,
+        named: str | Named | None,
+        prefix: str,
+        value_serde: Serde | None,
+    ) -> KTable:
+        """Source: KGroupedTableImpl.doAggregate."""
+        drafts, names = self._drafts, self._drafts.names
+        given = name_of(named)
+        shared = self._repartition is not None and self._name is not None
+        steps = () if given is None or shared else (f"{given}-sink", f"{given}-source")
+        drafts.check(given, *steps, store=materialized.store_name)
+        prefix_of_topic = self._name or materialized.store_name
+        if prefix_of_topic is not None and not shared:
+            drafts.check_internal_topic(f"{prefix_of_topic}-repartition")
+        key_serde = materialized.key_serde or self._key_serde
+        # The store is an aggregation's in any case, as upstream.
+        store = declare_store(materialized, names, "KTABLE-AGGREGATE-", key_serde, value_serde)
+        sink = names.processor("KSTREAM-SINK-", given and f"{given}-sink")
+        source = names.processor("KSTREAM-SOURCE-", given and f"{given}-source")
+        name = names.processor(prefix, given)
+        if self._repartition is not None and shared:
+            drafts.attach(self._repartition, self._draft)
+        else:
+            topic = f"{self._name or store.name}-repartition"
+            drafts.check_internal_topic(topic)
+            repartition = nodes.Repartition(
+                source,
+                (),
+                topic=topic,
+                sink_name=sink,
+                key_serde=self._key_serde,
+                value_serde=self._value_serde,
+            )
+            self._repartition = drafts.add(repartition, self._draft)
+        node = nodes.Aggregate(name, (), aggregation, store, of_table=True)
+        draft = drafts.add(node, self._repartition)
+        return KTable(drafts, draft, key_serde, value_serde, materialized.store_name)
+
+
+_EXAMPLES = {
+    "adder": "`lambda total, value: total + value`",
+    "subtractor": "`lambda total, value: total - value`, which takes a value back that a row no longer has",
+}
+
+
+def _aggregation_of(first: Any, functions: list[Any]) -> nodes.Aggregation:
+    """What the functions of `aggregate()` mean.
+
+    Raises:
+        TopologyException: they are not of one of the forms.
+    """
+    if not functions:
+        check_function("aggregate", first)
+        return nodes.ColumnAggregation(first)
+    if not callable(first) or not accepts(first, 0):
+        raise TopologyException(
+            "the initializer of aggregate() is a function of nothing, such as `lambda: 0`; "
+            f"got {_shown(first)}"
+        )
+    if len(functions) < 2:
+        raise TopologyException(
+            f"aggregate() of a grouped table in Python ({_shown(functions[0])}) needs a subtractor too: a "
+            "row that changes or goes away has to be taken back; give `lambda key, value, total: total - "
+            "value`, or aggregate with a Spark expression, aggregate(lambda key, value: F.sum(value))"
+        )
+    for word, function in zip(("adder", "subtractor"), functions, strict=True):
+        if not accepts(function, 3):
+            raise TopologyException(
+                f"the {word} of aggregate() is a function of key, value and aggregate; got {_shown(function)}"
+            )
+    return nodes.TableFold(functions[0], functions[1], first)
+
+
+def _shown(function: Any) -> str:
+    return describe_function(function) if callable(function) else repr(function)

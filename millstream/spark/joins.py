@@ -1,0 +1,112 @@
+"""Joins on the kernel: what they keep of their parents, and what comes of it.
+
+A join is items of a stateful operator (stateful.py), as aggregations are, beside those of its parents' flows:
+
+- of a stream with a table, the table's last rows, and a lookup for each record of the stream;
+- of two tables, the last rows of both, and what is told when one of them changes;
+- of two streams, the records of both sides, and the pairs.
+
+The kernel pairs what it takes for opaque values; the joiner is a Column over what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millstream.topology.nodes import (
+    JoinType,
+    Node,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+)
+
+__all__ = ["Join", "Joined", "Side", "links_of", "settings_of", "takes_null_keys"]
+
+Join = StreamTableJoin | StreamJoin | TableJoin
+
+
+@dataclass(frozen=True, eq=False)
+class Side(Node):
+    """What joins keep of one of their parents. In no topology: ours alone.
+
+    Attributes:
+        join: the first one that needs it.
+        is_left: which side of that it is.
+        remembers: what a row was before it changed is told with it.
+    """
+
+    join: Join = field(default_factory=lambda: StreamTableJoin("", ()))
+    is_left: bool = False
+    remembers: bool = False
+
+    @property
+    def is_of_table(self) -> bool:
+        return not isinstance(self.join, StreamJoin)
+
+    @property
+    def label(self) -> str:
+        """What its state is called: by the store that has the same in Kafka Streams, or by the join."""
+        if isinstance(self.join, StreamJoin):
+            return (self.join.this_stored if self.is_left else self.join.other_stored).name
+        return f"{self.join.name}-{'left' if self.is_left else 'right'}"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What comes of a join: the names of the columns with its keys, and with both values.
+
+    Attributes:
+        flag: name of the column that is true for its rows.
+        side: of tables, name of the column that is 0 where the left one has changed.
+        old_left, old_right: of tables, what the values were before.
+    """
+
+    key: str
+    flag: str
+    left: str
+    right: str
+    side: str = ""
+    old_left: str | None = None
+    old_right: str | None = None
+
+
+def takes_null_keys(node: Node) -> bool:
+    """Whether a record without a key has a result: it is one of an outer side, and has no other (KIP-962)."""
+    if isinstance(node, StreamTableJoin):
+        return node.type is JoinType.LEFT
+    if isinstance(node, Side) and isinstance(node.join, StreamJoin):
+        return node.join.type is JoinType.OUTER or (node.is_left and node.join.type is JoinType.LEFT)
+    return False
+
+
+def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
+    """The kernel's core for it, and the numbers that it takes."""
+    if isinstance(node, Side) and node.is_of_table:
+        return "latest", {"silent": 1, **({"old": 1} if node.remembers else {})}
+    if isinstance(node, StreamTableJoin):
+        return "lookup", {}
+    if isinstance(node, TableJoin):
+        return "table_join", {}
+    join = node.join if isinstance(node, Side) else node
+    assert isinstance(join, StreamJoin)
+    windows = join.windows
+    settings = {
+        "before": windows.before_ms,
+        "after": windows.after_ms,
+        "grace": windows.grace_ms,
+        "left_outer": int(join.type is not JoinType.INNER),
+        "right_outer": int(join.type is JoinType.OUTER),
+    }
+    return ("records" if isinstance(node, Side) else "pairs"), settings
+
+
+def links_of(node: Node, sides: Mapping[Node, tuple[Side, ...]]) -> dict[str, Node]:
+    """The items that a join is about, by what they are to it."""
+    if isinstance(node, StreamTableJoin):
+        return {"table": sides[node][0]}
+    if isinstance(node, StreamJoin | TableJoin):
+        left, right = sides[node]
+        return {"left": left, "right": right}
+    return {}

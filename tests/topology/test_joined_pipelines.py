@@ -1,0 +1,112 @@
+"""Joins and grouped tables in the physical cut: one query has both sides, and behind it is a topic."""
+
+from datetime import timedelta
+
+import pytest
+
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Materialized
+from millstream.topology.pipeline import state_before
+from millstream.topology.windows import JoinWindows
+
+FIVE = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
+
+
+def same(value):
+    return value
+
+
+def both(left, right):
+    return left
+
+
+@pytest.fixture
+def builder():
+    return StreamsBuilder()
+
+
+def stream_with_table(builder):
+    return builder.stream("one").join(builder.table("two"), both, named="joined")
+
+
+def stream_with_stream(builder):
+    return builder.stream("one").left_join(builder.stream("two"), both, FIVE, named="joined")
+
+
+def table_with_table(builder):
+    return builder.table("one").join(builder.table("two"), both, named="joined").to_stream()
+
+
+JOINS = pytest.mark.parametrize("join", [stream_with_table, stream_with_stream, table_with_table])
+
+
+@JOINS
+def test_both_sides_are_in_one_query(builder, join):
+    """Whoever else reads them."""
+    join(builder).to("out")
+    builder.stream("alone").to("elsewhere")
+    first, second = builder.build().queries
+    assert [node.topic if hasattr(node, "topic") else node.topics[0] for node in first.inputs] == [
+        "one",
+        "two",
+    ]
+    assert [node.topics for node in second.inputs] == [("alone",)]
+
+
+@JOINS
+def test_a_repartition_behind_a_join_is_a_topic(builder, join):
+    """Its results come in an order that a shuffle would lose; with no change of keys there is none."""
+    joined = join(builder)
+    joined.group_by_key().count(Materialized.as_("near"))
+    joined.group_by(same).count(Materialized.as_("far"))
+    first, second = builder.build().pipelines
+    assert [store.name for store in second.stores] == ["far"]
+    assert "near" in [store.name for store in first.stores]
+    assert [node.topic for node in first.outputs] == ["far-repartition"]
+    assert "behind joined" in second.reason
+    near = next(node for node in first.nodes if node.store is not None and node.store.name == "near")
+    assert state_before(near, first).name.startswith("joined")
+
+
+def test_a_repartition_before_a_join_is_a_shuffle(builder):
+    """As before an aggregation: one query, and no topic."""
+    builder.stream("one").select_key(same).join(builder.table("two"), both, named="joined").to("out")
+    (pipeline,) = builder.build().pipelines
+    assert pipeline.subtopologies == (0, 1)
+    assert [node.topic for node in pipeline.shuffles] == ["joined-repartition"]
+    assert [store.name for store in pipeline.stores] == ["two-STATE-STORE-0000000002"]
+
+
+def test_a_join_with_a_global_table_keeps_nothing(builder):
+    """A shuffle behind it stays one."""
+    users = builder.global_table("users")
+    builder.stream("one").join(users, same, both).group_by(same).count(Materialized.as_("counts"))
+    (pipeline,) = builder.build().pipelines
+    assert [node.topic for node in pipeline.shuffles] == ["counts-repartition"]
+    assert state_before(pipeline.nodes[-1], pipeline) is None
+
+
+def test_a_grouped_table_remembers_its_rows(builder):
+    """To take them back; the topic keeps what goes away before what comes."""
+    builder.table("users").group_by(same).count(Materialized.as_("counts"))
+    first, second = builder.build().pipelines
+    assert first.has_query
+    assert [node.topic for node in first.outputs] == ["counts-repartition"]
+    assert "behind KTABLE-SELECT-0000000003" in second.reason
+
+
+def test_explain_tells_of_joins(builder):
+    """What is joined with what, and how."""
+    users = builder.table("users", Materialized.as_("users"))
+    joined = (
+        builder.stream("in")
+        .left_join(users, both, named="a")
+        .outer_join(builder.stream("other"), both, FIVE, named="b")
+    )
+    joined.join(builder.global_table("cities"), same, both, named="c").to("out")
+    assert (
+        "    joins:    KSTREAM-SOURCE-0000000002 with KTABLE-SOURCE-0000000001: all of the left side (a)\n"
+        "              a with KSTREAM-SOURCE-0000000004: all of both sides; records up to 5 min apart, "
+        "no grace (b-merge)\n"
+        "              b-merge with global table cities: what both sides have (c)\n"
+    ) in builder.build().explain()

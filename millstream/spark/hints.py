@@ -18,7 +18,7 @@ _METHODS = {
     "strip": "F.trim(...)",
     "lstrip": "F.ltrim(...)",
     "rstrip": "F.rtrim(...)",
-    "split": 'F.split(..., " ")',
+    "split": 'F.split(..., " "), or for words of any alphabet F.split(..., r"(?U)\\W+")',
     "replace": 'F.replace(..., F.lit("a"), F.lit("b"))',
     "join": 'F.array_join(..., ",")',
     "format": 'F.format_string("%s", ...)',

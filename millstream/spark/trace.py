@@ -29,10 +29,10 @@ from millstream.spark.session import has_jvm_ended
 from millstream.spark.stale import is_java_unreachable
 from millstream.topology.functions import (
     arity,
+    compared_with_none,
     describe_function,
     name_called,
     swapped,
-    compared_with_none,
 )
 from millstream.topology.nodes import Function, Node
 

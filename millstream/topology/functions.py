@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-__all__ = ["accepts", "arity", "caller", "describe_function", "name_called", "swapped", "compared_with_none"]
+__all__ = ["accepts", "arity", "caller", "compared_with_none", "describe_function", "name_called", "swapped"]
 
 
 def describe_function(function: Any) -> str:

@@ -96,7 +96,7 @@ def test_a_plan_and_a_jvm_stack_are_left_out() -> None:
 CONTEXT = """[STREAM_FAILED] Query terminated with exception: [{error}] what Spark says. SQLSTATE: 22018
 == DataFrame ==
 "{what}" was called from
-/home/me/app.py:41 (KSTREAM-MAPVALUES-0000000001 (app.py:40 totals))
+/programs/app.py:41 (KSTREAM-MAPVALUES-0000000001 (app.py:40 totals))
  SQLSTATE: XXKST
 === Streaming Query ===
 plan"""
@@ -135,7 +135,7 @@ def test_an_expression_that_fails_is_told_with_its_function_and_line(
 
 def test_a_place_that_is_not_ours_is_not_told() -> None:
     """An expression of the program's own session, or of Java."""
-    for place in ("/home/me/app.py:41", "java.base/jdk.internal.Native.invoke0(Native Method)"):
+    for place in ("/programs/app.py:41", "java.base/jdk.internal.Native.invoke0(Native Method)"):
         text = f'[CAST_INVALID_INPUT] no\n== DataFrame ==\n"cast" was called from\n{place}\n'
         assert str(translate("p0", (), RuntimeError(text))) == (
             "pipeline p0: its query failed\n[CAST_INVALID_INPUT] no"

@@ -165,9 +165,8 @@ PEOPLE = Consumed.with_(
 BOB = {"name": "bob", "user": "ann", "n": 1, "d": 0.5, "tags": ["a", "n"]}
 TEXT = "a Column was written as Python text, by str(), an f-string, format() or %"
 ALWAYS_THERE = "asks about the Column, which is always there, and not about a record's value: use"
-ONCE = (
-    "was called once, when the topology was compiled, and all records would have that one value: use F.rand()"
-)
+OR_NOT = "(or `is not None`)"
+ONCE = "was called once, when the topology was compiled, and all records would have that one value: use F."
 
 
 def mapped(function: Callable[..., Any]) -> Callable[[KStream], Any]:
@@ -200,7 +199,7 @@ SLIPS: list[tuple[Callable[[KStream], Any], str]] = [
     (filtered(lambda v: v.user != None), "use value.x.isNotNull()"),  # noqa: E711
     (
         filtered(lambda v: v.user is None),
-        f"`v.user is None` (or `is not None`) {ALWAYS_THERE} v.user.isNull()",
+        f"`v.user is None` {OR_NOT} {ALWAYS_THERE} v.user.",
     ),
     (mapped(lambda v: v.user if v.user is not None else "none"), ALWAYS_THERE),
     (mapped(lambda v: v.n + random.random()), f"random.random() {ONCE}"),
@@ -319,11 +318,11 @@ def test_a_clock_in_a_function_is_warned_of(function: Callable[..., Any], called
     builder = StreamsBuilder()
     builder.stream("in", PEOPLE).map_values(function).to("out")
     line = f"test_trace.py:{function.__code__.co_firstlineno} <lambda>"
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="was called once") as told:
         TopologyTestDriver(builder.build()).close()
     assert [str(each.message) for each in told] == [
-        f"KSTREAM-MAPVALUES-0000000001 ({line}): {called} was called once, when the topology was compiled, and "
-        "all records get that one time: use record.timestamp (`lambda key, value, record: ...`) or "
+        f"KSTREAM-MAPVALUES-0000000001 ({line}): {called} was called once, when the topology was compiled, "
+        "and all records get that one time: use record.timestamp (`lambda key, value, record: ...`) or "
         "F.current_timestamp(); if one time for all is meant, take it outside the function"
     ]
     assert (told[0].filename, told[0].lineno) == (__file__, function.__code__.co_firstlineno)

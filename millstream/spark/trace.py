@@ -36,7 +36,7 @@ from millstream.topology.functions import (
 )
 from millstream.topology.nodes import Function, Node
 
-__all__ = ["RecordContext", "as_column", "trace", "translated"]
+__all__ = ["RecordContext", "as_column", "called", "trace", "translated"]
 
 # PySpark logs every error of a DataFrame call as a JSON line with a JVM stack trace on stderr. The same
 # error is raised, and reaches the user as a TopologyException; the log line would only bury it.
@@ -65,19 +65,18 @@ def trace(node: Node, function: Function, key: Column, value: Column, record: Re
         TopologyException: the function raised, returned None, or used a Column as a Python value.
     """
     where = f"{node.name} ({describe_function(function)})"
-    wrong = _wrong(function)
-    if wrong is not None:
-        raise TopologyException(f"{where}: {wrong}")
+    if _takes_only_a_key(function):
+        raise TopologyException(
+            f"{where}: a function with one parameter gets the value, and this one calls it 'key'; "
+            "write `lambda key, value: ...` to get the key"
+        )
+    if swapped(function):
+        raise TopologyException(
+            f"{where}: a function gets the key first and then the value, and this one calls them the other "
+            "way round; write `lambda key, value: ...`"
+        )
     arguments = {1: (value,), 2: (key, value), 3: (key, value, record)}[arity(function) or 2]
-
-    def call() -> Any:
-        with guarded(where, function) as seen:
-            returned = function(*arguments)
-        refuse_text(returned)
-        _tell_constants(where, function, seen.constants)
-        return returned
-
-    result = translated(node, function, call)
+    result = called(node, function, *arguments)
     if result is None:
         raise TopologyException(
             f"{where}: the function returned None; it has to return a "
@@ -86,18 +85,29 @@ def trace(node: Node, function: Function, key: Column, value: Column, record: Re
     return result
 
 
+def called(node: Node, function: Function, *arguments: Any) -> Any:
+    """What a function returns for these Columns, of whatever kind it is; slips in it are told.
+
+    Raises:
+        TopologyException: the function raised, or used a Column as a Python value.
+    """
+    where = f"{node.name} ({describe_function(function)})"
+    wrong = _wrong(function)
+    if wrong is not None:
+        raise TopologyException(f"{where}: {wrong}")
+
+    def call() -> Any:
+        with guarded(where, function) as seen:
+            returned = function(*arguments)
+        refuse_text(returned)
+        _tell_constants(where, function, seen.constants)
+        return returned
+
+    return translated(node, function, call)
+
+
 def _wrong(function: Function) -> str | None:
     """What is wrong with a function before it is called."""
-    if _takes_only_a_key(function):
-        return (
-            "a function with one parameter gets the value, and this one calls it 'key'; "
-            "write `lambda key, value: ...` to get the key"
-        )
-    if swapped(function):
-        return (
-            "a function gets the key first and then the value, and this one calls them the other way round; "
-            "write `lambda key, value: ...`"
-        )
     tested = compared_with_none(function)
     if tested is not None:
         return (

@@ -169,7 +169,7 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
     function = node.aggregation.expression
     result = as_column(trace(node, function, F.col(key), F.col(value), item.flow.record))
     if not _aggregates(
-        item.flow.df.withColumns({key: F.col(item.lane.key), value: F.col(item.lane.value)}), result
+        item.flow.df.withColumns({key: F.col(item.lane.key), value: F.col(item.lane.value)}), key, result
     ):
         raise TopologyException(
             f"{node.name} ({describe_function(function)}): an aggregation has to use Spark's "
@@ -181,16 +181,34 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
     return result, function
 
 
-def _aggregates(df: DataFrame, result: Column) -> bool:
-    """Whether a Column can stand in a global aggregation, which a plain column cannot."""
+def _aggregates(df: DataFrame, key: str, result: Column) -> bool:
+    """Whether a Column can stand in an aggregation of a key, as the key can, and another column cannot."""
+    named = result.alias("x")
+    if _groups(lambda: df.agg(named)):
+        return True
+    # Spark takes an aggregate function in no condition: what is one without it has none.
+    return _groups(lambda: df.groupBy(key).agg(named)) and not _analyses(lambda: df.where(named.isNotNull()))
+
+
+def _groups(make: Callable[[], DataFrame]) -> bool:
     from pyspark.errors import AnalysisException
 
     try:
-        df.agg(result.alias("x")).schema  # noqa: B018  (analysis is the point)
+        make().schema  # noqa: B018  (analysis is the point)
     except AnalysisException as error:
         if error.getCondition() in ("MISSING_GROUP_BY", "MISSING_AGGREGATION"):
             return False
         raise
+    return True
+
+
+def _analyses(make: Callable[[], DataFrame]) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        make().schema  # noqa: B018  (analysis is the point)
+    except AnalysisException:
+        return False
     return True
 
 

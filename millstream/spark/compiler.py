@@ -62,7 +62,7 @@ from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
 from millstream.spark.timestamps import stamp
-from millstream.spark.trace import as_column, trace, translated
+from millstream.spark.trace import as_column, called, trace, translated
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import changelog_topic, internal_topic
@@ -1371,13 +1371,7 @@ class Compiler:
     def _join_values(self, node: Join, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
         """What the joiner makes of two values."""
         key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
-        made = translated(node, node.joiner, lambda: node.joiner(*key, left, right))
-        if made is None:
-            raise TopologyException(
-                f"{node.name} ({describe_function(node.joiner)}): the joiner returned None; it has to return "
-                "a Column (is there a `return` missing?); a null is F.lit(None)"
-            )
-        return as_column(made)
+        return as_column(called(node, node.joiner, *key, left, right))
 
     def _joined_rows(self, node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lane:
         """The rows of two tables, and what they were before.

@@ -977,12 +977,11 @@ class Compiler:
         aggregated: set[Node] = set()
         # State is kept by their numbers, so those must not depend on what stateless steps there are.
         self.pending.sort(key=self._place)
-        # Joins with global tables first, and alone: until it is sorted, what comes of them is in no order.
-        later = [node for node in self.pending if not _is_global(node)]
-        if len(later) < len(self.pending):
-            self.pending = [node for node in self.pending if _is_global(node)]
-        else:
-            later = []
+        # A join with a global table comes first, and alone: until it is sorted, its results are in no order.
+        alone = next((node for node in self.pending if isinstance(node, StreamGlobalTableJoin)), None)
+        now = list(self.pending) if alone is None else [*self.sides[alone], alone]
+        later = [node for node in self.pending if node not in now]
+        self.pending = now
         for flows in self._groups():
             mine = [self._pending(node) for node in self.pending if self._flow_of_pending(node) in flows]
             for flow in flows:
@@ -1248,7 +1247,7 @@ class Compiler:
         self.visit_TableSource(node)
 
     def visit_StreamGlobalTableJoin(self, node: StreamGlobalTableJoin) -> None:
-        right = self._side(node, self._global_read(node), is_left=False, shared=True)
+        right = self._side(node, self._global_read(node), is_left=False, shared=False)
         flow, lane, _ = self._take(node.parents[0])
         selected = self._trace(node, node.selector, flow, lane)
         lane, (selected,) = self._try(node, node.selector, flow, lane, selected)
@@ -1371,7 +1370,13 @@ class Compiler:
     def _join_values(self, node: Join, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
         """What the joiner makes of two values."""
         key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
-        return as_column(called(node, node.joiner, *key, left, right))
+        made = called(node, node.joiner, *key, left, right)
+        if made is None:
+            raise TopologyException(
+                f"{node.name} ({describe_function(node.joiner)}): the joiner returned None; it has to return "
+                "a Column (is there a `return` missing?); a null is F.lit(None)"
+            )
+        return as_column(made)
 
     def _joined_rows(self, node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lane:
         """The rows of two tables, and what they were before.
@@ -1460,10 +1465,6 @@ def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
     )
     change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
     return T.ArrayType(change)
-
-
-def _is_global(node: Node) -> bool:
-    return isinstance(node.join if isinstance(node, Side) else node, StreamGlobalTableJoin)
 
 
 def _is_filtered(table: Node) -> bool:

@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 from millstream.dsl.serdes import Serde
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
-from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
+from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
 from millstream.spark.joins import Join, Joined, Lookup, Side, settings_of, takes_null_keys
@@ -377,7 +377,7 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joine
         sides = {"left": value, "right": table}
         new.df = new.df.withColumns(
             {
-                name: F.coalesce(F.col(name), F.col(column)) if name in CONTEXT else F.col(column)
+                name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
                 for name, column in zip(item.carried, carried, strict=True)
             }
         )

@@ -1,7 +1,8 @@
 """What Kafka Streams has and Millstream does not have yet, so that whoever asks for it reads that.
 
-A class says so by inheriting `TellsWhatIsMissing`. Anything else that is not there is an AttributeError as
-always, with the name that was probably meant: Java's names are spelled otherwise here.
+A class says so by inheriting `TellsWhatIsMissing`, and of what is asked of the class itself, such as
+`Serdes.String()`, with the metaclass `TellsPythonNames`. Anything else that is not there is an AttributeError
+as always, with the name that was probably meant: Java's names are spelled otherwise here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["NOT_YET", "TellsWhatIsMissing"]
+__all__ = ["NOT_YET", "TellsPythonNames", "TellsWhatIsMissing"]
 
 _PROCESSOR = (
     "the Processor API is not there yet; map_values with a UDF, or aggregate with a Python fold, may do"
@@ -74,8 +75,17 @@ class TellsWhatIsMissing:
             raise AttributeError(_sentence(kind, name), name=name, obj=None)
 
 
-def _sentence(kind: type, name: str) -> str:
-    told = f"{kind.__name__!r} object has no attribute {name!r}"
+class TellsPythonNames(type):
+    """A class of classes whose own AttributeErrors know how names are spelled here."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            raise AttributeError(_sentence(cls, name, "type object {!r}"), name=name, obj=None)
+
+
+def _sentence(kind: type, name: str, whose: str = "{!r} object") -> str:
+    told = f"{whose.format(kind.__name__)} has no attribute {name!r}"
     if name.startswith("_"):
         return told  # copy, pickle, IPython and the like ask for what they can do without
     here = [each for each in dir(kind) if not each.startswith("_")]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millstream import KafkaStreams, StreamsBuilder, TimeWindows, Topology
+from millstream import KafkaStreams, Serdes, StreamsBuilder, TimeWindows, Topology
 from millstream.dsl.grouped import KGroupedStream
 from millstream.not_there import NOT_YET, TellsWhatIsMissing
 from millstream.runtime.participation import topology_fingerprint
@@ -85,6 +85,15 @@ def test_a_name_that_is_nearly_one_is_suggested_once() -> None:
         assert "".join(traceback.format_exception(raised.value)).count("Did you mean") == 1
         assert raised.value.name == asked
     assert message(lambda: made["KStream"].zzz) == "'KStream' object has no attribute 'zzz'"
+
+
+def test_a_class_that_is_asked_itself_knows_names_too() -> None:
+    """Java's static methods."""
+    for asked, meant in (("String", "string"), ("Long", "long"), ("UUID", "uuid"), ("jsn", "json")):
+        told = message(lambda asked=asked: getattr(Serdes, asked))  # type: ignore[misc]
+        assert told == f"type object 'Serdes' has no attribute '{asked}'. Did you mean '{meant}'?"
+    assert not hasattr(Serdes, "__wrapped__")
+    assert pickle.loads(pickle.dumps(Serdes)) is Serdes
 
 
 def test_whoever_probes_for_what_may_be_there_finds_what_there_is() -> None:

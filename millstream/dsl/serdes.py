@@ -19,7 +19,10 @@ from dataclasses import dataclass, field
 from operator import index, methodcaller
 from typing import Any
 
+from millstream.dsl.ddl import complaint
 from millstream.errors import ConfigException, SerializationException, TopologyException
+from millstream.not_there import TellsPythonNames
+from millstream.topology.functions import caller
 
 __all__ = ["CustomSerde", "JsonSerde", "Serde", "Serdes", "serde_named"]
 
@@ -231,7 +234,8 @@ class JsonSerde(Serde):
     """A JSON object in UTF-8: a struct Column in Spark, a dict in Python.
 
     Attributes:
-        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a StructType; only Spark looks into it.
+        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a StructType.
+        made_at: the line of the program that made it, for messages.
 
     Bytes: as Spark's `to_json` writes them: no spaces, and no fields that are null. Keys stay in the order
     of the dict; where the bytes themselves matter (a key), list them in the order of the schema.
@@ -239,6 +243,7 @@ class JsonSerde(Serde):
 
     name: str = field(default="json", init=False)
     schema: Any = None
+    made_at: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         return f"Serdes.json({self.schema!r})"
@@ -316,7 +321,7 @@ class CustomSerde(Serde):
 # --- the factory -----------------------------------------------------------------------------------------
 
 
-class Serdes:
+class Serdes(metaclass=TellsPythonNames):
     """Makes serdes: `Serdes.string()`, `Serdes.json("user STRING, amount DOUBLE")`.
 
     Source: org.apache.kafka.common.serialization.Serdes.
@@ -372,7 +377,7 @@ class Serdes:
         """A JSON object of this schema, a DDL string or a StructType; a struct Column.
 
         Raises:
-            TopologyException: `schema` is neither.
+            TopologyException: `schema` is neither, or is no schema, as far as that can be told without Spark.
         """
         # StructType is known by its shape: this package does without pyspark.
         is_struct = hasattr(schema, "fields") and hasattr(schema, "jsonValue")
@@ -381,7 +386,13 @@ class Serdes:
                 f"Serdes.json() takes a schema, got {schema!r}; give a DDL string such as "
                 '"user STRING, amount DOUBLE", or a StructType'
             )
-        return JsonSerde(schema)
+        made_at = caller()
+        if not is_struct and (wrong := complaint(schema)) is not None:
+            raise TopologyException(
+                f"Serdes.json({schema!r}) at {made_at}: {wrong}. A schema is written as in Spark's DDL, "
+                '"user STRING, amount DOUBLE, tags ARRAY<STRING>"'
+            )
+        return JsonSerde(schema, made_at)
 
     @staticmethod
     def custom(

@@ -21,7 +21,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
-from millstream.spark.joins import Side, takes_null_keys
+from millstream.spark.joins import Lookup, Side, takes_null_keys
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -31,7 +31,6 @@ from millstream.topology.nodes import (
     Fold,
     Function,
     Node,
-    StreamTableJoin,
     Suppress,
     TableFold,
     TableSource,
@@ -82,7 +81,7 @@ class Pending:
         is_side = isinstance(self.node, Side) and self.node.is_of_table
         if isinstance(self.node, TableSource | ToTable | Suppress) or is_side:
             return here
-        if isinstance(self.node, Side | StreamTableJoin):
+        if isinstance(self.node, Side | Lookup):
             return here & F.col(self.lane.value).isNotNull()
         if self.is_of_table:
             assert self.lane.old is not None
@@ -170,7 +169,7 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
     function = node.aggregation.expression
     result = as_column(trace(node, function, F.col(key), F.col(value), item.flow.record))
     if not _aggregates(
-        item.flow.df.withColumns({key: F.col(item.lane.key), value: F.col(item.lane.value)}), result
+        item.flow.df.withColumns({key: F.col(item.lane.key), value: F.col(item.lane.value)}), key, result
     ):
         raise TopologyException(
             f"{node.name} ({describe_function(function)}): an aggregation has to use Spark's "
@@ -182,16 +181,34 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
     return result, function
 
 
-def _aggregates(df: DataFrame, result: Column) -> bool:
-    """Whether a Column can stand in a global aggregation, which a plain column cannot."""
+def _aggregates(df: DataFrame, key: str, result: Column) -> bool:
+    """Whether a Column can stand in an aggregation of a key, as the key can, and another column cannot."""
+    named = result.alias("x")
+    if _groups(lambda: df.agg(named)):
+        return True
+    # Spark takes an aggregate function in no condition: what is one without it has none.
+    return _groups(lambda: df.groupBy(key).agg(named)) and not _analyses(lambda: df.where(named.isNotNull()))
+
+
+def _groups(make: Callable[[], DataFrame]) -> bool:
     from pyspark.errors import AnalysisException
 
     try:
-        df.agg(result.alias("x")).schema  # noqa: B018  (analysis is the point)
+        make().schema  # noqa: B018  (analysis is the point)
     except AnalysisException as error:
         if error.getCondition() in ("MISSING_GROUP_BY", "MISSING_AGGREGATION"):
             return False
         raise
+    return True
+
+
+def _analyses(make: Callable[[], DataFrame]) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        make().schema  # noqa: B018  (analysis is the point)
+    except AnalysisException:
+        return False
     return True
 
 

@@ -54,7 +54,7 @@ from millstream.spark.handlers import (
     error_headers,
     record_size,
 )
-from millstream.spark.joins import Join, Joined, Side, links_of
+from millstream.spark.joins import Join, Joined, Lookup, Side, links_of
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.printing import outlet, to_file, to_stdout
@@ -62,23 +62,25 @@ from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
 from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
 from millstream.spark.timestamps import stamp
-from millstream.spark.trace import as_column, trace, translated
+from millstream.spark.trace import as_column, called, trace, translated
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
     Function,
+    GlobalRead,
     JoinType,
     Node,
     Repartition,
     Source,
     Store,
+    StreamGlobalTableJoin,
     StreamJoin,
     StreamTableJoin,
     TableJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, input_label
+from millstream.topology.pipeline import Pipeline, global_read, input_label
 from millstream.topology.subtopology import DisjointSets
 
 __all__ = [
@@ -92,6 +94,9 @@ __all__ = [
 
 _FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression")
 """What nodes call the functions that may ask where a record came from."""
+
+_GLOBAL_BUCKETS = 32
+"""In so many parts the rows of a global table are kept, however many partitions its topic has."""
 
 BY_SPARK = "by Spark's own operator"
 """The layouts of state that is not the kernel's, which Spark checks itself."""
@@ -203,6 +208,8 @@ class Compiler:
     choices: dict[Node, str] = field(default_factory=dict)
     sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
     """What the joins that wait have of their parents."""
+    found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
+    """Of the joins with global tables, the stream's lane, and the column with the places of its records."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
@@ -212,7 +219,7 @@ class Compiler:
         inputs = set(self.pipeline.inputs)
         for node in self.pipeline.nodes:
             if node not in inputs:
-                for parent in node.parents:
+                for parent in self._parents(node):
                     self.uses[parent] = self.uses.get(parent, 0) + 1
             if isinstance(node, nodes.TableGroupBy):
                 self._remember(node.parents[0], needed=True)
@@ -221,7 +228,7 @@ class Compiler:
         waiting = list(self.pipeline.nodes)
         done: set[Node] = set()
         while waiting:
-            ready = [n for n in waiting if n in inputs or all(parent in done for parent in n.parents)]
+            ready = [n for n in waiting if n in inputs or all(parent in done for parent in self._parents(n))]
             ready = [n for n in ready if n not in self.pending]
             if ready:
                 for node in ready:
@@ -244,6 +251,16 @@ class Compiler:
             if store in places
         }
         return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions, self.failures > 0)
+
+    def _parents(self, node: Node) -> tuple[Node, ...]:
+        if isinstance(node, StreamGlobalTableJoin):
+            return node.parents[0], self._global_read(node)
+        return node.parents
+
+    def _global_read(self, node: StreamGlobalTableJoin) -> GlobalRead:
+        read = global_read(node, self.pipeline.inputs)
+        assert read is not None
+        return read
 
     def _visit(self, node: Node) -> None:
         visit = getattr(self, f"visit_{type(node).__name__}")
@@ -960,6 +977,11 @@ class Compiler:
         aggregated: set[Node] = set()
         # State is kept by their numbers, so those must not depend on what stateless steps there are.
         self.pending.sort(key=self._place)
+        # A join with a global table comes first, and alone: until it is sorted, its results are in no order.
+        alone = next((node for node in self.pending if isinstance(node, StreamGlobalTableJoin)), None)
+        now = list(self.pending) if alone is None else [*self.sides[alone], alone]
+        later = [node for node in self.pending if node not in now]
+        self.pending = now
         for flows in self._groups():
             mine = [self._pending(node) for node in self.pending if self._flow_of_pending(node) in flows]
             for flow in flows:
@@ -1018,8 +1040,9 @@ class Compiler:
             for join, columns in joined.items():
                 self._join(join, made[-1][0], columns)
                 aggregated.add(join)
-        self.pending.clear()
-        self.sides.clear()
+        for node in self.pending:
+            self.sides.pop(node, None)
+        self.pending = later
         return aggregated
 
     def _place(self, node: Node) -> tuple[int, int]:
@@ -1147,6 +1170,8 @@ class Compiler:
 
     def _buckets(self, node: Node) -> int:
         """How many partitions a node's keys are in."""
+        if isinstance(node, StreamGlobalTableJoin):
+            return _GLOBAL_BUCKETS
         while node.store is None and not isinstance(node, Repartition | StreamJoin):
             node = node.parents[-1]
         if isinstance(node, Repartition):
@@ -1218,6 +1243,21 @@ class Compiler:
         self.sides[node] = (right,)
         self._check_keys(node, flow, lane, right)
 
+    def visit_GlobalRead(self, node: GlobalRead) -> None:
+        self.visit_TableSource(node)
+
+    def visit_StreamGlobalTableJoin(self, node: StreamGlobalTableJoin) -> None:
+        right = self._side(node, self._global_read(node), is_left=False, shared=False)
+        flow, lane, _ = self._take(node.parents[0])
+        selected = self._trace(node, node.selector, flow, lane)
+        lane, (selected,) = self._try(node, node.selector, flow, lane, selected)
+        looked_up = self._add(node, node.selector, flow, lane, "k", selected)
+        place = flow.with_column("o", F.monotonically_increasing_id())
+        self.found_by[node] = (lane, place)
+        self._wait(node, flow, replace(lane, key=looked_up, key_serde=None))
+        self.sides[node] = (right,)
+        self._check_keys(node, flow, flow.lanes[node], right)
+
     def visit_StreamJoin(self, node: StreamJoin) -> None:
         if len(node.parents) == 1:  # a stream joined with itself
             self.uses[node.parents[0]] += 1
@@ -1288,6 +1328,9 @@ class Compiler:
         carried = [HEADERS]
         if self._asks_for_context:
             carried += [TOPIC, PARTITION, OFFSET]
+        if isinstance(node, StreamGlobalTableJoin):
+            before, place = self.found_by[node]
+            carried += [before.key, place]
         item = item_of(
             pending,
             flow.df,
@@ -1295,7 +1338,7 @@ class Compiler:
             key_serde,
             self._buckets(join),
             at_once=True,
-            carried=carried if isinstance(node, StreamTableJoin) else (),
+            carried=carried if isinstance(node, Lookup) else (),
         )
         return replace(item, links=links_of(node, self.sides))
 
@@ -1311,8 +1354,12 @@ class Compiler:
         """The lane of a join's results."""
         left, right = F.col(joined.left), F.col(joined.right)
         lane = Lane(joined.key, joined.left, joined.flag)
-        if isinstance(node, StreamTableJoin) and node.type is JoinType.INNER:
-            lane = flow.narrow(lane, right.isNotNull(), alone=False)
+        if isinstance(node, Lookup) and node.type is JoinType.INNER:
+            lane = flow.narrow(lane, right.isNotNull(), alone=isinstance(node, StreamGlobalTableJoin))
+        if isinstance(node, StreamGlobalTableJoin):
+            before, place = self.found_by[node]
+            lane = replace(lane, key=before.key, key_serde=before.key_serde)
+            flow.df = flow.df.repartition(before.key).sortWithinPartitions(place)
         if isinstance(node, TableJoin):
             self._put(node, flow, self._joined_rows(node, flow, lane, joined))
             return
@@ -1323,7 +1370,7 @@ class Compiler:
     def _join_values(self, node: Join, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
         """What the joiner makes of two values."""
         key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
-        made = translated(node, node.joiner, lambda: node.joiner(*key, left, right))
+        made = called(node, node.joiner, *key, left, right)
         if made is None:
             raise TopologyException(
                 f"{node.name} ({describe_function(node.joiner)}): the joiner returned None; it has to return "

@@ -17,6 +17,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -176,6 +177,11 @@ _NO_TIMESTAMP = re.compile(
     r"has timestamp value (?P<value>-?\d+) that overflows"
 )
 _UNWRITABLE = re.compile(r"a value with the serde '\w+' is not [^\n\[]*?(?= SQLSTATE|\n|\Z)")
+_CALLED_FROM = re.compile(
+    r"== DataFrame ==\n\"(?P<what>\w+)\" was called from\n"
+    r"(?P<file>[^\n]{1,4096}?):(?P<line>\d{1,9}) \((?P<place>[^\n]{1,4096})\)(?=\n|\Z)"
+)
+"""What guarded.py has Spark know of an expression."""
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
@@ -334,6 +340,8 @@ def translate(
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif refused := _refused(report):
             message = f"{head}: {refused}"
+        elif (expression := _expression(_text(error), report)) is not None:
+            message = f"{head}: {expression}\n{report.text}"
         elif (found := _meaning(report, classes)) is not None:
             kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
         facts: dict[str, Any] = {"path": _damaged_path(report, claim)} if kind is CheckpointException else {}
@@ -462,6 +470,49 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
         )
     written = _UNWRITABLE.search(said)
     return SerializationException(written[0]) if written else None
+
+
+def _expression(whole: str, report: Report) -> str | None:
+    """Which expression of a function's could not be computed for a record: the function, and its line.
+
+    Spark says it behind its message, which may have something of a record's: so the last one is the one.
+    """
+    said = [message for _, message in report.causes] or [whole]
+    found = [match for text in said for match in _CALLED_FROM.finditer(text)]
+    if not found:
+        return None
+    last = found[-1]
+    what = _OPERATORS.get(last["what"], last["what"])
+    text = f"{last['place']}: {what} at {Path(last['file']).name}:{last['line']} failed for a record"
+    if what == "+" and "CAST_INVALID_INPUT" in report.text:
+        text += "; + adds numbers, text is joined with F.concat(...)"
+    return text
+
+
+_OPERATORS = {
+    "__add__": "+",
+    "__radd__": "+",
+    "__sub__": "-",
+    "__rsub__": "-",
+    "__neg__": "-",
+    "__mul__": "*",
+    "__rmul__": "*",
+    "__truediv__": "/",
+    "__rtruediv__": "/",
+    "__mod__": "%",
+    "__rmod__": "%",
+    "__pow__": "**",
+    "__rpow__": "**",
+    "__getitem__": "[...]",
+    "__getattr__": "a field",
+    "__eq__": "==",
+    "__ne__": "!=",
+    "__lt__": "<",
+    "__le__": "<=",
+    "__gt__": ">",
+    "__ge__": ">=",
+}
+"""How a program writes what PySpark calls otherwise."""
 
 
 def may_be_damage(report: Report) -> bool:

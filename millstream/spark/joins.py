@@ -2,7 +2,8 @@
 
 A join is items of a stateful operator (stateful.py), as aggregations are, beside those of its parents' flows:
 
-- of a stream with a table, the table's last rows, and a lookup for each record of the stream;
+- of a stream with a table, the table's last rows, and a lookup for each record of the stream; with a global
+  table by the key that the record names, so afterwards the records are brought back into their order;
 - of two tables, the last rows of both, and what is told when one of them changes;
 - of two streams, the records of both sides, and the pairs.
 
@@ -17,14 +18,17 @@ from dataclasses import dataclass, field
 from millstream.topology.nodes import (
     JoinType,
     Node,
+    StreamGlobalTableJoin,
     StreamJoin,
     StreamTableJoin,
     TableJoin,
 )
 
-__all__ = ["Join", "Joined", "Side", "links_of", "settings_of", "takes_null_keys"]
+__all__ = ["Join", "Joined", "Lookup", "Side", "links_of", "settings_of", "takes_null_keys"]
 
-Join = StreamTableJoin | StreamJoin | TableJoin
+Lookup = StreamTableJoin | StreamGlobalTableJoin
+"""What looks up a row for each record of a stream."""
+Join = Lookup | StreamJoin | TableJoin
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,11 @@ class Side(Node):
     @property
     def is_of_table(self) -> bool:
         return not isinstance(self.join, StreamJoin)
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is a global table's: its rows come before the records of the same micro-batch."""
+        return isinstance(self.join, StreamGlobalTableJoin)
 
     @property
     def label(self) -> str:
@@ -79,7 +88,7 @@ class Joined:
 
 def takes_null_keys(node: Node) -> bool:
     """Whether a record without a key has a result: it is one of an outer side, and has no other (KIP-962)."""
-    if isinstance(node, StreamTableJoin):
+    if isinstance(node, Lookup):
         return node.type is JoinType.LEFT
     if isinstance(node, Side) and isinstance(node.join, StreamJoin):
         return node.join.type is JoinType.OUTER or (node.is_left and node.join.type is JoinType.LEFT)
@@ -90,7 +99,7 @@ def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
     """The kernel's core for it, and the numbers that it takes."""
     if isinstance(node, Side) and node.is_of_table:
         return "latest", {"silent": 1, **({"old": 1} if node.remembers else {})}
-    if isinstance(node, StreamTableJoin):
+    if isinstance(node, Lookup):
         return "lookup", {}
     if isinstance(node, TableJoin):
         return "table_join", {}
@@ -109,7 +118,7 @@ def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
 
 def links_of(node: Node, sides: Mapping[Node, tuple[Side, ...]]) -> dict[str, Node]:
     """The items that a join is about, by what they are to it."""
-    if isinstance(node, StreamTableJoin):
+    if isinstance(node, Lookup):
         return {"table": sides[node][0]}
     if isinstance(node, StreamJoin | TableJoin):
         left, right = sides[node]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from pyspark.errors import ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -323,7 +324,14 @@ def _parsed(ddl: str) -> T.StructType:
 
 def _schema(serde: JsonSerde) -> T.StructType:
     schema = serde.schema
-    return schema if isinstance(schema, T.StructType) else _parsed(str(schema))
+    if isinstance(schema, T.StructType):
+        return schema
+    try:
+        return _parsed(str(schema))
+    except ParseException as error:
+        place = f" at {serde.made_at}" if serde.made_at else ""
+        said = str(error).strip().split("\n", 1)[0]
+        raise TopologyException(f"{serde!r}{place}: Spark cannot read this schema: {said}") from error
 
 
 def _check_json(schema: T.StructType, type_: T.DataType, what: str) -> None:

@@ -14,6 +14,7 @@ from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import (
+    GlobalRead,
     OffsetReset,
     OffsetResetByDuration,
     OffsetResetPolicy,
@@ -75,7 +76,7 @@ def read_kafka(
     else:  # with NONE there is a checkpoint, or the pipeline does not begin (starts.py)
         known = OffsetReset.EARLIEST if reset is OffsetReset.NONE else reset
         reader = reader.option("startingOffsets", known.value)
-    if max_records_per_batch is not None:
+    if max_records_per_batch is not None and not isinstance(node, GlobalRead):  # which comes first, whole
         reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
     df = reader.load()
     return df.select(

@@ -28,7 +28,7 @@ from millstream.spark.aggregate import Made, Pending, column_of, fold_of, window
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
-from millstream.spark.joins import Join, Joined, Side, settings_of, takes_null_keys
+from millstream.spark.joins import Join, Joined, Lookup, Side, settings_of, takes_null_keys
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
 from millstream.spark.sink import Output, written_fields
@@ -38,7 +38,6 @@ from millstream.topology.nodes import (
     Aggregate,
     Node,
     StreamJoin,
-    StreamTableJoin,
     Suppress,
     TableJoin,
     TableSource,
@@ -162,7 +161,7 @@ def item_of(
     node = pending.node
     if isinstance(node, StreamJoin | TableJoin):
         return replace(item, has_rows=False)
-    if isinstance(node, TableSource | ToTable | Side | StreamTableJoin):
+    if isinstance(node, TableSource | ToTable | Side | Lookup):
         row = Part(names.new("l"), F.col(value), pending.flow.type_of(pending.lane.value), "last")
         more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
         opaque = Mergeable([row, *more], F.col(row.name), row.type, lambda value, at: value)
@@ -378,7 +377,7 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joine
         sides = {"left": value, "right": table}
         new.df = new.df.withColumns(
             {
-                name: F.coalesce(F.col(name), F.col(column))
+                name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
                 for name, column in zip(item.carried, carried, strict=True)
             }
         )
@@ -451,6 +450,8 @@ def _rows_of(
                 *items[place + 1 :],
             ]
     at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
+    if all(isinstance(item.pending.node, Side) and item.pending.node.is_global for _, item in items):
+        at = F.lit(_BEFORE_ALL).cast("bigint").alias("at")
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
@@ -482,6 +483,10 @@ def _rows_of(
         *(F.col("each")[part.name].alias(part.name) for part in every),
         *([F.col("each")["passed"].alias("passed")] if passing else []),
     )
+
+
+_BEFORE_ALL = -(2**62)
+"""The time by which rows of global tables are ordered: Kafka Streams has them before it begins."""
 
 
 def _parts_of(item: Item, every: Sequence[Part]) -> list[Column]:

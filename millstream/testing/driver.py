@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from millstream.config import StreamsConfig
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import extractor
-from millstream.errors import IllegalStateException
+from millstream.errors import IllegalStateException, TopologyException
 from millstream.metrics.client import Metric, MetricName
 from millstream.model import KeyValue, Record, StoreKind, TaskId
 from millstream.ports import BytesStore
@@ -96,9 +96,12 @@ class TopologyTestDriver:
         initial_wall_clock_time: timestamp of the first record that is piped without one; now, if None.
         record_by_record: process each record alone.
         spark: a session to use.
+        max_rounds: how often records may come back to the topology, one micro-batch after the other, before
+            that is taken for a program that writes to its own source topic and never ends.
 
     Raises:
-        TopologyException: a function of the topology is wrong, or a serde does not fit.
+        TopologyException: a function of the topology is wrong, or a serde does not fit. From `pipe_*` calls:
+            `max_rounds` were not enough.
     """
 
     __test__ = False
@@ -111,6 +114,7 @@ class TopologyTestDriver:
         initial_wall_clock_time: datetime | None = None,
         record_by_record: bool = False,
         spark: Any = None,
+        max_rounds: int = 50,
     ) -> None:
         config = dict(config or {})
         self._topology = topology
@@ -120,6 +124,7 @@ class TopologyTestDriver:
             if initial_wall_clock_time is None
             else round(initial_wall_clock_time.timestamp() * 1000)
         )
+        self._max_rounds = max_rounds
         self._closed = False
         self._record_by_record = record_by_record
         self._waiting: list[Record] | None = None
@@ -354,26 +359,27 @@ class TopologyTestDriver:
             for record in records:
                 self._pipe_alone(record)
         else:
-            todo: deque[Sequence[Record]] = deque([records])
+            todo: deque[tuple[int, Sequence[Record]]] = deque([(0, records)])
             while todo:
-                todo += self._process(todo.popleft())
+                passed, waiting = todo.popleft()
+                todo += [(passed + 1, written) for written in self._process(waiting, passed)]
 
     def _pipe_alone(self, first: Record) -> None:
         """A record, and one after the other what it leads to: of what waits in several topics, the earliest.
 
         Source: TopologyTestDriver.completeAllProcessableWork, PartitionGroup.nextRecord.
         """
-        queues: dict[str, deque[Record]] = {first.topic: deque([first])}
+        queues: dict[str, deque[tuple[int, Record]]] = {first.topic: deque([(0, first)])}
         while queues:
-            topic = min(queues, key=lambda topic: queues[topic][0].timestamp)
-            record = queues[topic].popleft()
+            topic = min(queues, key=lambda topic: queues[topic][0][1].timestamp)
+            passed, record = queues[topic].popleft()
             if not queues[topic]:
                 del queues[topic]
-            for written in self._process([record]):
+            for written in self._process([record], passed):
                 for each in written:
-                    queues.setdefault(each.topic, deque()).append(each)
+                    queues.setdefault(each.topic, deque()).append((passed + 1, each))
 
-    def _process(self, records: Sequence[Record]) -> list[list[Record]]:
+    def _process(self, records: Sequence[Record], passed: int) -> list[list[Record]]:
         """One micro-batch of each pipeline that reads any of these records; returns what each has written."""
         batch = [self._arrived(record) for record in records]
         for record in batch:
@@ -385,11 +391,26 @@ class TopologyTestDriver:
                 mine = [r for r in batch if _reads(node, r.topic, self._application_id)]
                 if mine:
                     inputs[node] = mine
-            if inputs and (written := running.process(inputs)):
+            if not inputs:
+                continue
+            self._refuse_circles(passed, inputs)
+            if written := running.process(inputs):
                 for record in written:
                     self._outputs.setdefault(record.topic, deque()).append(record)
                 output.append(written)
         return output
+
+    def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[Record]]) -> None:
+        """End a program that would go on for ever with one piped record."""
+        if passed <= self._max_rounds:
+            return
+        topics = sorted({f"'{record.topic}'" for batch in inputs.values() for record in batch})
+        raise TopologyException(
+            f"what was piped in has come back to {', '.join(topics)} {passed} times, one micro-batch after "
+            "the other, and it goes on. A program that writes to its own source topic never comes to an end: "
+            "write to another topic, or filter out what has been there; if it does come to an end, give "
+            "TopologyTestDriver(..., max_rounds=...) more"
+        )
 
     def _arrived(self, record: Record) -> Record:
         offset = self._offsets.get(record.topic, 0)

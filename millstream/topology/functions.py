@@ -1,14 +1,16 @@
-"""What can be told of a user's function without calling it: where it stands, and what it takes."""
+"""What can be told of a user's function without calling it: where it stands, what it takes, some slips."""
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
 import sys
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
-__all__ = ["accepts", "arity", "caller", "describe_function"]
+__all__ = ["accepts", "arity", "caller", "compared_with_none", "describe_function", "name_called", "swapped"]
 
 
 def describe_function(function: Any) -> str:
@@ -72,3 +74,121 @@ def caller() -> str:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+# --- slips that can be seen ---------------------------------------------------------------------------------
+
+
+def swapped(function: Any) -> bool:
+    """Whether a function calls its first parameter the value and its second one the key."""
+    names = [name.lower().lstrip("_") for name in _wanted(function)]
+    return len(names) in (2, 3) and names[0] in ("value", "val", "v") and names[1] in ("key", "k")
+
+
+def compared_with_none(function: Any) -> str | None:
+    """What of its parameters a function compares with None by `is`: `value.amount`; None: nothing is seen.
+
+    Seen is what is reached from a parameter by attributes and constant indices alone. A function that asks
+    for types is left alone: it may know what it gets.
+    """
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if not isinstance(code, CodeType) or "isinstance" in code.co_names or "type" in code.co_names:
+        return None
+    steps = _Steps(code, _wanted(function))
+    return next(filter(None, map(steps.tested, range(len(steps.all)))), None)
+
+
+def name_called(code: CodeType, offset: int) -> str | None:
+    """The name that the call at this offset of the bytecode calls: `upper` of `value.name.upper()`."""
+    every = list(dis.get_instructions(code))
+    at = next((place for place, each in enumerate(every) if each.offset == offset), None)
+    if at is None or not every[at].opname.startswith("CALL"):
+        return None
+    begins = _place(every[at])
+    names = [
+        each.argval
+        for each in every[:at]
+        if each.opname.startswith("LOAD_") and _place(each) == begins and isinstance(each.argval, str)
+    ]
+    return names[-1] if names and None not in begins else None
+
+
+def _place(step: dis.Instruction) -> tuple[int | None, int | None]:
+    """Where the expression of an instruction begins: its line and column."""
+    at = step.positions
+    return (None, None) if at is None else (at.lineno, at.col_offset)
+
+
+def _wanted(function: Any) -> list[str]:
+    """The names of the parameters that a function has to get."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each.name for each in parameters if each.kind in positional and each.default is each.empty]
+
+
+class _Steps:
+    """A function's bytecode, and which of its variables hold what was reached from its parameters.
+
+    Instructions that are not known here, as those of a later Python, end what is reached.
+    """
+
+    def __init__(self, code: CodeType, parameters: list[str]) -> None:
+        self.all = [each for each in dis.get_instructions(code) if each.opname not in _NOTHING]
+        self.reached = set(parameters)
+        while (reached := self._after_stores(set(parameters))) != self.reached:
+            self.reached = reached
+
+    def _after_stores(self, parameters: set[str]) -> set[str]:
+        kept: set[str] = set(parameters)
+        lost: set[str] = set()
+        for at, step in enumerate(self.all):
+            if not step.opname.startswith(("STORE_FAST", "STORE_DEREF")):
+                continue
+            names = (step.argval,) if isinstance(step.argval, str) else tuple(step.argval)
+            if step.opname.endswith("LOAD_FAST"):
+                names = names[:1]
+            if len(names) == 1 and not step.is_jump_target and self._operand(at - 1) is not None:
+                kept.add(names[0])
+            else:
+                lost.update(names)
+        return kept - lost
+
+    def tested(self, at: int) -> str | None:
+        """What the instruction there compares with None."""
+        step = self.all[at]
+        if step.opname.startswith("POP_JUMP") and step.opname.endswith(("IF_NONE", "IF_NOT_NONE")):
+            return None if step.is_jump_target else self._operand(at - 1)
+        if step.opname != "IS_OP" or step.is_jump_target:
+            return None
+        before = self.all[at - 1]
+        if not _is_none(before):
+            return None
+        return None if before.is_jump_target else self._operand(at - 2)
+
+    def _operand(self, at: int) -> str | None:
+        """What is on top of the stack behind this instruction, as it is written."""
+        if at < 0:
+            return None
+        step = self.all[at]
+        if step.opname == "LOAD_ATTR":
+            base = self._operand(at - 1)
+            return base and f"{base}.{step.argval}"
+        if step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]"):
+            if not self.all[at - 1].opname.startswith(("LOAD_CONST", "LOAD_SMALL_INT")):
+                return None
+            base = self._operand(at - 2)
+            return base and f"{base}[{self.all[at - 1].argval!r}]"
+        if step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
+            name = step.argval if isinstance(step.argval, str) else step.argval[-1]
+            return name if name in self.reached else None
+        return None
+
+
+_NOTHING = ("CACHE", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "PUSH_NULL", "RESUME", "TO_BOOL")
+
+
+def _is_none(step: dis.Instruction) -> bool:
+    return step.opname.startswith("LOAD_CONST") and step.argval is None

@@ -31,6 +31,7 @@ __all__ = [
     "FlatMapValues",
     "Fold",
     "Function",
+    "GlobalRead",
     "GlobalTable",
     "JoinType",
     "Map",
@@ -182,6 +183,14 @@ class TableSource(Node):
     def is_view(self) -> bool:
         """Whether its store, if any, is filled from the topic itself, so that Spark need not write it."""
         return self.stored is None or self.stored.source_topic is not None
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalRead(TableSource):
+    """The topic of a global table, as a pipeline reads it that joins a stream with the table.
+
+    In no topology: Kafka Streams' tasks ask the client's store, which Spark's executors cannot.
+    """
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,18 +9,21 @@ Stateful steps in a row with no change of key between them are one query: Kafka 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
+    GlobalRead,
     GlobalTable,
     Node,
+    OffsetReset,
     Repartition,
     Sink,
     Source,
     Store,
+    StreamGlobalTableJoin,
     StreamJoin,
     StreamTableJoin,
     Suppress,
@@ -31,7 +34,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
 
-__all__ = ["Pipeline", "input_label", "plan_pipelines", "state_before", "writers_first"]
+__all__ = ["Pipeline", "global_read", "input_label", "plan_pipelines", "state_before", "writers_first"]
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,20 @@ def _pipeline(
         writes = isinstance(node, Repartition) and home[node.sink_name] in ids
         if not reads and not writes:
             continue
+        if isinstance(node, StreamGlobalTableJoin) and global_read(node, inputs) is None:
+            table = node.parents[1]
+            assert isinstance(table, GlobalTable)
+            read = GlobalRead(
+                table.name,
+                (),
+                topic=table.topic,
+                source_name=table.source_name,
+                key_serde=table.stored.key_serde or table.key_serde,
+                value_serde=table.stored.value_serde or table.value_serde,
+                offset_reset=OffsetReset.EARLIEST,
+            )
+            ours.append(read)
+            inputs.append(read)
         ours.append(node)
         if isinstance(node, Source | TableSource):
             inputs.append(node)
@@ -135,6 +152,13 @@ def _pipeline(
             if writes:
                 outputs.append(node)
     return Pipeline(name, ids, tuple(ours), tuple(inputs), tuple(outputs), " ".join(reasons))
+
+
+def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRead | None:
+    """Where a pipeline with these inputs has the rows of the global table."""
+    table = join.parents[1]
+    assert isinstance(table, GlobalTable)
+    return next((each for each in inputs if isinstance(each, GlobalRead) and each.topic == table.topic), None)
 
 
 def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:

@@ -181,8 +181,10 @@ def test_a_stream_and_a_global_table(builder, stream):
     assert [each.id for each in topology.subtopologies] == [0]
     assert [each.id for each in topology.global_subtopologies] == [1]
     (pipeline,) = topology.pipelines
-    assert [each.name for each in pipeline.nodes] == ["KSTREAM-SOURCE-0000000000", "found"]
+    names = ["KSTREAM-SOURCE-0000000000", "KTABLE-SOURCE-0000000003", "found"]
+    assert [each.name for each in pipeline.nodes] == names  # Spark reads the table's topic for itself
     assert pipeline.stores == ()
+    assert [each.name for each in pipeline.inputs] == names[:2]
 
 
 # --- with a stream ---------------------------------------------------------------------------------------

@@ -93,6 +93,55 @@ def test_a_plan_and_a_jvm_stack_are_left_out() -> None:
     assert str(translate("p0", (), RuntimeError(many))).endswith("line 39")
 
 
+CONTEXT = """[STREAM_FAILED] Query terminated with exception: [{error}] what Spark says. SQLSTATE: 22018
+== DataFrame ==
+"{what}" was called from
+/programs/app.py:41 (KSTREAM-MAPVALUES-0000000001 (app.py:40 totals))
+ SQLSTATE: XXKST
+=== Streaming Query ===
+plan"""
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "said"),
+    [
+        ("CAST_INVALID_INPUT", "cast", "cast at app.py:41 failed for a record"),
+        ("DIVIDE_BY_ZERO", "__truediv__", "/ at app.py:41 failed for a record"),
+        ("INVALID_ARRAY_INDEX", "__getitem__", "[...] at app.py:41 failed for a record"),
+        (
+            "CAST_INVALID_INPUT",
+            "__add__",
+            "+ at app.py:41 failed for a record; + adds numbers, text is joined with F.concat(...)",
+        ),
+    ],
+)
+def test_an_expression_that_fails_is_told_with_its_function_and_line(
+    error: str, what: str, said: str
+) -> None:
+    """As trace.py had Spark know it; what Spark says itself follows."""
+    text = CONTEXT.format(error=error, what=what)
+    place = "KSTREAM-MAPVALUES-0000000001 (app.py:40 totals)"
+    first = text.partition("\n")[0]
+    assert str(translate("p0", (), RuntimeError(text))) == (
+        f"pipeline p0: its query failed: {place}: {said}\n{first}"
+    )
+    cause = text.partition("=== Streaming")[0]
+    report = Report(first, (("java.lang.ArithmeticException", cause),))
+    raised = translate("p0", (), RuntimeError("gone"), report=report)
+    assert isinstance(raised, PipelineException)
+    assert str(raised) == f"pipeline p0: its query failed: {place}: {said}\n{first}"
+    assert raised.error_class == error
+
+
+def test_a_place_that_is_not_ours_is_not_told() -> None:
+    """An expression of the program's own session, or of Java."""
+    for place in ("/programs/app.py:41", "java.base/jdk.internal.Native.invoke0(Native Method)"):
+        text = f'[CAST_INVALID_INPUT] no\n== DataFrame ==\n"cast" was called from\n{place}\n'
+        assert str(translate("p0", (), RuntimeError(text))) == (
+            "pipeline p0: its query failed\n[CAST_INVALID_INPUT] no"
+        )
+
+
 CLAIM = CheckpointClaim("p0", "/data/checkpoints/p0/4", 4)
 FENCED = "Parent path is not a directory: file:/data/checkpoints/p0/4"
 

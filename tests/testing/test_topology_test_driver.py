@@ -169,6 +169,27 @@ def test_a_driver_uses_the_session_and_the_settings_it_is_given(spark: SparkSess
     assert spark.range(1).select(F.lit(1)).first() is not None
 
 
+def test_a_program_that_feeds_itself_is_stopped_with_a_sentence() -> None:
+    """One that comes to an end has as many rounds as it needs."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(lambda value: F.concat(value, F.lit("!"))).to("in")
+    with TopologyTestDriver(builder.build(), max_rounds=2) as driver:
+        with pytest.raises(TopologyException) as caught:
+            pipe(driver, "in", ("a", "x"))
+        assert str(caught.value) == (
+            "Invalid topology: what was piped in has come back to 'in' 3 times, one micro-batch after the "
+            "other, and it goes on. A program that writes to its own source topic never comes to an end: "
+            "write to another topic, or filter out what has been there; if it does come to an end, give "
+            "TopologyTestDriver(..., max_rounds=...) more"
+        )
+    builder = StreamsBuilder()
+    longer = builder.stream("in", STRINGS).filter(lambda value: F.length(value) > 1)
+    longer.map_values(lambda value: F.substring(value, 2, 9)).to("in")
+    with TopologyTestDriver(builder.build(), max_rounds=2) as driver:
+        pipe(driver, "in", ("a", "xyz"))
+        assert read(driver, "in") == [("a", "yz"), ("a", "z")]
+
+
 def test_records_of_several_inputs_that_one_batch_wrote_are_one_batch() -> None:
     """So a pipeline behind two internal topics gives one update for a key that is in both."""
     builder = StreamsBuilder()

@@ -5,7 +5,15 @@ import operator
 
 import pytest
 
-from millstream.topology.functions import accepts, arity, caller, describe_function
+from millstream.topology.functions import (
+    accepts,
+    arity,
+    caller,
+    compared_with_none,
+    describe_function,
+    name_called,
+    swapped,
+)
 
 
 def named(key, value):
@@ -100,3 +108,125 @@ def test_accepts_asks_whether_a_call_would_bind(function, count, can):
 def test_caller_is_the_line_outside_millstream():
     """Here, that is this file."""
     assert caller().startswith("test_functions.py:")
+
+
+@pytest.mark.parametrize(
+    ("function", "is_so"),
+    [
+        (lambda value, key: 0, True),
+        (lambda v, k, record: 0, True),
+        (lambda _value, _key: 0, True),
+        (lambda key, value: 0, False),
+        (lambda order, customer: 0, False),
+        (lambda value, key=1: 0, False),
+        (lambda value: 0, False),
+        (max, False),
+    ],
+)
+def test_swapped_parameters_are_known_by_their_names(function, is_so):
+    """The key comes first; other names are the program's own business."""
+    assert swapped(function) is is_so
+
+
+KNOWN = {}
+
+
+def a_variable(value):
+    amount = value.amount
+    return 0 if amount is None else amount
+
+
+def a_loop(value):
+    while value["a"]["b"] is not None:
+        value = value["a"]
+
+
+def a_match(value):
+    match value.amount:
+        case None:
+            return 0
+    return 1
+
+
+def a_lookup(value):
+    rate = KNOWN.get("rate")
+    return value if rate is None else value * rate
+
+
+def a_choice(value):
+    chosen = KNOWN.get("rate") if KNOWN else value.amount
+    return chosen is None or (KNOWN or value.amount) is None
+
+
+def another_value(value):
+    value = KNOWN[value]
+    return value is None
+
+
+def values_too(value):
+    return 0 if isinstance(value, float) or value is None else value.amount
+
+
+class Method:
+    limit = None
+
+    def with_value(self, value):
+        return value.amount is None
+
+    def with_own(self, value):
+        return value if self.limit is None else value.amount
+
+
+@pytest.mark.parametrize(
+    ("function", "operand"),
+    [
+        (lambda value: value.amount is None, "value.amount"),
+        (lambda value: value is not None, "value"),
+        (lambda key, v: 1 if v["a"].b is None else 2, "v['a'].b"),
+        (lambda key, value, record: record.timestamp is None, "record.timestamp"),
+        (a_variable, "amount"),
+        (a_loop, "value['a']['b']"),
+        (a_match, "value.amount"),
+        (Method().with_value, "value.amount"),
+        (lambda value, limit=None: value if limit is None else value > limit, None),
+        (lambda value: KNOWN is None, None),
+        (a_lookup, None),
+        (a_choice, None),
+        (another_value, None),
+        (values_too, None),
+        (Method().with_own, None),
+        (functools.partial(named, None), None),
+        (wrapped, None),
+        (len, None),
+    ],
+)
+def test_what_is_compared_with_none_is_seen_where_it_is_sure(function, operand):
+    """Reached from a parameter by fields alone, on every way there; nothing else."""
+    assert compared_with_none(function) == operand
+
+
+class NotCallable:
+    @property
+    def user(self):
+        return self
+
+    upper = strip = 1
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda value: value.user.upper(), "upper"),
+        (lambda value: str(named(0, value).user.strip(len("x"))), "strip"),
+        (lambda value: value(named(1, 2)), "value"),
+        (lambda value: value.user / 0, None),
+    ],
+)
+def test_the_name_of_what_was_called_is_found_where_it_failed(function, name):
+    """Whatever else is called in the same line."""
+    with pytest.raises(TypeError) as caught:
+        function(NotCallable())
+    trace = caught.value.__traceback__
+    while trace.tb_frame.f_code is not function.__code__:
+        trace = trace.tb_next
+    assert name_called(trace.tb_frame.f_code, trace.tb_lasti) == name

@@ -2,18 +2,78 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from driving import STRINGS, pipe, read, records, rows, stamped
 from pyspark.sql import functions as F
 
-from millstream import Consumed, Materialized, PipelineException, Serdes, StreamsBuilder, TopologyException
+from millstream import (
+    Consumed,
+    Materialized,
+    PipelineException,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyException,
+)
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
 
 ORDERS = Serdes.json("user STRING, amount DOUBLE")
+
+
+def test_an_aggregate_may_use_its_key_as_it_is() -> None:
+    """Beside aggregate functions and inside them; with windows, and where Spark's own operator does it."""
+    builder = StreamsBuilder()
+    group = builder.stream("orders", Consumed.with_(Serdes.string(), ORDERS)).group_by_key()
+
+    def both(key: Any, value: Any) -> Any:
+        return {
+            "key": F.upper(key),
+            "largest": F.max(F.concat(key, value.user)),
+            "sum": F.when(key == "a", F.sum(value.amount)),
+        }
+
+    group.aggregate(both, Materialized.as_("plain"))
+    group.aggregate(
+        lambda key, value: F.concat(key, F.percentile_approx(value.amount, 0.5).cast("string")),
+        Materialized.as_("sparks"),
+    )
+    hour = timedelta(hours=1)
+    windows = (
+        TimeWindows.of_size_with_no_grace(hour),
+        SlidingWindows.of_time_difference_with_no_grace(hour),
+        SessionWindows.of_inactivity_gap_with_no_grace(hour),
+    )
+    for number, each in enumerate(windows):
+        group.windowed_by(each).aggregate(both).to_stream().to(f"windowed-{number}")  # type: ignore[call-overload]
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "orders", ("a", {"user": "ann", "amount": 1.5}, 7), value=ORDERS)
+        pipe(driver, "orders", ("b", {"user": "bob", "amount": 2.5}, 8), value=ORDERS)
+        wanted = [
+            {"key": "A", "largest": "aann", "sum": 1.5},
+            {"key": "B", "largest": "bbob"},
+        ]
+        assert rows(driver, "plain") == dict(zip("ab", wanted, strict=True))
+        assert rows(driver, "sparks") == {"a": "a1.5", "b": "b2.5"}
+        shape = Serdes.json("key STRING, largest STRING, sum DOUBLE")
+        for number in range(len(windows)):
+            written = read(driver, f"windowed-{number}", key="bytes", value=shape)
+            assert [value for _, value in written] == wanted, windows[number]
+
+
+def test_a_key_alone_is_no_aggregate() -> None:
+    """It says nothing of the records."""
+    for wrong in (lambda key, value: F.upper(key), lambda key, value: {"key": key, "user": value.user}):
+        builder = StreamsBuilder()
+        builder.stream("orders", Consumed.with_(Serdes.string(), ORDERS)).group_by_key().aggregate(wrong)
+        with pytest.raises(TopologyException, match="an aggregation has to use Spark's aggregate functions"):
+            TopologyTestDriver(builder.build())
 
 
 def test_aggregate_takes_sparks_aggregate_expressions() -> None:
@@ -60,7 +120,7 @@ def test_aggregate_takes_sparks_aggregate_expressions() -> None:
         shape = Serdes.json("n BIGINT, largest DOUBLE, users ARRAY<STRING>")
         updates = read(driver, "out", value=shape)
         assert [(key, value and value["n"]) for key, value in updates if key == "a"] == [("a", 2), ("a", 3)]
-        assert [(key, value) for key, value in updates if key == "b"] == [("b", None)]
+        assert [(key, value) for key, value in updates if key == "b"] == []  # what never passed is not gone
 
 
 def test_a_fold_is_called_record_by_record_in_the_order_of_offsets() -> None:

@@ -39,11 +39,13 @@ class Side(Node):
         join: the first one that needs it.
         is_left: which side of that it is.
         remembers: what a row was before it changed is told with it.
+        number: how many lookups there are in the same table in operators before.
     """
 
     join: Join = field(default_factory=lambda: StreamTableJoin("", ()))
     is_left: bool = False
     remembers: bool = False
+    number: int = 0
 
     @property
     def is_of_table(self) -> bool:
@@ -60,9 +62,11 @@ class Side(Node):
         of joins depend on what is before them, and on their kind."""
         if isinstance(self.join, StreamJoin):
             return (self.join.this_stored if self.is_left else self.join.other_stored).name
-        if isinstance(self.join, StreamTableJoin):  # all that look up this table have the same
-            store = self.parents[0].store
-            return f"{self.join.name}-right" if store is None else f"{store.name}-looked-up"
+        store = self.parents[0].store
+        if isinstance(self.join, StreamTableJoin) and store is not None:
+            return f"{store.name}-looked-up{self.number or ''}"  # by all of this operator that do
+        if isinstance(self.join, Lookup):
+            return f"{self.join.name}-right"
         name = self.join.name if self.join.store is None else self.join.store.name
         return f"{name}-{'left' if self.is_left else 'right'}"
 

@@ -163,8 +163,8 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 5,000 lines, without comments and empty ones. A fifth of them is the sink, and
-    500 are joins, which Spark has no operator for (docs/decisions/0033)."""
+    """It consists of few parts: 5,000 lines, without comments and empty ones. Half a thousand are joins,
+    which Spark has no operator for (docs/decisions/0033)."""
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
     assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 5000
 

@@ -45,7 +45,7 @@ OTHER_THAN_KAFKA = {
     # One change of such a table is two of the join's: here each has the other side as it was, or as it is.
     "with itself",
     # A store of its own does not change what a filter knows.
-    "count of time windows, filter with a store",
+    "windows, filter with a store",
 }
 """What the names of traces have in them that come out in another way."""
 STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
@@ -108,6 +108,7 @@ def rest(value: Column) -> Column:
 
 VALUES: Mapping[str, Any] = {
     "same": lambda value: value,
+    "value": lambda value: value,
     "rest": rest,
     "number": lambda value: rest(value).cast("long"),
 }
@@ -186,7 +187,7 @@ class Program:
                 return Made(it.select_key(KEYS[op["key"]]), values)
             case "group_by" if of_table:
                 kind = op.get("value", "same")
-                of_key = KEYS[op["key"]]
+                of_key = KEYS[op["key"]] if windows or op["key"] != "key" else lambda key, value: key
                 grouped = it.group_by(lambda key, value: (of_key(key, value), VALUES[kind](value)))
                 return Made(grouped, "long" if kind == "number" else values, True)
             case "group_by":

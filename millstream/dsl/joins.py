@@ -317,7 +317,7 @@ class StreamJoins:
                 },
                 kind=StoreKind.WINDOW,
                 window_size_ms=windows.size_ms,
-                retention_ms=windows.least_retention_ms,
+                retention_ms=max(1, windows.least_retention_ms),
                 duplicates=True,
             )
             for store, value_serde in zip(

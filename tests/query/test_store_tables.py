@@ -145,10 +145,6 @@ SCHEMAS = [
     ("a DECIMAL(10, 2), b VARCHAR(5)", pa.struct([("a", pa.float64()), ("b", pa.string())])),
     ("a DATE, b BINARY", pa.struct([("a", pa.string()), ("b", pa.string())])),
     ("a VARIANT", None),
-    ("a INT,", None),
-    ("a ARRAY<INT", None),
-    ("a DECIMAL(10", None),
-    ("a INT b INT", None),
     ("?", None),
 ]
 

@@ -30,11 +30,7 @@ public final class Records extends Windowed {
     Window put(byte[] key, long at, Object[] record) {
         clock.streamTime = Math.max(clock.streamTime, at);
         Slice slice = slice(key, at);
-        int sameTime = 0;
-        for (int place = slice.from(at); place < slice.windows.size() && slice.windows.get(place).start == at; place++) {
-            sameTime++;
-        }
-        Window window = new Window(at, sameTime, at, record.clone());
+        Window window = new Window(at, ofTime(slice, at).size(), at, record.clone());
         add(slice, window);
         table.mark(slice);
         return window;
@@ -64,15 +60,17 @@ public final class Records extends Windowed {
     List<Window> takeWaiting(byte[] key, long at) {
         Slice slice = slice(key, at);
         List<Window> taken = new ArrayList<>();
-        for (int place = slice.from(at); place < slice.windows.size() && slice.windows.get(place).start == at; place++) {
-            if (slice.windows.get(place).waits) {
-                taken.add(slice.windows.get(place));
-                slice.windows.get(place).waits = false;
+        for (Window window : ofTime(slice, at)) {
+            if (window.waits) {
+                window.waits = false;
+                taken.add(window);
+                table.mark(slice);
             }
         }
-        if (!taken.isEmpty()) {
-            table.mark(slice);
-        }
         return taken;
+    }
+
+    private static List<Window> ofTime(Slice slice, long at) {
+        return slice.windows.subList(slice.from(at), slice.from(at + 1));
     }
 }

@@ -34,7 +34,8 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
      * @param description as {@link Operator#of} has it
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description) {
-        return rows.mapPartitions(new Combined(Plan.of(description, rows.schema()), rows.columns().length), Encoders.row(rows.schema()));
+        Combined combined = new Combined(Plan.of(description, rows.schema()), rows.columns().length);
+        return rows.mapPartitions(combined, Encoders.row(rows.schema()));
     }
 
     @Override

@@ -163,8 +163,8 @@ final class Plan implements Serializable {
         List<Integer> over = new ArrayList<>();
         for (int number = 0; number < items.size(); number++) {
             Item item = items.get(number);
-            boolean joins = item.settings.containsKey("left") && (item.link("left") == tag || item.link("right") == tag);
-            if (item.of == tag || joins) {
+            boolean joins = item.settings.containsKey("left");
+            if (item.of == tag || joins && (item.link("left") == tag || item.link("right") == tag)) {
                 over.add(number);
             }
         }

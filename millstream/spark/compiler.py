@@ -1001,8 +1001,8 @@ class Compiler:
             if on_kernel:
                 wanted = any(self._is_wanted(item.pending.node) for item in on_kernel)
                 kept = self.context.kept if wanted else None
-                alone = kept is None and not by_spark and len(flows) == 1
-                passing = self._passing(flows[0], {item.node for item in mine}) if alone else {}
+                is_alone = kept is None and not by_spark and len(flows) == 1
+                passing = self._passing(flows[0], {item.node for item in mine}) if is_alone else {}
                 results = aggregate(
                     on_kernel,
                     self.names,

@@ -54,7 +54,7 @@ def fingerprint(pipeline: Pipeline) -> Fingerprint:
     """The fingerprint of a pipeline, from its nodes alone."""
     return Fingerprint(
         reads=tuple(input_label(node) for node in pipeline.inputs),
-        stores=tuple(_fills(node, node.store) for node in pipeline.nodes if node.store),
+        stores=tuple(_fills(node, store) for node in pipeline.nodes for store in node.stores),
         repartitions=tuple(node.topic for node in pipeline.outputs if isinstance(node, Repartition)),
         operators=tuple(
             f"{node.store.name} {kind}{_place(node, pipeline)}"
@@ -82,7 +82,10 @@ def _operator(node: Node, pipeline: Pipeline) -> str | None:
 
 def _place(node: Node, pipeline: Pipeline) -> str:
     before = state_before(node, pipeline)
-    return f" behind {before.store.name if before.store is not None else before.name}" if before else ""
+    if before is None:
+        return ""
+    # Names that are not given depend on what is before a node, and of joins on their kind.
+    return f" behind {before.stores[0].name if before.stores else type(before).__name__}"
 
 
 def _fills(node: Node, store: Store) -> str:

@@ -226,9 +226,9 @@ class Reconciler:
         for store, then, now in _changed(notes.layouts if notes is not None else {}, compiled.layouts):
             raise TopologyException(
                 f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' is of another "
-                f"aggregation:\n  was '{then}',\n  now '{now}'\n"
-                "Going on from it would misread it. Give the store the aggregation that it had, or "
-                "another name and a new application.id, or start afresh with `millstream reset` or "
+                f"aggregation or join:\n  was '{then}',\n  now '{now}'\n"
+                "Going on from it would misread it. Have the program do what it did, or give the store "
+                "another name and take a new application.id, or start afresh with `millstream reset` or "
                 "KafkaStreams.clean_up(checkpoints=True)"
             )
 

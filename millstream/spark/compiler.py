@@ -229,6 +229,8 @@ class Compiler:
     """Of the joins with global tables, the stream's lane, and the column with the places of its records."""
     stands_for: dict[Node, Node] = field(default_factory=dict)
     """What waits in the place of a node of the topology."""
+    looked_up: dict[Node, int] = field(default_factory=dict)
+    """How often streams look rows up in a table: once for each operator."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
@@ -1330,13 +1332,21 @@ class Compiler:
 
     def _side(self, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
         """What a join has of a parent; the same for all that look rows up in one table."""
+        if (store := _with_history(parent)) is not None:
+            raise TopologyException(
+                f"{join.name}: '{store}' has a history, so rows would have to be found as of the records' "
+                "times, which joins cannot do yet; leave with_history() out to join with its last rows"
+            )
         flow, lane, _ = self._take(parent)
         if shared:
             for other in self.pending:
                 if isinstance(other, Side) and other.parents == (parent,) and not other.remembers:
                     return other
         remembers = isinstance(join, TableJoin)
-        side = Side(join.name, (parent,), join=join, is_left=is_left, remembers=remembers)
+        number = self.looked_up.get(parent, 0)
+        side = Side(join.name, (parent,), join=join, is_left=is_left, remembers=remembers, number=number)
+        if shared:
+            self.looked_up[parent] = number + 1
         self._wait(side, flow, lane)
         return side
 
@@ -1517,6 +1527,14 @@ def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
     )
     change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
     return T.ArrayType(change)
+
+
+def _with_history(table: Node) -> str | None:
+    """The store whose history a table's rows have, where one keeps it."""
+    if table.store is not None:
+        return table.store.name if table.store.history_ms is not None else None
+    is_derived = isinstance(table, nodes.TableFilter | nodes.TableMapValues)
+    return _with_history(table.parents[0]) if is_derived else None
 
 
 def _is_filtered(table: Node) -> bool:

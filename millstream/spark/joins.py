@@ -39,11 +39,13 @@ class Side(Node):
         join: the first one that needs it.
         is_left: which side of that it is.
         remembers: what a row was before it changed is told with it.
+        number: how many lookups there are in the same table in operators before.
     """
 
     join: Join = field(default_factory=lambda: StreamTableJoin("", ()))
     is_left: bool = False
     remembers: bool = False
+    number: int = 0
 
     @property
     def is_of_table(self) -> bool:
@@ -56,10 +58,17 @@ class Side(Node):
 
     @property
     def label(self) -> str:
-        """What its state is called: by the store that has the same in Kafka Streams, or by the join."""
+        """What its state is called: by a store that has a name, where there is one, or by the join. The names
+        of joins depend on what is before them, and on their kind."""
         if isinstance(self.join, StreamJoin):
             return (self.join.this_stored if self.is_left else self.join.other_stored).name
-        return f"{self.join.name}-{'left' if self.is_left else 'right'}"
+        store = self.parents[0].store
+        if isinstance(self.join, StreamTableJoin) and store is not None:
+            return f"{store.name}-looked-up{self.number or ''}"  # by all of this operator that do
+        if isinstance(self.join, Lookup):
+            return f"{self.join.name}-right"
+        name = self.join.name if self.join.store is None else self.join.store.name
+        return f"{name}-{'left' if self.is_left else 'right'}"
 
 
 @dataclass(frozen=True)

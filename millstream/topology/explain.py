@@ -55,7 +55,7 @@ def _paragraph(pipeline: Pipeline) -> str:
     lines += _section("windows", _windows(pipeline))
     lines += _section("joins", _joins(pipeline))
     lines += _section("holds", _held_back(pipeline))
-    lines += _section("keeps", (_store(store) for store in pipeline.stores))
+    lines += _section("keeps", _kept(pipeline))
     lines += _section("writes", (_output(node) for node in pipeline.outputs))
     lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
     return "\n".join(lines) + "\n\n"
@@ -131,11 +131,35 @@ def _joins(pipeline: Pipeline) -> Iterable[str]:
             how = f"; as the table was at the record's time, {timedelta(milliseconds=node.grace_ms)} later"
         else:
             how = ""
-        yield f"{left.name} with {_right(right)}: {_SIDES[node.type]}{how} ({node.name})"
+        yield f"{_side(left)} with {_side(right)}: {_SIDES[node.type]}{how} ({node.name})"
 
 
-def _right(node: Node) -> str:
-    return f"global table {node.topic}" if isinstance(node, GlobalTable) else node.name
+def _side(node: Node) -> str:
+    """What is joined, by its topic, if it comes from one as it is."""
+    match node:
+        case GlobalTable():
+            return f"global table {node.topic}"
+        case TableSource():
+            return f"table {node.topic}"
+        case Repartition():
+            return f"{_side(node.parents[0])} by its new key"
+        case Source(pattern=None):
+            return ", ".join(node.topics)
+        case _:
+            return node.name
+
+
+def _kept(pipeline: Pipeline) -> Iterable[str]:
+    for node in pipeline.nodes:
+        for store in node.stores:
+            yield _waiting(store) if isinstance(node, StreamJoin) else _store(store)
+
+
+def _waiting(store: Store) -> str:
+    """A store of a join of two streams: it is there for its name and its topic."""
+    time = "" if store.retention_ms is None else f" for {timedelta(milliseconds=store.retention_ms)}"
+    log = f"; {_internal(f'{store.name}-changelog')} stays empty" if store.logged else ""
+    return f"store {store.name} in the query's state{time}{log}"
 
 
 def _held_back(pipeline: Pipeline) -> Iterable[str]:

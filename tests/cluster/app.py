@@ -84,6 +84,8 @@ def build(spec: dict[str, Any]) -> Topology:
     """`source` (a topic, or several), or `pattern`; a count of the values in the store `counts`; `output` has
     its updates. `windows` counts them by windows and by sessions as well. `poison` names the file of
     `poisoned`; `table` a topic for a global table."""
+    if "rows" in spec:
+        return build_joined(spec["source"], spec["rows"], spec["output"])
     if "proof" in spec:
         return build_proof(spec["source"], spec["proof"], spec.get("poison"))
     builder = StreamsBuilder()
@@ -135,6 +137,18 @@ def build_proof(source: str, outputs: dict[str, str], poison: str | None = None)
             lambda key, value: substring_index(key, "-", -1), Grouped.with_(Serdes.string(), Serdes.long())
         )
         again.count(Materialized.as_("chained")).to_stream().to(outputs["chain"], number)
+    return builder.build()
+
+
+def build_joined(source: str, rows: str, output: str) -> Topology:
+    """Each record by its value, with the row that a table has for that, in `output`; and behind the join a
+    count of them (store `counts`). Both are one query with two stateful operators."""
+    builder = StreamsBuilder()
+    table = builder.table(rows, _TEXTS, Materialized.as_("rows"))
+    by_value = builder.stream(source, _TEXTS).map(lambda key, value: (value, key))
+    joined = by_value.join(table, lambda key, row: concat_ws(" ", key, row))
+    joined.to(output)
+    joined.group_by_key().count(Materialized.as_("counts"))
     return builder.build()
 
 

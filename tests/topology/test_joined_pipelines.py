@@ -106,8 +106,10 @@ def test_explain_tells_of_joins(builder):
     )
     joined.join(builder.global_table("cities"), same, both, named="c").to("out")
     assert (
-        "    joins:    KSTREAM-SOURCE-0000000002 with KTABLE-SOURCE-0000000001: all of the left side (a)\n"
-        "              a with KSTREAM-SOURCE-0000000004: all of both sides; records up to 5 min apart, "
-        "no grace (b-merge)\n"
+        "    joins:    in with table users: all of the left side (a)\n"
+        "              a with other: all of both sides; records up to 5 min apart, no grace (b-merge)\n"
         "              b-merge with global table cities: what both sides have (c)\n"
+        "    keeps:    store users in RocksDB, its changelog is the topic users itself\n"
+        "              store KSTREAM-OUTERTHIS-0000000007-store in the query's state for 0:10:00; "
+        "<application.id>-KSTREAM-OUTERTHIS-0000000007-store-changelog stays empty\n"
     ) in builder.build().explain()

@@ -1,0 +1,261 @@
+"""Joins and grouped tables on real Kafka and real Spark: what goes in, what comes out, what stores hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+from waiting import wait_until
+from world import World, content, key_value_store
+
+from millstream import (
+    Consumed,
+    JoinWindows,
+    KafkaStreams,
+    Materialized,
+    Serdes,
+    StreamJoined,
+    StreamsBuilder,
+    Topology,
+    TopologyException,
+)
+from millstream.model import Record
+from millstream.query.metadata import default_partition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
+CUSTOMERS = Consumed.with_(Serdes.string(), Serdes.json("name STRING, city STRING"))
+PARTITIONS = 3
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The topics of a program that has all kinds of joins."""
+
+    customers: str
+    orders: str
+    calls: str
+    points: str
+    bills: str
+    payments: str
+    billed: str
+    called: str
+    paid: str
+
+    @classmethod
+    def of(cls, world: World) -> Shop:
+        return cls(*(world.topic(each.name, PARTITIONS) for each in fields(cls)))
+
+    def topology(self) -> Topology:
+        """Orders and calls look customers up; customers have points and are counted by city; bills wait for
+        their payments."""
+        builder = StreamsBuilder()
+        customers = builder.table(self.customers, CUSTOMERS, Materialized.as_("customers"))
+        builder.stream(self.orders, STRINGS).join(
+            customers, lambda order, customer: F.concat_ws(" ", order, customer["name"])
+        ).to(self.billed)
+        builder.stream(self.calls, STRINGS).select_key(
+            lambda call: F.substring_index(call, ":", 1)
+        ).left_join(customers, lambda key, call, customer: F.concat_ws(" ", key, call, customer.city)).to(
+            self.called
+        )
+        customers.left_join(
+            builder.table(self.points, Consumed.with_(Serdes.string(), Serdes.long())),
+            lambda customer, points: F.struct(customer["name"].alias("of"), points.alias("points")),
+            Materialized.as_("with-points"),
+        )
+        customers.group_by(lambda key, customer: (customer.city, customer["name"])).count(
+            Materialized.as_("per-city")
+        )
+        builder.stream(self.bills, STRINGS).left_join(
+            builder.stream(self.payments, STRINGS),
+            lambda bill, payment: F.concat_ws(" ", bill, F.coalesce(payment, F.lit("unpaid"))),
+            JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=10)),
+        ).to(self.paid)
+        return builder.build()
+
+
+def customer(name: str, city: str) -> bytes:
+    return json.dumps({"name": name, "city": city}).encode()
+
+
+def number(value: int) -> bytes:
+    return value.to_bytes(8, "big")
+
+
+def said(records: Iterable[Record]) -> list[tuple[str, str, int]]:
+    """Key, value and time of each, by time."""
+    entries = [((r.key or b"-").decode(), (r.value or b"-").decode(), r.timestamp) for r in records]
+    return sorted(entries, key=lambda entry: (entry[2], entry[0]))
+
+
+def has(client: KafkaStreams, store: str, expected: dict[str, Any]) -> None:
+    """Wait until a store has exactly this."""
+
+    def found() -> dict[str, Any]:
+        return content(key_value_store(client, store))
+
+    with suppress(AssertionError):
+        wait_until(lambda: found() == expected, f"'{store}' has what it should have")
+    assert found() == expected
+
+
+def test_joins_and_grouped_tables_go_on_through_restarts(world: World) -> None:
+    """Each record is joined with the row that was there; stores and changelogs have what tables have; and a
+    new client goes on with all of it, twice."""
+    shop = Shop.of(world)
+    # All of it is there before the client starts: the times say what was before what.
+    world.produce(
+        shop.customers, [(b"a", customer("Ann", "Rome")), (b"b", customer("Bob", "Rome"))], timestamp=1_000
+    )
+    world.produce(shop.orders, [(b"a", b"book"), (b"x", b"car")], timestamp=2_000, headers=[("h", b"1")])
+    world.produce(shop.customers, [(b"a", None), (b"b", customer("Bob", "Oslo"))], timestamp=3_000)
+    world.produce(shop.orders, [(b"a", b"pen"), (b"b", b"hat")], timestamp=4_000)
+    world.produce(shop.calls, [(None, b"b:hello"), (None, b"x:hello")], timestamp=5_000)
+    world.produce(shop.points, [(b"b", number(7)), (b"y", number(1))], timestamp=6_000)
+    for at, key, bill in ((1_000, b"p", b"rent"), (2_000, b"q", b"gas"), (30_000, b"q", b"more gas")):
+        world.produce(shop.bills, [(key, bill)], timestamp=at)
+    world.produce(shop.payments, [(b"p", b"cash")], timestamp=5_000)
+
+    client = world.client(shop.topology())
+    billed = world.consume(shop.billed, 2)
+    assert said(billed) == [("a", "book Ann", 2_000), ("b", "hat Bob", 4_000)]
+    assert {record.value: record.headers for record in billed} == {
+        b"book Ann": (("h", b"1"),),
+        b"hat Bob": (),
+    }
+    assert said(world.consume(shop.called, 2)) == [
+        ("b", "b b:hello Oslo", 5_000),
+        ("x", "x x:hello", 5_000),
+    ]
+    assert said(world.consume(shop.paid, 2)) == [("q", "gas unpaid", 2_000), ("p", "rent cash", 5_000)]
+    has(client, "customers", {"b": {"name": "Bob", "city": "Oslo"}})
+    has(client, "with-points", {"b": {"of": "Bob", "points": 7}})
+    has(client, "per-city", {"Oslo": 1, "Rome": 0})
+    changelog = world.consume(f"{world.name('app')}-with-points-changelog", 5)
+    assert {r.key: r.value for r in changelog} == {b"a": None, b"b": b'{"of":"Bob","points":7}'}
+    assert all(r.partition == default_partition(r.key, PARTITIONS) for r in changelog if r.key is not None)
+    assert client.close(timedelta(seconds=30))
+
+    client = world.client(shop.topology())
+    world.produce(shop.orders, [(b"b", b"bag")], timestamp=7_000)
+    world.produce(shop.points, [(b"b", number(8))], timestamp=7_000)
+    world.produce(shop.customers, [(b"c", customer("Cid", "Oslo"))], timestamp=8_000)
+    world.produce(shop.payments, [(b"q", b"card")], timestamp=31_000)
+    assert said(world.consume(shop.billed, 3))[2:] == [("b", "bag Bob", 7_000)]
+    assert said(world.consume(shop.paid, 3))[2:] == [("q", "more gas card", 31_000)]
+    has(client, "with-points", {"b": {"of": "Bob", "points": 8}, "c": {"of": "Cid"}})
+    has(client, "per-city", {"Oslo": 2, "Rome": 0})
+    assert client.close(timedelta(seconds=30))
+
+    client = world.client(shop.topology())
+    world.produce(shop.customers, [(b"b", customer("Bea", "Rome")), (b"c", None)], timestamp=9_000)
+    has(client, "per-city", {"Oslo": 0, "Rome": 1})
+    has(client, "with-points", {"b": {"of": "Bea", "points": 8}})
+    has(client, "customers", {"b": {"name": "Bea", "city": "Rome"}})
+    world.produce(shop.calls, [(None, b"b:again"), (None, b"c:again")], timestamp=10_000)
+    world.produce(shop.orders, [(b"b", b"cup")], timestamp=10_000)
+    assert said(world.consume(shop.called, 4))[2:] == [
+        ("b", "b b:again Rome", 10_000),
+        ("c", "c c:again", 10_000),
+    ]
+    assert said(world.consume(shop.billed, 4))[3:] == [("b", "cup Bea", 10_000)]
+    assert len(said(world.consume(shop.paid, 3))) == 3
+
+
+@dataclass(frozen=True)
+class Version:
+    """A program with a join of a stream with a table and one of two streams, with what may change."""
+
+    left_table: bool = False
+    left_streams: bool = False
+    seconds: int = 10
+    step: bool = False
+    second_table: bool = False
+
+    def topology(self, topics: dict[str, str]) -> Topology:
+        builder = StreamsBuilder()
+        clicks = builder.stream(topics["clicks"], STRINGS)
+        if self.step:
+            clicks = clicks.filter(lambda value: value != "no")
+        users = builder.table(topics["users"], STRINGS, Materialized.as_("users"))
+
+        def together(one: Any, other: Any) -> Any:
+            return F.concat_ws("+", one, other)
+
+        (clicks.left_join if self.left_table else clicks.join)(users, together).to(topics["named"])
+        if self.second_table:
+            more = builder.table(topics["more"], STRINGS, Materialized.as_("more"))
+            clicks.join(more, together).to(topics["named"])
+        windows = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=self.seconds))
+        (clicks.left_join if self.left_streams else clicks.join)(
+            builder.stream(topics["views"], STRINGS), together, windows, StreamJoined.as_("pairs")
+        ).to(topics["pairs"])
+        return builder.build()
+
+
+def test_a_join_that_changes_goes_on_with_its_state_or_is_refused(world: World) -> None:
+    """A stream-table join may become a left join, behind another step: it keeps the same. Other windows,
+    another kind of stream-stream join and one more table are refused, and the state stays as it was."""
+    topics = {name: world.topic(name, 1) for name in ("clicks", "users", "more", "views", "named", "pairs")}
+    client = world.client(Version().topology(topics))
+    world.produce(topics["users"], [(b"u", b"Uma")], timestamp=1_000)
+    world.produce(topics["views"], [(b"u", b"page")], timestamp=2_000)
+    world.produce(topics["clicks"], [(b"u", b"c1")], timestamp=3_000)
+    assert said(world.consume(topics["named"], 1)) == [("u", "c1+Uma", 3_000)]
+    assert said(world.consume(topics["pairs"], 1)) == [("u", "c1+page", 3_000)]
+    assert client.close(timedelta(seconds=30))
+
+    for version, told in (
+        (Version(seconds=20), r"state of store 'pairs-this-join-store'.*after=10000.*now .*after=20000"),
+        (Version(left_streams=True), "fills stores: .*'StreamJoin pairs-outer-other-join-store'"),
+        (Version(second_table=True), "reads: was .* now .*more-"),
+    ):
+        other = world.created(version.topology(topics))
+        with pytest.raises(TopologyException, match=rf"(?s){told}"):
+            start_and_wait(other)
+
+    client = world.client(Version(left_table=True, step=True).topology(topics))
+    world.produce(topics["clicks"], [(b"u", b"c2"), (b"w", b"c3")], timestamp=4_000)
+    assert said(world.consume(topics["named"], 3))[1:] == [("u", "c2+Uma", 4_000), ("w", "c3", 4_000)]
+    assert said(world.consume(topics["pairs"], 2))[1:] == [("u", "c2+page", 4_000)]
+
+
+def start_and_wait(client: KafkaStreams) -> None:
+    client.start()
+    client.wait(timedelta(seconds=60))
+
+
+def test_sides_that_do_not_fit_are_refused_with_a_sentence(world: World) -> None:
+    """Topics of different numbers of partitions, keys of different types, and a table with a history."""
+    users, few, many, out = (
+        world.topic(*each) for each in (("users", 3), ("few", 2), ("many", 3), ("out", 1))
+    )
+
+    def topology(source: str, *, numbered: bool = False, history: bool = False) -> Topology:
+        builder = StreamsBuilder()
+        store = Materialized.as_("users")
+        table = builder.table(users, STRINGS, store.with_history(timedelta(hours=1)) if history else store)
+        clicks = builder.stream(source, STRINGS)
+        if numbered:
+            clicks = clicks.select_key(lambda value: F.length(value))
+        clicks.join(table, lambda click, user: user).to(out)
+        return builder.build()
+
+    client = world.created(topology(few))
+    with pytest.raises(TopologyException, match=rf"{few} has 2, {users} has 3 partitions; KSTREAM-JOIN"):
+        start_and_wait(client)
+    client = world.created(topology(many, numbered=True), world.name("numbered"))
+    told = r"keys of one type on both sides, but those of KSTREAM-\S+ are int and those of KTABLE-\S+ string"
+    with pytest.raises(TopologyException, match=told):
+        start_and_wait(client)
+    client = world.created(topology(many, history=True), world.name("history"))
+    with pytest.raises(TopologyException, match=r"KSTREAM-JOIN-.*: 'users' has a history"):
+        start_and_wait(client)

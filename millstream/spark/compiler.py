@@ -82,6 +82,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, global_read, input_label
 from millstream.topology.subtopology import DisjointSets
+from millstream.topology.windows import SlidingWindows
 
 __all__ = [
     "BY_SPARK",
@@ -194,14 +195,15 @@ class Contribution(Node):
 
 @dataclass(frozen=True)
 class Cogrouped:
-    """The adders of a cogroup as one: of values that begin with the number of their stream."""
+    """The adders of a cogroup as one: of values behind the number of their stream, and 0 if there is none."""
 
     adders: tuple[Function, ...]
     readers: tuple[Serde, ...]
 
     def __call__(self, key: Any, value: bytes, aggregate: Any) -> Any:
-        number = value[0]
-        return self.adders[number](key, self.readers[number].deserialize(value[1:]), aggregate)
+        number, there = value[0], value[1]
+        read = self.readers[number].deserialize(value[2:]) if there else None
+        return self.adders[number](key, read, aggregate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -994,9 +996,10 @@ class Compiler:
             flow, lane, _ = self._take(parent)
             _, (value_serde, written) = self._codecs(flow, lane)
             readers.append(value_serde)
-            told = F.when(
-                F.col(lane.value).isNotNull(), F.concat(F.lit(bytes([number])), written(F.col(lane.value)))
-            )
+            there = F.concat(F.lit(bytes([number, 1])), written(F.col(lane.value)))
+            told = F.when(F.col(lane.value).isNotNull(), there)
+            if node.windows is not None and not isinstance(node.windows, SlidingWindows):
+                told = F.coalesce(told, F.lit(bytes([number, 0])))  # in these a null is folded too
             part = Contribution(f"{node.name}-{number}", (parent,))
             value = flow.with_column("v", flow.own(lane, told))
             flow.lanes[part] = replace(lane, value=value, value_serde=None)

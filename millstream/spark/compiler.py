@@ -82,6 +82,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, global_read, input_label
 from millstream.topology.subtopology import DisjointSets
+from millstream.topology.windows import SlidingWindows
 
 __all__ = [
     "BY_SPARK",
@@ -188,6 +189,24 @@ class Kept(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Contribution(Node):
+    """What one stream gives to a cogroup. In no topology: ours alone."""
+
+
+@dataclass(frozen=True)
+class Cogrouped:
+    """The adders of a cogroup as one: of values behind the number of their stream, and 0 if there is none."""
+
+    adders: tuple[Function, ...]
+    readers: tuple[Serde, ...]
+
+    def __call__(self, key: Any, value: bytes, aggregate: Any) -> Any:
+        number, there = value[0], value[1]
+        read = self.readers[number].deserialize(value[2:]) if there else None
+        return self.adders[number](key, read, aggregate)
+
+
+@dataclass(frozen=True, eq=False)
 class Passed(Node):
     """What was written of a flow before an operator, and passed through it. In no topology: ours alone."""
 
@@ -210,6 +229,8 @@ class Compiler:
     """What the joins that wait have of their parents."""
     found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
     """Of the joins with global tables, the stream's lane, and the column with the places of its records."""
+    stands_for: dict[Node, Node] = field(default_factory=dict)
+    """What waits in the place of a node of the topology."""
     looked_up: dict[Node, int] = field(default_factory=dict)
     """How often streams look rows up in a table: once for each operator."""
     remembering: set[Node] = field(default_factory=set)
@@ -231,11 +252,11 @@ class Compiler:
         done: set[Node] = set()
         while waiting:
             ready = [n for n in waiting if n in inputs or all(parent in done for parent in self._parents(n))]
-            ready = [n for n in ready if n not in self.pending]
+            ready = [n for n in ready if n not in self.pending and n not in self.stands_for.values()]
             if ready:
                 for node in ready:
                     self._visit(node)
-                    if node not in self.pending:
+                    if node not in self.pending and node not in self.stands_for.values():
                         done.add(node)
                         waiting.remove(node)
                 continue
@@ -861,7 +882,7 @@ class Compiler:
         """
         if isinstance(node, nodes.TableFilter | nodes.TableMapValues):
             self._remember(node.parents[0], needed=needed or node.stored is not None)
-        elif isinstance(node, nodes.Aggregate) or (
+        elif isinstance(node, nodes.Aggregate | nodes.Cogroup) or (
             isinstance(node, TableSource | nodes.ToTable) and (needed or node.stored is not None)
         ):
             self.remembering.add(node)
@@ -967,6 +988,36 @@ class Compiler:
         flow, lane, _ = self._take(node.parents[0])
         self._wait(node, flow, lane)
 
+    def visit_Cogroup(self, node: nodes.Cogroup) -> None:
+        """As the fold of one stream, whose values say which stream they are of."""
+        readers: list[Serde] = []
+        merged: Node | None = None
+        for number, parent in enumerate(node.parents):
+            flow, lane, _ = self._take(parent)
+            _, (value_serde, written) = self._codecs(flow, lane)
+            readers.append(value_serde)
+            there = F.concat(F.lit(bytes([number, 1])), written(F.col(lane.value)))
+            told = F.when(F.col(lane.value).isNotNull(), there)
+            if node.windows is not None and not isinstance(node.windows, SlidingWindows):
+                told = F.coalesce(told, F.lit(bytes([number, 0])))  # in these a null is folded too
+            part = Contribution(f"{node.name}-{number}", (parent,))
+            value = flow.with_column("v", flow.own(lane, told))
+            flow.lanes[part] = replace(lane, value=value, value_serde=None)
+            self.uses[part] = 1
+            if merged is None:
+                merged = part
+            else:
+                both = nodes.Merge(node.name, (merged, part))
+                self.uses[both] = 1
+                self.visit_Merge(both)
+                merged = both
+        assert merged is not None
+        flow, lane, _ = self._take(merged)
+        fold = nodes.Fold(Cogrouped(node.adders, tuple(readers)), node.initializer, node.merger)
+        stands_in = nodes.Aggregate(node.name, (merged,), fold, node.stored, node.windows)
+        self.stands_for[stands_in] = node
+        self._wait(stands_in, flow, lane)
+
     def _wait(self, node: Node, flow: Flow, lane: Lane) -> None:
         # Only noted: until all before them is built, what comes beside it can still change flow and lane.
         flow.lanes[node] = lane
@@ -980,8 +1031,8 @@ class Compiler:
         # State is kept by their numbers, so those must not depend on what stateless steps there are.
         self.pending.sort(key=self._place)
         # A join with a global table comes first, and alone: until it is sorted, its results are in no order.
-        alone = next((node for node in self.pending if isinstance(node, StreamGlobalTableJoin)), None)
-        now = list(self.pending) if alone is None else [*self.sides[alone], alone]
+        first = next((node for node in self.pending if isinstance(node, StreamGlobalTableJoin)), None)
+        now = list(self.pending) if first is None else [*self.sides[first], first]
         later = [node for node in self.pending if node not in now]
         self.pending = now
         for flows in self._groups():
@@ -1036,8 +1087,11 @@ class Compiler:
                     replace(scan, feeds=(*scan.feeds, *fed)) for flow in flows for scan in flow.scans
                 )
                 self.flows.append(new)
-                for node, lane in lanes.items():
-                    self._put(node, new, lane, stored.get(node))
+                for waited, lane in lanes.items():
+                    node = self.stands_for.get(waited, waited)
+                    if waited in self.parts:
+                        self.parts[node] = self.parts[waited]
+                    self._put(node, new, lane, stored.get(waited))
                     aggregated.add(node)
             for join, columns in joined.items():
                 self._join(join, made[-1][0], columns)
@@ -1050,7 +1104,7 @@ class Compiler:
     def _place(self, node: Node) -> tuple[int, int]:
         if isinstance(node, Side):
             return self.pipeline.nodes.index(node.join), 0 if node.is_left else 1
-        return self.pipeline.nodes.index(node), 2
+        return self.pipeline.nodes.index(self.stands_for.get(node, node)), 2
 
     def _flow_of_pending(self, node: Node) -> Flow:
         return self._flow_of(self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node)
@@ -1163,11 +1217,11 @@ class Compiler:
             partitions,
             at_once=not self.context.cached
             or (store is not None and not store.cached)
-            or self._is_joined(node),
+            or self._is_joined(self.stands_for.get(node, node)),
             using=using,
         )
         if isinstance(node, nodes.Aggregate) and not node.on_close:
-            item = replace(item, held_back=tuple(self._right_behind(node)))
+            item = replace(item, held_back=tuple(self._right_behind(self.stands_for.get(node, node))))
         return item
 
     def _buckets(self, node: Node) -> int:
@@ -1192,7 +1246,8 @@ class Compiler:
     def _pending(self, node: Node) -> Pending:
         flow = self._flow_of_pending(node)
         lane = flow.lanes[self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node]
-        pending = Pending(node, flow, lane, remembers=node in self.remembering)
+        remembers = self.stands_for.get(node, node) in self.remembering
+        pending = Pending(node, flow, lane, remembers=remembers)
         if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
             return replace(pending, group_key_serde=lane.key_serde.inner)
         if pending.windows is None:

@@ -1,4 +1,4 @@
-"""A checkpoint belongs to the windows that it was made with."""
+"""A checkpoint belongs to the windows that it was made with, and to the joins."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from datetime import timedelta
 from millstream import (
     BufferConfig,
     EmitStrategy,
+    JoinWindows,
     KTable,
     Materialized,
     SessionWindows,
+    StreamJoined,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -93,3 +95,36 @@ def test_aggregations_in_a_row_are_not_those_side_by_side() -> None:
 
     assert of_two(True) != of_two(False)
     assert of_two(True).operators == ("one aggregate", "two aggregate behind one")
+
+
+def test_what_is_behind_a_join_does_not_depend_on_what_nobody_named() -> None:
+    """A left join in place of an inner one, or a step in front of it, leaves its state what it is."""
+
+    def counted(operation: str, *, step: bool = False) -> Fingerprint:
+        builder = StreamsBuilder()
+        stream = builder.stream("in")
+        if step:
+            stream = stream.filter(lambda value: value != "no")
+        table = builder.table("rows", Materialized.as_("rows"))
+        joined = getattr(stream, operation)(table, lambda left, right: left)
+        joined.group_by_key().count(Materialized.as_("counts"))
+        (pipeline,) = builder.build().pipelines
+        return fingerprint(pipeline)
+
+    assert counted("join").operators == ("counts aggregate behind StreamTableJoin",)
+    assert counted("join") == counted("left_join") == counted("join", step=True)
+
+
+def test_a_join_of_streams_belongs_to_its_stores() -> None:
+    """Another kind of join has others, so that it is refused before anybody looks for their topics."""
+
+    def stores(operation: str) -> tuple[str, ...]:
+        builder = StreamsBuilder()
+        left, right = builder.stream("a"), builder.stream("b")
+        windows = JoinWindows.of_time_difference_with_no_grace(ONE)
+        getattr(left, operation)(right, lambda one, other: one, windows, StreamJoined.as_("s"))
+        (pipeline,) = builder.build().pipelines
+        return fingerprint(pipeline).stores
+
+    assert stores("join") == ("StreamJoin s-this-join-store", "StreamJoin s-other-join-store")
+    assert len({stores(operation) for operation in ("join", "left_join", "outer_join")}) == 3

@@ -1348,7 +1348,7 @@ class Compiler:
         remembers = isinstance(join, TableJoin)
         number = self.looked_up.get(parent, 0)
         side = Side(join.name, (parent,), join=join, is_left=is_left, remembers=remembers, number=number)
-        if shared:
+        if isinstance(join, Lookup):
             self.looked_up[parent] = number + 1
         self._wait(side, flow, lane)
         return side

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millstream.topology.nodes import (
+    GlobalRead,
     JoinType,
     Node,
     StreamGlobalTableJoin,
@@ -65,8 +66,8 @@ class Side(Node):
         store = self.parents[0].store
         if isinstance(self.join, StreamTableJoin) and store is not None:
             return f"{store.name}-looked-up{self.number or ''}"  # by all of this operator that do
-        if isinstance(self.join, Lookup):
-            return f"{self.join.name}-right"
+        if isinstance(self.parents[0], GlobalRead):
+            return f"{self.parents[0].topic}-looked-up{self.number or ''}"
         name = self.join.name if self.join.store is None else self.join.store.name
         return f"{name}-{'left' if self.is_left else 'right'}"
 

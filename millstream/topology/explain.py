@@ -10,6 +10,7 @@ from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
+    GlobalRead,
     GlobalTable,
     JoinType,
     Node,
@@ -62,7 +63,7 @@ def _paragraph(pipeline: Pipeline) -> str:
 
 
 def _global_table(table: GlobalTable) -> str:
-    lines = [f"  Global table: {table.name} (each client reads all of it, without Spark)"]
+    lines = [f"  Global table: {table.name} (each client reads all of it into its store, without Spark)"]
     lines += _section("reads", [f"{table.topic} ({table.source_name})"])
     lines += _section("keeps", [_store(table.stored)])
     return "\n".join(lines) + "\n\n"
@@ -75,6 +76,8 @@ def _section(title: str, entries: Iterable[str]) -> list[str]:
 def _input(node: Source | TableSource | Repartition) -> str:
     if isinstance(node, Repartition):
         return f"{_internal(node.topic)} ({node.name})"
+    if isinstance(node, GlobalRead):
+        return f"{node.topic}, whole, for joins with the global table ({node.name})"
     if isinstance(node, TableSource):
         return f"{node.topic} as a table ({node.name})"
     what = f"topics matching {node.pattern.pattern}" if node.pattern is not None else ", ".join(node.topics)

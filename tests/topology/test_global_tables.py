@@ -89,11 +89,13 @@ def test_explain_lists_them_after_the_pipelines(mixed):
     assert text.startswith("Pipelines:\n  Pipeline: p0 (subtopology 1)\n")
     assert text.endswith(
         "Global tables:\n"
-        "  Global table: KTABLE-SOURCE-0000000001 (each client reads all of it into its store, without Spark)\n"
+        "  Global table: KTABLE-SOURCE-0000000001 (each client reads all of it into its store, without "
+        "Spark)\n"
         "    reads:    users (KSTREAM-SOURCE-0000000000)\n"
         "    keeps:    store by-id in RocksDB, its changelog is the topic users itself\n"
         "\n"
-        "  Global table: KTABLE-SOURCE-0000000006 (each client reads all of it into its store, without Spark)\n"
+        "  Global table: KTABLE-SOURCE-0000000006 (each client reads all of it into its store, without "
+        "Spark)\n"
         "    reads:    towns (KSTREAM-SOURCE-0000000005)\n"
         "    keeps:    store towns-STATE-STORE-0000000004 in RocksDB, "
         "its changelog is the topic towns itself\n"

@@ -181,13 +181,14 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final List<Object[]> results = new ArrayList<>();
         private final Core[] cores = new Core[plan.items.size()];
         private final Pairs[] pairs = new Pairs[plan.items.size()];
+        private final Results[] told = new Results[plan.items.size()];
 
         void record(int tag, byte[] key, long at, Object[] parts) {
             Plan.Item item = plan.items.get(tag);
             switch (item.core()) {
                 case "lookup" -> {
                     Window found = key == null ? null : ((Keyed) core(item.link("table"))).look(key);
-                    new Results(tag, results).match(key, at, parts, found == null ? null : found.parts);
+                    told(tag).match(key, at, parts, found == null ? null : found.parts);
                 }
                 case "records" -> {
                     for (int join : plan.over(tag)) {
@@ -198,30 +199,36 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             }
         }
 
+        private Results told(int tag) {
+            if (told[tag] == null) {
+                told[tag] = new Results(tag, results);
+            }
+            return told[tag];
+        }
+
         Core core(int tag) {
             if (cores[tag] == null) {
-                Told told = new Results(tag, results);
+                Told all = told(tag);
                 for (int other : plan.over(tag)) {
-                    told = over(other, tag, told);
+                    all = over(other, tag, all);
                 }
-                cores[tag] = shelves.get(tag).open(told);
+                cores[tag] = shelves.get(tag).open(all);
             }
             return cores[tag];
         }
 
         /** Whoever hears what an aggregation tells, besides others. */
-        private Told over(int tag, int below, Told told) {
+        private Told over(int tag, int below, Told others) {
             Plan.Item item = plan.items.get(tag);
             return switch (item.core()) {
-                case "suppress" -> ((Suppress) core(tag)).of(told);
+                case "suppress" -> ((Suppress) core(tag)).of(others);
                 case "table_join" -> {
                     int left = item.link("left");
                     int right = item.link("right");
-                    Results changes = new Results(tag, results);
-                    yield new TableJoin(() -> (Keyed) core(left), () -> (Keyed) core(right), changes)
-                            .of(told, below == left);
+                    yield new TableJoin(() -> (Keyed) core(left), () -> (Keyed) core(right), told(tag))
+                            .of(others, below == left);
                 }
-                default -> told;
+                default -> others;
             };
         }
 
@@ -230,7 +237,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 Plan.Item item = plan.items.get(tag);
                 Records left = (Records) core(item.link("left"));
                 Records right = (Records) core(item.link("right"));
-                pairs[tag] = shelves.get(tag).open(left, right, new Results(tag, results));
+                pairs[tag] = shelves.get(tag).open(left, right, told(tag));
             }
             return pairs[tag];
         }

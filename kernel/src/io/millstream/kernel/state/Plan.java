@@ -158,31 +158,41 @@ final class Plan implements Serializable {
         }
     }
 
-    /** The numbers of what is over another: holds its updates back, or joins it. */
+    /** Of each item, the numbers of what is over it: holds its updates back, or joins it. */
+    private final List<List<Integer>> over = new ArrayList<>();
+    /** Of each item, where its parts begin among those of all. */
+    private final List<Integer> places = new ArrayList<>();
+
     List<Integer> over(int tag) {
-        List<Integer> over = new ArrayList<>();
-        for (int number = 0; number < items.size(); number++) {
-            Item item = items.get(number);
-            boolean joins = item.settings.containsKey("left");
-            if (item.of == tag || joins && (item.link("left") == tag || item.link("right") == tag)) {
-                over.add(number);
-            }
-        }
-        return over;
+        return over.get(tag);
     }
 
-    /** Where the parts of one begin, among those of all. */
     int place(int tag) {
-        int place = 0;
-        for (Item before : items.subList(0, tag)) {
-            place += before.prefixes().size() * before.names.size();
-        }
-        return place;
+        return places.get(tag);
     }
 
     /** Where those begin that it had before, if it remembers. */
     int placeOfOld(int tag) {
         return place(tag) + items.get(tag).names.size();
+    }
+
+    private void settle() {
+        int place = 0;
+        for (Item item : items) {
+            over.add(new ArrayList<>());
+            places.add(place);
+            place += item.prefixes().size() * item.names.size();
+        }
+        for (int number = 0; number < items.size(); number++) {
+            Item item = items.get(number);
+            if (item.of >= 0) {
+                over.get(item.of).add(number);
+            }
+            if (item.settings.containsKey("left")) {
+                over.get(item.link("left")).add(number);
+                over.get(item.link("right")).add(number);
+            }
+        }
     }
 
     static Plan of(String json, StructType input) {
@@ -194,6 +204,7 @@ final class Plan implements Serializable {
         } catch (JsonProcessingException error) {
             throw new IllegalArgumentException("the description of the aggregations is no JSON", error);
         }
+        plan.settle();
         return plan;
     }
 

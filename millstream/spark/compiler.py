@@ -60,7 +60,7 @@ from millstream.spark.peek import peek
 from millstream.spark.printing import outlet, to_file, to_stdout
 from millstream.spark.restore import Restored
 from millstream.spark.sink import Output, output_rows, with_epoch
-from millstream.spark.stateful import Item, Results, aggregate, item_of, layout
+from millstream.spark.stateful import Item, Results, aggregate, item_of, largest_so_far, layout
 from millstream.spark.timestamps import stamp
 from millstream.spark.trace import as_column, called, trace, translated
 from millstream.topology import nodes
@@ -93,7 +93,7 @@ __all__ = [
     "operators",
 ]
 
-_FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression")
+_FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression", "selector")
 """What nodes call the functions that may ask where a record came from."""
 
 _GLOBAL_BUCKETS = 32
@@ -434,8 +434,8 @@ class Compiler:
 
     def _stamped(self, node: Any, flow: Flow, lane: Lane) -> Lane:
         """The lane of a source, with the times that its timestamp extractor has for the records."""
-        if isinstance(node, Repartition):
-            return lane  # what we have written has a time
+        if isinstance(node, Repartition | GlobalRead):
+            return lane  # what we have written has a time, and a global table's rows need none
         using = node.timestamp_extractor or self.context.timestamp_extractor or FailOnInvalidTimestamp()
         skipped = stamp(
             node.name,
@@ -934,7 +934,11 @@ class Compiler:
 
     def visit_TableGroupBy(self, node: nodes.TableGroupBy) -> None:
         flow, lane, alone = self._take(node.parents[0])
-        assert lane.old is not None, "it is remembered for this"
+        if lane.old is None:
+            raise TopologyException(
+                f"{node.name}: what suppress() lets through does not say what it replaces, so it cannot be "
+                "grouped as a table; group the table first, or the stream: to_stream().group_by(...)"
+            )
 
         def mapped(value: str) -> tuple[Column, Column]:
             made = self._trace(node, node.mapper, flow, replace(lane, value=value))
@@ -1169,12 +1173,36 @@ class Compiler:
 
     def _note_layouts(self, on_kernel: list[Item], by_spark: list[Pending]) -> None:
         """Note how the state of each store is laid out: read as another layout, it would be misread."""
+        on_kernel.sort(
+            key=lambda item: item.core in ("lookup", "table_join")
+        )  # which have no state of their own
+        held = len(on_kernel)
         for number, item in enumerate(on_kernel, 1):
             if label := _label(item.pending.node):
-                self.layouts[label] = f"{layout(item)}; number {number}"
+                laid_out = f"{layout(item)}; number {number}"
+                for _ in item.held_back:
+                    held += 1
+                    laid_out += f"; held back as {held}"
+                if isinstance(item.pending.node, Side):
+                    laid_out += f"; rows of {self._behind(item.pending.node.parents[0])}"
+                self.layouts[label] = laid_out
         for pending in by_spark:
             if pending.node.store is not None:
                 self.layouts[pending.node.store.name] = BY_SPARK
+
+    def _behind(self, node: Node) -> str:
+        """What a side of a join comes from: a store that has it, or what is read. No generated names."""
+        if node.store is not None and node.store.queryable:
+            return f"store {node.store.name}"
+        found: set[str] = set()
+        behind = [node]
+        while behind:
+            each = behind.pop()
+            if each in self.pipeline.inputs:
+                found.add(input_label(each))
+            else:
+                behind += self._parents(each)
+        return ", ".join(sorted(found))
 
     def _taken_apart(self, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
         """Those that the kernel can merge, and those that only Spark's own operator can compute."""
@@ -1309,7 +1337,10 @@ class Compiler:
         selected = self._trace(node, node.selector, flow, lane)
         lane, (selected,) = self._try(node, node.selector, flow, lane, selected)
         looked_up = self._add(node, node.selector, flow, lane, "k", selected)
-        place = flow.with_column("o", F.monotonically_increasing_id())
+        so_far = largest_so_far(F.lit(0), F.unix_millis(F.col(TIMESTAMP)))
+        place = flow.with_column(
+            "o", F.struct(so_far.alias("time"), F.monotonically_increasing_id().alias("id"))
+        )
         self.found_by[node] = (lane, place)
         self._wait(node, flow, replace(lane, key=looked_up, key_serde=None))
         self.sides[node] = (right,)
@@ -1318,16 +1349,16 @@ class Compiler:
     def visit_StreamJoin(self, node: StreamJoin) -> None:
         if len(node.parents) == 1:  # a stream joined with itself
             self.uses[node.parents[0]] += 1
-        self._two_sides(node, shared=False)
+        self._two_sides(node)
 
     def visit_TableJoin(self, node: TableJoin) -> None:
         if len(node.parents) == 1:
             self.uses[node.parents[0]] += 1
-        self._two_sides(node, shared=False)
+        self._two_sides(node)
 
-    def _two_sides(self, node: StreamJoin | TableJoin, *, shared: bool) -> None:
-        left = self._side(node, node.parents[0], is_left=True, shared=shared)
-        right = self._side(node, node.parents[-1], is_left=False, shared=shared)
+    def _two_sides(self, node: StreamJoin | TableJoin) -> None:
+        left = self._side(node, node.parents[0], is_left=True, shared=False)
+        right = self._side(node, node.parents[-1], is_left=False, shared=False)
         self.pending.append(node)
         self.sides[node] = (left, right)
         flow = self._flow_of(left)
@@ -1412,13 +1443,14 @@ class Compiler:
         """Whether anything asks where a record came from."""
         handlers = self.context.handlers
         given = [getattr(node, "aggregation", node) for node in self.pipeline.nodes]
-        functions = (getattr(each, name, None) for each in given for name in _FUNCTIONS)
+        functions = [getattr(each, name, None) for each in given for name in _FUNCTIONS]
+        functions += [one for node in self.pipeline.nodes for one in getattr(node, "predicates", ())]
         return handlers.any or any(arity(function) == 3 for function in functions if function is not None)
 
     def _join(self, node: Join, flow: Flow, joined: Joined) -> None:
         """The lane of a join's results."""
         left, right = F.col(joined.left), F.col(joined.right)
-        lane = Lane(joined.key, joined.left, joined.flag)
+        lane = Lane(joined.key, joined.left, joined.flag, joined.key_serde)
         if isinstance(node, Lookup) and node.type is JoinType.INNER:
             lane = flow.narrow(lane, right.isNotNull(), alone=isinstance(node, StreamGlobalTableJoin))
         if isinstance(node, StreamGlobalTableJoin):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millstream.dsl.serdes import Serde
 from millstream.topology.nodes import (
     GlobalRead,
     JoinType,
@@ -77,12 +78,14 @@ class Joined:
     """What comes of a join: the names of the columns with its keys, and with both values.
 
     Attributes:
+        key_serde: what keys were compared by.
         flag: name of the column that is true for its rows.
         side: of tables, name of the column that is 0 where the left one has changed.
         old_left, old_right: of tables, what the values were before.
     """
 
     key: str
+    key_serde: Serde
     flag: str
     left: str
     right: str

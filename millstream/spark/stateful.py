@@ -337,9 +337,11 @@ def _put_lanes(
     old = _old_value(item, new, mine) if item.pending.remembers else None
     lane = Lane(plain_key, value, None, key_serde, value_serde, old)
     for own, node in ((number, item.pending.node), *behind.items()):
-        updates = lane
+        updates = (
+            lane if own == number else replace(lane, old=None)
+        )  # of the latter, what was told last is not known
         if has_kinds:
-            updates = replace(lane, keep=new.with_column("f", (tag == own) & (kind <= GONE)))
+            updates = replace(updates, keep=new.with_column("f", (tag == own) & (kind <= GONE)))
         lanes[node] = updates
         if own != number or item.goes_on_closed:
             results.stored[node] = updates
@@ -384,7 +386,8 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joine
     old = {}
     if item.core == "table_join":
         old = {f"old_{name}": f"old_{others[node].parts.parts[0].name}" for name, node in item.links.items()}
-    return Joined(item.key, new.with_column("f", mine), sides["left"], sides["right"], **old)
+    flag = new.with_column("f", mine)
+    return Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], **old)
 
 
 def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
@@ -427,9 +430,14 @@ def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters
             flows[id(item.pending.flow)] = item.pending.flow
             numbered.setdefault(id(item.pending.flow), []).append((number, item))
     parts = [part for item in items for part in item.parts.parts]
-    # Rows of one time come in this order, as tables come before those who look into them.
-    made = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in numbered.items()]
+    # Rows of one time come in this order: those of tables before those of who looks into them.
+    in_order = sorted(numbered.items(), key=lambda each: not any(_is_of_table(item) for _, item in each[1]))
+    made = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in in_order]
     return reduce(lambda one, other: one.unionByName(other), made)
+
+
+def _is_of_table(item: Item) -> bool:
+    return isinstance(item.pending.node, Side) and item.pending.node.is_of_table
 
 
 def _rows_of(
@@ -514,6 +522,11 @@ def _key(item: Item, df: DataFrame) -> Column:
     )
 
 
+def largest_so_far(bucket: Column, at: Column) -> Column:
+    """The largest time so far of a bucket, in the rows of a task of Spark."""
+    return Column(_order().largestSoFar(bucket._jc, at._jc))
+
+
 def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
     """Partitioned by bucket, and in a bucket in the order in which Kafka Streams would read them.
 
@@ -521,9 +534,10 @@ def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
     are mixed as their stream times go. With `any_order`, a bucket's rows only stand together.
     """
     if any_order:
-        return rows.repartition("bucket").sortWithinPartitions("bucket")
+        # Not as they come from other machines: a micro-batch that runs again gives the same, in the same order.
+        return rows.repartition("bucket").sortWithinPartitions("bucket", "tag", "key")
     columns = rows.columns
-    so_far = Column(_order().largestSoFar(F.col("at")._jc))
+    so_far = largest_so_far(F.col("bucket"), F.col("at"))
     rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
     return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
 
@@ -626,6 +640,8 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
     every = [part for item in items for part in item.parts.parts]
     rows = []
     for number, item in enumerate(items):
+        if isinstance(item.pending.node, Join | Side):
+            continue  # no store has it as it is
         state = kept(f"slices{number}")
         key, window = F.col("user_map_key")["value"], F.col("user_map_value")
         start = end = F.lit(0).cast("bigint")
@@ -647,7 +663,13 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
                 *(own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every),
             )
         )
-    return reduce(DataFrame.union, rows)
+    nothing = {
+        f"old_{part.name}": F.lit(None).cast(part.type)
+        for item in items
+        if item.pending.remembers or (isinstance(item.pending.node, Side) and item.pending.node.remembers)
+        for part in item.parts.parts
+    }
+    return reduce(DataFrame.union, rows).withColumns(nothing)
 
 
 # --- what changelogs have --------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -24,6 +23,7 @@ from millstream.dsl.timestamps import (
 from millstream.errors import TopologyException
 from millstream.spark.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
 from millstream.spark.source import in_range
+from millstream.spark.stateful import largest_so_far
 from millstream.topology.functions import describe_function
 
 __all__ = ["stamp"]
@@ -69,7 +69,8 @@ def stamp(
         case LogAndSkipOnInvalidTimestamp():
             return flow.with_column("d", kept & (time < 0))
         case UsePartitionTimeOnInvalidTimestamp():
-            largest = flow.with_column("s", _largest_so_far(F.when(kept, time).otherwise(F.lit(-1))))
+            known = F.when(kept, time).otherwise(F.lit(-1))
+            largest = flow.with_column("s", largest_so_far(F.col(PARTITION), known))
             unknown = ", and no record of its partition before it in this micro-batch has a valid one; "
             _refuse(flow, kept & (F.col(largest) < 0), where, time, unknown + _ANOTHER)
             _set_time(flow, kept & (time < 0), F.timestamp_millis(F.col(largest)))
@@ -122,11 +123,3 @@ def _record() -> Column:
 
 def _set_time(flow: Flow, rows: Column, time: Column) -> None:
     flow.df = flow.df.withColumn(TIMESTAMP, F.when(rows, time).otherwise(F.col(TIMESTAMP)))
-
-
-def _largest_so_far(time: Column) -> Column:
-    """Of the rows of a Spark task, which are those of one partition, in its order."""
-    context = SparkContext._active_spark_context
-    assert context is not None
-    jvm: Any = context._jvm
-    return Column(jvm.io.millstream.kernel.state.Order.largestSoFar(time._jc))

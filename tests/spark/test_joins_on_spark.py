@@ -46,6 +46,7 @@ OTHER_THAN_KAFKA = {
     "with itself",
     # A store of its own does not change what a filter knows.
     "windows, filter with a store",
+    "count, filter with a store",
 }
 """What the names of traces have in them that come out in another way."""
 STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")

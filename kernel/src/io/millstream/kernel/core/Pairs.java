@@ -2,6 +2,7 @@ package io.millstream.kernel.core;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 
 /**
@@ -30,6 +31,11 @@ public final class Pairs {
             return before + after + grace;
         }
 
+        /** For how long, at least, a record is there that waits. */
+        public long patience() {
+            return Math.max(before, after) + grace;
+        }
+
         private boolean isOuter(boolean isLeft) {
             return isLeft ? isLeftOuter : isRightOuter;
         }
@@ -40,7 +46,7 @@ public final class Pairs {
         }
     }
 
-    /** @param waiting the times of records that wait, each with its side and its key */
+    /** @param waiting when records are told that wait; each with its side and key, and its time as the number */
     public Pairs(Clock clock, Due waiting, Limits limits, Records left, Records right, Matches matches) {
         this.clock = clock;
         this.waiting = waiting;
@@ -53,16 +59,16 @@ public final class Pairs {
     /** @param key null only for a side that is outer */
     public void record(boolean isLeft, byte[] key, long at, Object[] parts) {
         clock.streamTime = Math.max(clock.streamTime, at);
+        left.makeRoom();
+        right.makeRoom();
+        if (at == clock.streamTime) {
+            tellAlone();
+        }
         if (key == null) {
             tell(isLeft, null, at, parts, null);
             return;
         }
-        left.makeRoom();
-        right.makeRoom();
         Window own = (isLeft ? left : right).put(key, at, parts);
-        if (at == clock.streamTime) {
-            tellAlone();
-        }
         Records others = isLeft ? right : left;
         long from = Math.max(0, at - limits.ahead(!isLeft));
         long to = at + limits.ahead(isLeft);
@@ -80,7 +86,7 @@ public final class Pairs {
             tell(isLeft, key, at, parts, null);
         } else {
             own.waits = true;
-            waiting.add(at, name(isLeft, key), at);
+            waiting.add(to + limits.grace + 1, name(isLeft, key), at);
         }
     }
 
@@ -90,20 +96,15 @@ public final class Pairs {
 
     /** Tells of the records that have waited, and for which nothing can come any more. */
     private void tellAlone() {
-        List<Due.Entry> open = new ArrayList<>();
-        long least = Math.min(limits.before, limits.after);
-        for (Due.Entry entry : waiting.take(clock.streamTime - least - limits.grace - 1)) {
+        List<Due.Entry> alone = new ArrayList<>(waiting.take(clock.streamTime));
+        alone.sort(Comparator.comparingLong(Due.Entry::number).thenComparing(Due.Entry::key, Arrays::compareUnsigned));
+        for (Due.Entry entry : alone) {
             boolean isLeft = entry.key()[0] == 1;
-            if (entry.time() + limits.ahead(isLeft) + limits.grace >= clock.streamTime) {
-                open.add(entry);
-                continue;
-            }
             byte[] key = Arrays.copyOfRange(entry.key(), 1, entry.key().length);
             for (Window window : (isLeft ? left : right).takeWaiting(key, entry.number())) {
                 tell(isLeft, key, window.start, window.parts, null);
             }
         }
-        open.forEach(entry -> waiting.add(entry.time(), entry.key(), entry.number()));
     }
 
     /** In whose order those of one time come: the right ones first. */

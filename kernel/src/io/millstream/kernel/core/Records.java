@@ -10,10 +10,10 @@ public final class Records extends Windowed {
     /**
      * @param reach how far apart in time two records of the other side can be that both find one of these
      * @param retention how long a record is found, by the times of its side
+     * @param patience how long it is there at least
      */
-    public Records(Task task, long reach, long retention) {
-        // Whoever waits for a match is told of before its side has forgotten it.
-        super(task, reach / 2, 2 * retention + 1);
+    public Records(Task task, long reach, long retention, long patience) {
+        super(task, reach / 2, Math.max(2 * retention, patience) + 1);
         this.retention = retention;
     }
 

@@ -20,7 +20,7 @@ public final class TableJoin {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);
-                Window other = (isLeft ? right : left).get().now(key);
+                Window other = (isLeft ? right : left).get().look(key);
                 long at = Math.max(window.at, Keyed.isThere(other) ? other.at : window.at);
                 matches.change(key, at, isLeft, isLeft ? window : other, isLeft ? other : window);
             }

@@ -2,9 +2,11 @@ package io.millstream.kernel.state;
 
 import io.millstream.kernel.Partitions;
 import io.millstream.kernel.core.Sketches;
+import java.util.HashMap;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.api.java.UDF2;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 
@@ -39,25 +41,25 @@ public final class Order {
     }
 
     /**
-     * The largest of the values so far, in the rows of a Spark task: what has its order is in the task's order, and
-     * several tasks' rows are mixed as their times go.
+     * The largest of the values so far, of those of one bucket in the rows of a Spark task: what has its order is in
+     * the task's order, and several tasks' rows are mixed as their times go.
      */
-    public static Column largestSoFar(Column value) {
-        return functions.udf(new LargestSoFar(), DataTypes.LongType).asNondeterministic().apply(value);
+    public static Column largestSoFar(Column bucket, Column value) {
+        return functions.udf(new LargestSoFar(), DataTypes.LongType)
+                .asNondeterministic()
+                .apply(bucket, value);
     }
 
-    private static final class LargestSoFar implements UDF1<Long, Long> {
-        private static final long serialVersionUID = 1;
-        private transient boolean any;
-        private transient long largest;
+    private static final class LargestSoFar implements UDF2<Integer, Long, Long> {
+        private static final long serialVersionUID = 2;
+        private transient HashMap<Integer, Long> largest;
 
         @Override
-        public Long call(Long value) {
-            if (!any || value > largest) {
-                any = true;
-                largest = value;
+        public Long call(Integer bucket, Long value) {
+            if (largest == null) {
+                largest = new HashMap<>();
             }
-            return largest;
+            return largest.merge(bucket, value, Math::max);
         }
     }
 }

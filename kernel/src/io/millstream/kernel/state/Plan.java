@@ -127,7 +127,8 @@ final class Plan implements Serializable {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
                 case "latest" -> new Latest(task);
-                case "records" -> new Records(task, setting("before") + setting("after"), pairs().retention());
+                case "records" -> new Records(
+                        task, setting("before") + setting("after"), pairs().retention(), pairs().patience());
                 case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
                 case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
                 case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());

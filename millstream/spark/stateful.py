@@ -534,7 +534,7 @@ def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
     are mixed as their stream times go. With `any_order`, a bucket's rows only stand together.
     """
     if any_order:
-        # Not as they come from other machines: a micro-batch that runs again gives the same, in the same order.
+        # Not as they come from other machines: what runs again gives the same, in the same order.
         return rows.repartition("bucket").sortWithinPartitions("bucket", "tag", "key")
     columns = rows.columns
     so_far = largest_so_far(F.col("bucket"), F.col("at"))

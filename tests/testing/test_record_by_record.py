@@ -83,7 +83,7 @@ def test_what_waits_in_several_topics_is_taken_by_its_time(monkeypatch: pytest.M
     }
     processed = []
 
-    def process(records: Sequence[Record]) -> list[list[Record]]:
+    def process(records: Sequence[Record], passed: int) -> list[list[Record]]:
         processed.extend(records)
         return [written.get(records[0], [])]
 

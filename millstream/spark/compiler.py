@@ -1173,9 +1173,6 @@ class Compiler:
 
     def _note_layouts(self, on_kernel: list[Item], by_spark: list[Pending]) -> None:
         """Note how the state of each store is laid out: read as another layout, it would be misread."""
-        on_kernel.sort(
-            key=lambda item: item.core in ("lookup", "table_join")
-        )  # which have no state of their own
         held = len(on_kernel)
         for number, item in enumerate(on_kernel, 1):
             if label := _label(item.pending.node):
@@ -1218,7 +1215,8 @@ class Compiler:
                         "adder), for sessions with a merger"
                     ) from error
                 others.append(each)
-        return items, others
+        # State is kept by their numbers, so what has none comes behind what has some.
+        return sorted(items, key=lambda item: not item.is_kept), others
 
     def _item(self, pending: Pending) -> Item:
         """An aggregation for the kernel.
@@ -1275,6 +1273,8 @@ class Compiler:
         flow = self._flow_of_pending(node)
         lane = flow.lanes[self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node]
         remembers = self.stands_for.get(node, node) in self.remembering
+        if isinstance(node, Side):
+            remembers = node.remembers
         pending = Pending(node, flow, lane, remembers=remembers)
         if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
             return replace(pending, group_key_serde=lane.key_serde.inner)

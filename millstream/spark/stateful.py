@@ -96,6 +96,11 @@ class Item:
     held_back: tuple[Suppress, ...] = ()
 
     @property
+    def is_kept(self) -> bool:
+        """Whether it has state (Plan.Item.isKept)."""
+        return self.core not in ("lookup", "table_join")
+
+    @property
     def is_windowed(self) -> bool:
         return self.window is not None or self.pending.windows is not None
 
@@ -666,7 +671,7 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
     nothing = {
         f"old_{part.name}": F.lit(None).cast(part.type)
         for item in items
-        if item.pending.remembers or (isinstance(item.pending.node, Side) and item.pending.node.remembers)
+        if item.pending.remembers
         for part in item.parts.parts
     }
     return reduce(DataFrame.union, rows).withColumns(nothing)

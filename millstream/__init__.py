@@ -146,6 +146,7 @@ from millstream.runtime.supervision import (
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (
+    DailyTimeWindows,
     JoinWindows,
     SessionWindows,
     SlidingWindows,
@@ -168,6 +169,7 @@ __all__ = [
     "CogroupedKStream",
     "ConfigException",
     "Consumed",
+    "DailyTimeWindows",
     "DefaultProductionExceptionHandler",
     "EagerBufferConfig",
     "EmitStrategy",

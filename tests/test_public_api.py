@@ -28,6 +28,7 @@ PUBLIC = [
     "CogroupedKStream",
     "ConfigException",
     "Consumed",
+    "DailyTimeWindows",
     "DefaultProductionExceptionHandler",
     "EagerBufferConfig",
     "EmitStrategy",

@@ -10,7 +10,7 @@ import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from snapshots.traces import Row, Trace, traces
 
 from millstream import (
     BufferConfig,
+    DailyTimeWindows,
     EmitStrategy,
     KStream,
     KTable,
@@ -33,6 +34,7 @@ from millstream import (
     Suppressed,
     TimeWindows,
     Topology,
+    UnlimitedWindows,
     Windowed,
     WindowedSerdes,
 )
@@ -123,6 +125,10 @@ def windows_of(op: Mapping[str, Any]) -> Windows | None:
             )
         case "sliding":
             return SlidingWindows.of_time_difference_and_grace(ms(op["difference"]), ms(op["grace"]))
+        case "daily":
+            return DailyTimeWindows.of(op["zone"], start_hour=op["hour"], grace=ms(op["grace"]))
+        case "unlimited":
+            return UnlimitedWindows.of().start_on(datetime.fromtimestamp(op["start"] / 1000, UTC))
         case "session":
             return SessionWindows.of_inactivity_gap_and_grace(ms(op["gap"]), ms(op["grace"]))
     return None
@@ -195,6 +201,9 @@ KEYS: Mapping[str, Any] = {
     "value": lambda key, value: value.cast("string"),
     "all": lambda key, value: F.lit("all"),
     "key": lambda key, value: key.key,
+    "text": lambda key, value: F.format_string(
+        "[%s@%d/%d]", key.key, F.unix_millis(key.window.start), F.unix_millis(key.window.end)
+    ),
     "key and start": lambda key, value: F.concat(key.key, F.lit("@"), F.unix_millis(key.window.start)),
 }
 
@@ -373,7 +382,7 @@ def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize(
-    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress"]
+    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress", "own_windows"]
 )
 def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(
     file: str, parts: int

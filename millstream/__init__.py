@@ -45,9 +45,11 @@ from millstream.dsl.options import (
     Named,
     Produced,
     Repartitioned,
+    StoreType,
 )
 from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.store_suppliers import Stores
 from millstream.dsl.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -248,6 +250,8 @@ __all__ = [
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StoreType",
+    "Stores",
     "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",

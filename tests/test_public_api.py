@@ -107,6 +107,8 @@ PUBLIC = [
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StoreType",
+    "Stores",
     "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.store_suppliers import StoreSupplier
 from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
 from millstream.topology.functions import accepts, arity, describe_function
@@ -309,6 +310,7 @@ class Materialized(_WithSerdes):
         retention: for the store of a windowed aggregation: how long a window can be queried, counted from
             its start (a session: its end). None: as long as records of it can come.
         history: for a table's store: how far back it can be read as of an earlier time. None: only as it is.
+        supplier: what `Stores` said of the store; the attributes above follow it.
 
     Source: org.apache.kafka.streams.kstream.Materialized.
     """
@@ -320,6 +322,7 @@ class Materialized(_WithSerdes):
     store_type: StoreType | None = None
     retention: timedelta | None = None
     history: timedelta | None = None
+    supplier: StoreSupplier | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -347,10 +350,20 @@ class Materialized(_WithSerdes):
             )
 
     @classmethod
-    def as_(cls, store_name: str | StoreType) -> Materialized:
-        """A store of this name, which can be queried by it; or an unnamed store of this type."""
+    def as_(cls, store_name: str | StoreType | StoreSupplier) -> Materialized:
+        """A store of this name, which can be queried by it; one that `Stores` describes; or an unnamed store
+        of this type."""
         if isinstance(store_name, StoreType):
             return cls(store_type=store_name)
+        if isinstance(store_name, StoreSupplier):
+            type = StoreType.ROCKS_DB if store_name.persistent else StoreType.IN_MEMORY
+            return cls(
+                store_name=store_name.name,
+                store_type=type,
+                retention=store_name.retention,
+                history=store_name.history,
+                supplier=store_name,
+            )
         return cls(store_name=validate_name(store_name, "store name"))
 
     @classmethod
@@ -381,6 +394,7 @@ class Materialized(_WithSerdes):
 
     def with_retention(self, retention: timedelta) -> Materialized:
         """The same, with windows kept for so long; only for the stores of windowed aggregations."""
+        self._check_no_supplier("retention")
         return replace(self, retention=retention)
 
     def with_history(self, history: timedelta) -> Materialized:
@@ -391,11 +405,19 @@ class Materialized(_WithSerdes):
 
         Source: KIP-889 (Stores.persistentVersionedKeyValueStore).
         """
+        self._check_no_supplier("history")
         return replace(self, history=history)
 
     def with_store_type(self, store_type: StoreType) -> Materialized:
         """The same in another kind of store."""
+        self._check_no_supplier("store type")
         return replace(self, store_type=store_type)
+
+    def _check_no_supplier(self, what: str) -> None:
+        if self.supplier is not None:
+            raise TopologyException(
+                f"Cannot set {what} when store supplier is pre-configured: {self.supplier} has it"
+            )
 
 
 @dataclass(frozen=True)

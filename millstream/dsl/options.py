@@ -216,11 +216,7 @@ class Produced(WithSerdesAndName):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.partitioner is not None and (not callable(self.partitioner) or not arity(self.partitioner)):
-            raise TopologyException(
-                "the partitioner of Produced is a function of (value), (key, value) or (key, value, record), "
-                f"got {describe_function(self.partitioner)}"
-            )
+        _check_partitioner("Produced", self.partitioner)
 
     @classmethod
     def with_(
@@ -259,17 +255,25 @@ class Grouped(WithSerdesAndName):
 class Repartitioned(WithSerdesAndName):
     """How a repartition topic is made. The name becomes the topic's: `<name>-repartition`.
 
+    Attributes:
+        number_of_partitions: of the topic; None: as many as upstream has.
+        partitioner: `lambda key, value: …` to the Column of partition numbers; None, and where it is NULL: as
+            Kafka's producers do, by the key.
+
     Source: org.apache.kafka.streams.kstream.Repartitioned.
-    Differs: no partitioner; internal topics are partitioned by the key alone.
+    Differs: an aggregation or a join behind it goes by keys all the same: one key is one row, whichever
+        partitions its records are in.
     """
 
     number_of_partitions: int | None = None
+    partitioner: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         count = self.number_of_partitions
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
             raise TopologyException(f"number_of_partitions of Repartitioned is 1 or more, got {count!r}")
+        _check_partitioner("Repartitioned", self.partitioner)
 
     @classmethod
     def with_(
@@ -277,9 +281,14 @@ class Repartitioned(WithSerdesAndName):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         number_of_partitions: int | None = None,
+        partitioner: Callable[..., Any] | None = None,
     ) -> Repartitioned:
         """A topic with these serdes; without a number, it has as many partitions as upstream."""
-        return cls(key_serde, value_serde, None, number_of_partitions)
+        return cls(key_serde, value_serde, None, number_of_partitions, partitioner)
+
+    def with_stream_partitioner(self, partitioner: Callable[..., Any] | None) -> Repartitioned:
+        """The same with another partitioner."""
+        return replace(self, partitioner=partitioner)
 
     def with_number_of_partitions(self, number_of_partitions: int | None) -> Repartitioned:
         """The same with another number of partitions."""
@@ -463,6 +472,14 @@ class Branched:
     def with_name(self, name: str) -> Branched:
         """The same with another name."""
         return replace(self, name=validate_name(name, "name of a branch"))
+
+
+def _check_partitioner(option: str, partitioner: Any) -> None:
+    if partitioner is not None and (not callable(partitioner) or not arity(partitioner)):
+        raise TopologyException(
+            f"the partitioner of {option} is a function of (value), (key, value) or (key, value, record), "
+            f"got {describe_function(partitioner)}"
+        )
 
 
 def option(given: Any, kind: type[O], operation: str) -> O:

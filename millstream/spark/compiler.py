@@ -599,6 +599,9 @@ class Compiler:
         key = self._settle(node.key_serde, lane.key_serde, self.context.default_key_serde, key_type)
         value = self._settle(node.value_serde, lane.value_serde, self.context.default_value_serde, value_type)
         self.context.repartition_serdes[node] = (key, value)
+        partition = None
+        if node.partitioner is not None:
+            lane, partition = self._partition(node, node.partitioner, flow, lane)
         key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
         value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
         lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes)
@@ -610,6 +613,7 @@ class Compiler:
                 topic=self._internal(node.topic),
                 key=key_bytes,
                 value=value_bytes,
+                partition=partition,
                 route=key_bytes,
                 headers=True,
                 letter=node.name,

@@ -300,6 +300,7 @@ class Repartition(Node):
         partitions: as asked for, or None: as many as upstream has.
         implicit: made by an aggregation whose key may have changed. Spark can shuffle instead, so such a
             one needs no topic; one the user asked for has its topic.
+        partitioner: chooses each record's partition; where it is NULL, and without one, the key does.
     """
 
     topic: str = ""
@@ -310,6 +311,7 @@ class Repartition(Node):
     partitions: int | None = None
     implicit: bool = True
     null_keys: bool = False
+    partitioner: Function | None = None
 
 
 @dataclass(frozen=True, eq=False)

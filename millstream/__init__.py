@@ -141,6 +141,7 @@ from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
 from millstream.runtime.supervision import (
     StreamsUncaughtExceptionResponse,
     StreamThreadExceptionResponse,
@@ -244,6 +245,7 @@ __all__ = [
     "SessionWindows",
     "SetupException",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "StateQueryRequest",
     "StateQueryResult",
     "StateRestoreListener",
@@ -263,6 +265,7 @@ __all__ = [
     "StreamsUncaughtExceptionResponse",
     "StrictBufferConfig",
     "Suppressed",
+    "SuspendReason",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

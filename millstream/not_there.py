@@ -68,8 +68,9 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "session_store_with_headers_builder": _BUILDER,
     },
     "KafkaStreams": {
-        "set_standby_update_listener": "all_local_store_partition_lags() tells how far standbys are",
-        "client_instance_ids": "client metrics of KIP-714 are not there yet; metrics has the client's own",
+        "client_instance_ids": "brokers give such an id to each Kafka client that pushes metrics to "
+        "them (KIP-714), and those that Spark has for the records do not tell theirs; metrics has the "
+        "client's own figures",
         "register_metric_for_subscription": "client metrics of KIP-714 are not there yet",
         "unregister_metric_from_subscription": "client metrics of KIP-714 are not there yet",
         "local_threads_metadata": "it was removed from Kafka Streams: use metadata_for_local_threads()",

@@ -1314,6 +1314,8 @@ class Compiler:
             aggregation = item.node.aggregation
             if aggregation.initializer is None:  # a reduce: the aggregate is a value
                 aggregate = value
+            elif self.context.default_value_serde is not None:
+                aggregate = self.context.default_value_serde
             else:
                 raise TopologyException(
                     f"{item.node.name} ({describe_function(aggregation.adder)}): a Python aggregation needs "

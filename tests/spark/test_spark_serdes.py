@@ -151,6 +151,9 @@ def test_spark_reads_the_values_that_python_reads(spark: SparkSession) -> None:
         (JSON, b"[1]", "a JSON object that fits its schema"),
         (JSON, b'{"a": "secret"}', "a JSON object that fits its schema"),
         (JSON, b'{"a": 1', "a JSON object that fits its schema"),
+        (JSON, b'{"a": 1}x', "a JSON object that fits its schema"),
+        (JSON, b'{"a": 1}{"a": 2}', "a JSON object that fits its schema"),
+        (JSON, b'[{"a": 1}]', "a JSON object that fits its schema"),
     ],
 )
 def test_bytes_that_do_not_fit_are_an_error_that_names_the_record(

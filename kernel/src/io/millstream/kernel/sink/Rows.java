@@ -20,13 +20,15 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
  *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
- *       a dead letter says of the record that this one comes from. The column may be missing.
+ *       a dead letter says of the record that this one comes from. The column may be missing. And asked int,
+ *       exception, message string, failed_key, failed_value binary: where asked is not NULL, the row is nothing to be
+ *       written, but a record that failed, of which a handler is asked.
  * </ul>
  */
 record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter)
         implements Serializable {
 
-    private static final int LETTER_FIELDS = 6;
+    private static final int LETTER_FIELDS = 11;
 
     static Rows in(StructType schema) {
         return new Rows(
@@ -68,13 +70,33 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
             return null;
         }
         InternalRow source = row.getStruct(letter, LETTER_FIELDS);
-        UTF8String from = source.getUTF8String(2);
         return new DeadLetter(
                 bytes(source, 0),
                 bytes(source, 1),
-                from == null ? null : from.toString(),
+                text(source, 2),
                 source.isNullAt(3) ? -1 : source.getInt(3),
                 source.isNullAt(4) ? -1 : source.getLong(4),
-                source.getUTF8String(5).toString());
+                text(source, 5),
+                source.isNullAt(6) ? DeadLetter.NOWHERE : source.getInt(6),
+                text(source, 7),
+                text(source, 8),
+                bytes(source, 9),
+                bytes(source, 10));
+    }
+
+    private static String text(InternalRow row, int column) {
+        UTF8String text = row.getUTF8String(column);
+        return text == null ? null : text.toString();
+    }
+
+    /** What a handler is asked, if that is what the row is for; else null. */
+    byte[] questionOf(InternalRow row) {
+        if (letter < 0 || row.isNullAt(letter) || row.getStruct(letter, LETTER_FIELDS).isNullAt(6)) {
+            return null;
+        }
+        UTF8String to = row.getUTF8String(topic);
+        Integer chosen = row.isNullAt(partition) ? null : (Integer) row.getInt(partition);
+        Long time = row.isNullAt(timestamp) ? null : (Long) row.getLong(timestamp);
+        return Question.failed(letterOf(row), to == null ? null : to.toString(), chosen, time, headersOf(row));
     }
 }

@@ -274,7 +274,7 @@ def sink_options(
             "kafka.transaction.timeout.ms": str(transactions.timeout_ms),
         }
     if asking is not None:
-        options["asking"] = asking
+        options["asking.secret"] = asking  # by this name Spark does not show it
     if handlers.production:
         asks = "production" in handlers.own
         options["on.refused"] = "ask" if asks else "continue"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -163,6 +165,26 @@ def test_each_handler_is_asked_about_its_own_failures(asked: list[Asked]) -> Non
 
 def halves(builder: StreamsBuilder) -> None:
     builder.stream("in", STRINGS).map_values(lambda v: v.cast("int")).to("out")
+
+
+def test_the_example_in_the_documents_does_what_it_says() -> None:
+    """Nobody to share with is nothing, an amount that is no number goes aside, and without a key it ends."""
+    text = (Path(__file__).parents[2] / "docs" / "failures.md").read_text(encoding="utf-8")
+    shown = next(part for part in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "Aside" in part)
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(shown.partition("streams =")[0], names)
+    topology = names["builder"].build()
+    with TopologyTestDriver(topology, {"processing.exception.handler": names["Aside"]}) as running:
+        good, none, no_number = (
+            b'{"amount":"6","parts":2}',
+            b'{"amount":"6","parts":0}',
+            b'{"amount":"x","parts":2}',
+        )
+        pipe(running, "orders", ("a", good), ("b", none), ("c", no_number), value="bytes")
+        assert read(running, "shares", value="double") == [("a", 3.0)]
+        assert read(running, "orders-aside", value="bytes") == [("c", no_number)]
+        with pytest.raises(PipelineException, match=r"Aside of processing\.exception\.handler says 'fail'"):
+            pipe(running, "orders", (None, no_number), value="bytes")
 
 
 class Strict(ProcessingExceptionHandler):

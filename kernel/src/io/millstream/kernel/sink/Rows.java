@@ -25,12 +25,14 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       written, but a record that failed, of which a handler is asked.
  * </ul>
  */
-record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter)
+record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter, int letterFields)
         implements Serializable {
 
-    private static final int LETTER_FIELDS = 11;
+    /** Where in a letter it is said what is asked, if its fields go so far. */
+    private static final int ASKED = 6;
 
     static Rows in(StructType schema) {
+        int letter = List.of(schema.fieldNames()).indexOf("letter");
         return new Rows(
                 schema.fieldIndex("topic"),
                 schema.fieldIndex("key"),
@@ -39,7 +41,8 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
                 schema.fieldIndex("route"),
                 schema.fieldIndex("timestamp"),
                 schema.fieldIndex("headers"),
-                List.of(schema.fieldNames()).indexOf("letter"));
+                letter,
+                letter < 0 ? 0 : ((StructType) schema.apply(letter).dataType()).size());
     }
 
     /** The bytes of a column; a copy, for Spark uses a row again. */
@@ -69,7 +72,8 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
         if (letter < 0 || row.isNullAt(letter)) {
             return null;
         }
-        InternalRow source = row.getStruct(letter, LETTER_FIELDS);
+        InternalRow source = row.getStruct(letter, letterFields);
+        boolean asks = letterFields > ASKED;
         return new DeadLetter(
                 bytes(source, 0),
                 bytes(source, 1),
@@ -77,11 +81,11 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
                 source.isNullAt(3) ? -1 : source.getInt(3),
                 source.isNullAt(4) ? -1 : source.getLong(4),
                 text(source, 5),
-                source.isNullAt(6) ? DeadLetter.NOWHERE : source.getInt(6),
-                text(source, 7),
-                text(source, 8),
-                bytes(source, 9),
-                bytes(source, 10));
+                asks && !source.isNullAt(ASKED) ? source.getInt(ASKED) : DeadLetter.NOWHERE,
+                asks ? text(source, 7) : null,
+                asks ? text(source, 8) : null,
+                asks ? bytes(source, 9) : null,
+                asks ? bytes(source, 10) : null);
     }
 
     private static String text(InternalRow row, int column) {
@@ -91,7 +95,7 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
 
     /** What a handler is asked, if that is what the row is for; else null. */
     byte[] questionOf(InternalRow row) {
-        if (letter < 0 || row.isNullAt(letter) || row.getStruct(letter, LETTER_FIELDS).isNullAt(6)) {
+        if (letterFields <= ASKED || row.isNullAt(letter) || row.getStruct(letter, letterFields).isNullAt(ASKED)) {
             return null;
         }
         UTF8String to = row.getUTF8String(topic);

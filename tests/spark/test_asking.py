@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from millstream import ErrorHandlerResponse, ProcessingExceptionHandler, ProductionExceptionHandler, Serdes
+from millstream import (
+    ErrorHandlerResponse,
+    ProcessingExceptionHandler,
+    ProductionExceptionHandler,
+    Serdes,
+    SerializationException,
+    StreamsException,
+)
 from millstream.dsl.error_handlers import FailedRecord, ProducerRecord, SerializationExceptionOrigin
 from millstream.spark.asking import (
     FAIL,
@@ -21,6 +28,8 @@ from millstream.spark.asking import (
     Question,
     Reader,
 )
+from millstream.spark.failures import Report, translate
+from millstream.spark.worker import _told
 
 QUESTION = Question(
     place=0,
@@ -109,3 +118,49 @@ def test_a_handler_that_cannot_be_made_ends_the_pipeline() -> None:
         HandlerError, match=r"NeedsMore of production.exception.handler cannot be made: LookupErr"
     ):
         asking.answers([QUESTION, replace(QUESTION, place=1)][1:])
+
+
+class Raising(ProcessingExceptionHandler):
+    def handle_error(self, context: Any, record: Any, exception: Exception) -> ErrorHandlerResponse:
+        raise LookupError("no\nsuch")
+
+
+def test_what_a_handler_raised_in_a_worker_is_the_cause() -> None:
+    """The message says which handler, where and at which node; its own exception is rebuilt behind it."""
+    asking = Asking({"processing": Raising}, {}, PLACES, None)
+    with pytest.raises(HandlerError) as raised:
+        asking.answers([replace(QUESTION, value=None)])
+    text = (
+        f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {_told(raised.value).decode()}"
+    )
+    report = Report("[STREAM_FAILED] Job aborted", (("io.millstream.kernel.python.PythonException", text),))
+    error = translate("p0", ("in",), RuntimeError("Spark's"), report=report)
+    assert str(error).startswith(
+        "pipeline p0: its query failed: the handler test_asking.Raising of processing.exception.handler, asked "
+        "about a record at MAP, raised LookupError: no\nsuch ("
+    )
+    assert isinstance(error.__cause__, LookupError)
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            "in-3 offset 17 value: serde 'long' cannot read these 2 bytes: it takes 8 bytes",
+            SerializationException,
+        ),
+        ("KSTREAM-MAPVALUES-0000000001 (app.py:3 <lambda>): cannot be computed", StreamsException),
+    ],
+)
+def test_a_fail_is_told_with_its_record(message: str, cause: type[StreamsException]) -> None:
+    """What cannot be read names topic, partition and offset, as without a handler."""
+    said = f"{message}; the handler app.Mine of deserialization.exception.handler says 'fail'"
+    name = "io.millstream.kernel.sink.RecordFailedException"
+    report = Report("[STREAM_FAILED] Job aborted", ((name, said),))
+    for found in (report, Report(f"Lost task 0.0: {name}: {said}\n\tat x")):
+        error = translate("p0", ("in",), RuntimeError("Spark's"), report=found)
+        assert str(error) == f"pipeline p0: its query failed: {said}"
+        assert type(error.__cause__) is cause
+        if isinstance(error.__cause__, SerializationException):
+            at = error.__cause__
+            assert (at.topic, at.partition, at.offset) == ("in", 3, 17)

@@ -136,8 +136,8 @@ def test_what_a_handler_raised_in_a_worker_is_the_cause() -> None:
     report = Report("[STREAM_FAILED] Job aborted", (("io.millstream.kernel.python.PythonException", text),))
     error = translate("p0", ("in",), RuntimeError("Spark's"), report=report)
     assert str(error).startswith(
-        "pipeline p0: its query failed: the handler test_asking.Raising of processing.exception.handler, asked "
-        "about a record at MAP, raised LookupError: no\nsuch ("
+        "pipeline p0: its query failed: the handler test_asking.Raising of processing.exception.handler, "
+        "asked about a record at MAP, raised LookupError: no\nsuch ("
     )
     assert isinstance(error.__cause__, LookupError)
 

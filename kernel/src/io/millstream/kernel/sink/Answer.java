@@ -29,8 +29,9 @@ record Answer(boolean fails, String said, List<ProducerRecord<byte[], byte[]>> l
             byte[] value = bytes(in);
             int partition = in.getInt();
             long timestamp = in.getLong();
-            letters.add(new ProducerRecord<>(
-                    topic, partition < 0 ? null : partition, timestamp < 0 ? null : timestamp, key, value, headers(in)));
+            Integer chosen = partition < 0 ? null : (Integer) partition;
+            Long time = timestamp < 0 ? null : (Long) timestamp;
+            letters.add(new ProducerRecord<>(topic, chosen, time, key, value, headers(in)));
         }
         return new Answer(fails, said, letters);
     }

@@ -25,7 +25,16 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       written, but a record that failed, of which a handler is asked.
  * </ul>
  */
-record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter, int letterFields)
+record Rows(
+        int topic,
+        int key,
+        int value,
+        int partition,
+        int route,
+        int timestamp,
+        int headers,
+        int letter,
+        int letterFields)
         implements Serializable {
 
     /** Where in a letter it is said what is asked, if its fields go so far. */

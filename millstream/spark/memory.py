@@ -17,13 +17,17 @@ from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
+from millstream.errors import PipelineException
 from millstream.model import Record
+from millstream.spark.asking import FAIL as SAYS_FAIL
+from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.dropped import DropWatch, new_reports
-from millstream.spark.failures import report_of, translate
+from millstream.spark.failures import report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.session import SharedSession
+from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range
 from millstream.topology.nodes import Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -109,7 +113,10 @@ class MemoryPipeline:
         handlers: RecordHandlers = FAIL,
     ) -> None:
         self.pipeline = pipeline
-        self.drops = DropWatch(pipeline.name, handlers.max_ratio, handlers.dead_letter_topic)
+        self.drops = DropWatch(
+            pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
+        )
+        self._asking = compiled.asking
         self._counts_drops = handlers.any or compiled.drops
         self.store_serdes = compiled.store_serdes
         self._stream = stream
@@ -117,7 +124,7 @@ class MemoryPipeline:
         rows = compiled.rows_at(None)
         if rows is not None:
             self._query = (
-                rows.select(_written())
+                rows.select(_written(asks=LETTER in rows.columns))
                 .writeStream.format("memory")
                 .queryName(f"millstream_{uuid.uuid4().hex}")
                 .outputMode("update")
@@ -150,7 +157,36 @@ class MemoryPipeline:
         # One call for all rows, each of them a text in brackets: what costs is a call, not its length.
         lines: str = sink.allData().mkString("\n")
         sink.clear()
-        return [_decoded(json.loads(line[1:-1])) for line in lines.splitlines()]
+        rows = [json.loads(line[1:-1]) for line in lines.splitlines()]
+        return [record for row in rows for record in self._answered(row)]
+
+    def _answered(self, row: dict[str, Any]) -> list[Record]:
+        """What is written for a row: the record that it is, or what a handler answers to what it asks."""
+        if self._asking is None or "asked" not in row.get("l", ()):
+            return [_decoded(row)]
+        try:
+            (answer,) = self._asking.answers([_question(row)])
+        except HandlerError as error:
+            raise self._failed(str(error)) from error.__cause__
+        if answer.result == SAYS_FAIL:
+            raise self._failed(str(answer.said)) from unreadable(str(answer.said))
+        return [
+            Record(
+                letter.topic,
+                -1 if letter.partition is None else letter.partition,
+                -1,
+                letter.key,
+                letter.value,
+                row["s"] if letter.timestamp is None else letter.timestamp,
+                letter.headers,
+            )
+            for letter in answer.letters
+        ]
+
+    def _failed(self, said: str) -> PipelineException:
+        return PipelineException(
+            f"pipeline {self.pipeline.name}: its query failed: {said}", pipeline=self.pipeline.name
+        )
 
     def close(self) -> None:
         if self._query is not None:
@@ -203,8 +239,8 @@ class _MemoryStream:
             self._stream.addData(self._jvm.PythonUtils.toSeq(rows))
 
 
-def _written() -> Column:
-    """A row to write as one JSON text."""
+def _written(*, asks: bool) -> Column:
+    """A row to write as one JSON text; `asks`: with what a handler is asked."""
     headers = F.transform(
         "headers", lambda h: F.struct(h["key"].alias("key"), F.hex(h["value"]).alias("value"))
     )
@@ -215,15 +251,47 @@ def _written() -> Column:
         F.col("partition").alias("p"),
         F.col("timestamp").alias("s"),
         headers.alias("h"),
+        *([_asked().alias("l")] if asks else []),
     )
     return F.to_json(row).alias("record")
 
 
-def _decoded(row: dict[str, Any]) -> Record:
-    headers = tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
-    return Record(
-        row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), row["s"], headers
+def _asked() -> Column:
+    letter = F.col(LETTER)
+    texts = [letter[name].alias(name) for name in ("topic", "place", "asked", "exception", "message")]
+    numbers = [letter[name].alias(name) for name in ("partition", "offset")]
+    data = [F.hex(letter[name]).alias(name) for name in ("key", "value", "failed_key", "failed_value")]
+    return F.when(letter["asked"].isNotNull(), F.struct(*texts, *numbers, *data))
+
+
+def _question(row: dict[str, Any]) -> Question:
+    asked = row["l"]
+    return Question(
+        place=asked["asked"],
+        node=asked["place"],
+        exception=asked["exception"],
+        message=asked["message"],
+        topic=asked.get("topic"),
+        raw_key=_bytes(asked.get("key")),
+        raw_value=_bytes(asked.get("value")),
+        partition=asked.get("partition", -1),
+        offset=asked.get("offset", -1),
+        timestamp=row["s"],
+        to=row.get("t"),
+        key=_bytes(asked.get("failed_key")),
+        value=_bytes(asked.get("failed_value")),
+        partition_to=row.get("p", -1),
+        headers=_headers(row),
     )
+
+
+def _decoded(row: dict[str, Any]) -> Record:
+    key, value = _bytes(row.get("k")), _bytes(row.get("v"))
+    return Record(row["t"], row.get("p", -1), -1, key, value, row["s"], _headers(row))
+
+
+def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
 
 
 def _bytes(digits: str | None) -> bytes | None:

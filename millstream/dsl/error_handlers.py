@@ -207,7 +207,8 @@ class ExceptionHandler(ABC):  # noqa: B024 - what is abstract has another type i
     def configure(self, configs: Mapping[str, Any]) -> None:  # noqa: B027 - who needs nothing leaves it out
         """Called once in each worker, before anything else, with the client's configuration.
 
-        Of that, what is text, number or boolean, or a list of them.
+        Of that, what is text, number or boolean, or a list of them, and no secret: those do not leave the
+        client. A handler that needs one reads it from where it runs.
 
         Source: org.apache.kafka.common.Configurable.
         """

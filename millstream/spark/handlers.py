@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream.config import StreamsConfig
+from millstream.config import MASKED, StreamsConfig, masked
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 
 __all__ = [
@@ -76,7 +76,7 @@ class RecordHandlers:
                 config.client_options("producer.").get("max.request.size", MAX_REQUEST_SIZE)
             ),
             own=config.own_handlers,
-            configs={name: value for name, value in config.items() if _is_plain(value)},
+            configs=_told(config),
         )
 
     @property
@@ -96,6 +96,13 @@ class RecordHandlers:
     def needs_source(self) -> bool:
         """Whether anything is told of the record that another one comes from."""
         return self.dead_letters or bool(self.own)
+
+
+def _told(config: StreamsConfig) -> dict[str, Any]:
+    """What of a configuration leaves the process: no secrets."""
+    return {
+        name: value for name, value in config.items() if _is_plain(value) and masked(name, value) != MASKED
+    }
 
 
 def _is_plain(value: Any) -> bool:

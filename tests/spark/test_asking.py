@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from millstream import (
     ProductionExceptionHandler,
     Serdes,
     SerializationException,
+    StreamsConfig,
     StreamsException,
 )
 from millstream.dsl.error_handlers import FailedRecord, ProducerRecord, SerializationExceptionOrigin
@@ -29,6 +31,7 @@ from millstream.spark.asking import (
     Reader,
 )
 from millstream.spark.failures import Report, translate
+from millstream.spark.handlers import RecordHandlers
 from millstream.spark.worker import _told
 
 QUESTION = Question(
@@ -164,3 +167,19 @@ def test_a_fail_is_told_with_its_record(message: str, cause: type[StreamsExcepti
         if isinstance(error.__cause__, SerializationException):
             at = error.__cause__
             assert (at.topic, at.partition, at.offset) == ("in", 3, 17)
+
+
+def test_secrets_of_the_configuration_do_not_reach_workers() -> None:
+    config = StreamsConfig(
+        {
+            "application.id": "words",
+            "bootstrap.servers": "localhost:9092",
+            "sasl.username": "me",
+            "sasl.password": "hush",
+            "processing.exception.handler": Counting,
+        }
+    )
+    told = RecordHandlers.of(config).configs
+    assert told["application.id"] == "words"
+    assert told["sasl.username"] == "me"
+    assert "hush" not in json.dumps(told)

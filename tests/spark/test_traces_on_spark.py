@@ -1,23 +1,22 @@
 """Aggregations on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
 
 Many programs run side by side in one query, and one micro-batch has all records: what comes of them is what
-Kafka Streams sends record by record, in its order. A record's header says whose it is.
+Kafka Streams sends record by record, in its order (trace_driving.py).
 """
 
 from __future__ import annotations
 
 import operator
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from driving import STRINGS, records
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from snapshots.traces import Row, Trace, traces
+from trace_driving import TOGETHER, came, ms, own, pipe_part, topology_of
 
 from millstream import (
     BufferConfig,
@@ -29,15 +28,12 @@ from millstream import (
     Serdes,
     SessionWindows,
     SlidingWindows,
-    StreamsBuilder,
     Suppressed,
     TimeWindows,
-    Topology,
-    Windowed,
     WindowedSerdes,
 )
 from millstream.spark.dropped import new_reports, read_drops
-from millstream.testing import TestRecord, TopologyTestDriver
+from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
 pytestmark = pytest.mark.spark
@@ -45,8 +41,6 @@ pytestmark = pytest.mark.spark
 FOLDS = ("count", "reduce", "aggregate", "to_table")
 STATEFUL = {*FOLDS, "suppress"}
 STREAM_STEPS = {"select_key", "map_values", "filter", "group_by", "group_by_key", "windowed_by", "to_stream"}
-TOGETHER = 8
-"""How many programs read one source: all of these are one operator."""
 CACHED = {"application.id": "app"}
 UNCACHED = {**CACHED, "statestore.cache.max.bytes": 0}
 
@@ -109,10 +103,6 @@ def chosen(file: str, *, in_python: bool = False) -> list[Trace]:
 
 
 # --- programs --------------------------------------------------------------------------------------------
-
-
-def ms(number: int) -> timedelta:
-    return timedelta(milliseconds=number)
 
 
 def windows_of(op: Mapping[str, Any]) -> Windows | None:
@@ -208,11 +198,7 @@ class Program:
     in_python: bool = False
 
     def build(self, source: KStream) -> None:
-        made: Any = source.filter(
-            lambda key, value, record: (
-                F.element_at(record.headers, 1)["value"].cast("string") == str(self.number)
-            )
-        )
+        made: Any = own(source, self)
         if self.trace.program[0]["values"] == "long":
             made = made.map_values(lambda value: value.cast("long"))
         if self.trace.program[0]["op"] == "table":
@@ -278,45 +264,6 @@ class Program:
             elif op["op"] == "aggregate" and op["function"].startswith("concat"):
                 kind = "string"
         return Serdes.long() if kind == "long" else Serdes.string()
-
-
-def topology_of(programs: Sequence[Program]) -> Topology:
-    """All of them in one topology. What reads one source is one query, with one operator."""
-    builder = StreamsBuilder()
-    for first in range(0, len(programs), TOGETHER):
-        source = builder.stream(f"in-{first // TOGETHER}", STRINGS)
-        for program in programs[first : first + TOGETHER]:
-            program.build(source)
-    return builder.build()
-
-
-def pipe_part(driver: TopologyTestDriver, programs: Sequence[Program], part: int, parts: int) -> None:
-    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
-    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
-    for step in range(max(len(program.trace.records) for program in programs)):
-        for program in programs:
-            mine = program.trace.records
-            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
-                value = None if record.value is None else str(record.value)
-                header = ("number", str(program.number).encode())
-                by_topic[f"in-{program.number // TOGETHER}"].append(
-                    TestRecord(record.key, value, record.timestamp, (header,))
-                )
-    for topic, batch in by_topic.items():
-        driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
-
-
-def came(driver: TopologyTestDriver, program: Program) -> list[Row]:
-    """What the program has written since it was asked last."""
-    found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
-    return [row(each) for each in found]
-
-
-def row(record: TestRecord) -> Row:
-    key = record.key
-    if isinstance(key, Windowed):
-        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
-    return Row(key, record.value, record.timestamp)
 
 
 def theirs(program: Program) -> list[Row]:

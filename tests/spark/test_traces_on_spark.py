@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from snapshots.traces import Row, Trace, traces
-from trace_driving import TOGETHER, came, ms, own, pipe_part, topology_of
+from trace_driving import came, ms, own, pipe_part, topology_of
 
 from millstream import (
     BufferConfig,
@@ -94,11 +94,15 @@ def has_no_nulls(trace: Trace) -> bool:
     return all(record.value is not None for record in trace.records)
 
 
-def chosen(file: str, *, in_python: bool = False) -> list[Trace]:
-    """Some of those that can be said, from edges to random ones. The cores are tested with all of them
-    (tests/kernel/test_cores.py); what is seen here is what is around the cores."""
+HELD_BY_CORES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
+"""The files of which the kernel's cores are tested with each trace (tests/kernel/test_cores.py). What is seen
+here is what is around the cores."""
+
+
+def chosen(file: str, count: int, *, in_python: bool = False) -> list[Trace]:
+    """Some of those that can be said, from edges to random ones."""
     every = [trace for trace in traces(file) if can_be_said(trace, in_python=in_python)]
-    count = min(len(every), 2 * TOGETHER)
+    count = min(len(every), count)
     return [every[place * len(every) // count] for place in range(count)]
 
 
@@ -298,17 +302,16 @@ def too_late(trace: Trace) -> int:
     return int(trace.dropped) - nulls
 
 
-def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -> Counter[str]:
-    """Give every second of the programs their records in so many micro-batches. How many were late."""
-    programs = [
-        Program(number, trace, in_python)
-        for number, trace in enumerate(chosen(file, in_python=in_python)[first::2])
-    ]
+def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
+    """Give the programs their records: every second one all in one micro-batch, the others in three. How many
+    were late."""
+    programs = [Program(number, trace, in_python) for number, trace in enumerate(some)]
     topology = topology_of(programs)
     nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
     with TopologyTestDriver(topology, UNCACHED) as driver:
-        for part in range(parts):
-            pipe_part(driver, programs, part, parts)
+        pipe_part(driver, programs[::2], 0, 1)
+        for part in range(3):
+            pipe_part(driver, programs[1::2], part, 3)
         counts = late(driver)
         for program in programs:
             trace = program.trace
@@ -318,29 +321,32 @@ def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -
     return counts
 
 
-@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize(
     "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress"]
 )
-def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(
-    file: str, parts: int
-) -> None:
+def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str) -> None:
     """Each update, in the same order, with the same time; and what is late is counted, and why."""
-    counts = compare(file, parts=parts, first=parts // 3)
+    counts = compare(chosen(file, 8 if file in HELD_BY_CORES else 16))
     assert sum(counts.values()) > 0 or file not in ("time", "sliding")
 
 
-@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
-def test_python_functions_are_called_as_kafka_streams_calls_them(file: str) -> None:
+WINDOWS = ("time", "session", "sliding", "unwindowed")
+
+
+def test_python_functions_are_called_as_kafka_streams_calls_them() -> None:
     """With the same aggregates, record by record; sessions are merged by the merger."""
-    compare(file, parts=2, in_python=True)
+    compare([trace for file in WINDOWS for trace in chosen(file, 6, in_python=True)], in_python=True)
 
 
-@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
-def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch(file: str) -> None:
+def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch() -> None:
     """Whatever was in between; and what was never told is never gone."""
-    updates = [trace for trace in chosen(file) if "to_table" not in trace.operations and has_no_nulls(trace)]
-    programs = [Program(number, trace) for number, trace in enumerate(updates[:TOGETHER])]
+    updates = [
+        trace
+        for file in WINDOWS
+        for trace in chosen(file, 16)
+        if "to_table" not in trace.operations and has_no_nulls(trace)
+    ]
+    programs = [Program(number, trace) for number, trace in enumerate(updates[::2])]
     values: list[dict[Any, Any]] = [{} for _ in programs]
     with TopologyTestDriver(topology_of(programs), CACHED) as driver:
         for part in range(2):

@@ -21,7 +21,8 @@ from millstream.testing import TestRecord, TopologyTestDriver
 __all__ = ["TOGETHER", "Driven", "came", "ms", "own", "pipe_part", "stamped", "topology_of"]
 
 TOGETHER = 8
-"""How many programs read one source: all of these are one operator."""
+"""How many programs read one source: all of these are one operator. Fewer are more queries, which take long
+to start; with more, each of their plans takes longer."""
 
 
 class Driven(Protocol):

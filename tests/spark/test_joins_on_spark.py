@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from snapshots.traces import Trace, traces
-from trace_driving import came, ms, own, pipe_part, topology_of
+from trace_driving import TOGETHER, came, ms, own, pipe_part, topology_of
 
 from millstream import (
     JoinWindows,
@@ -267,7 +267,7 @@ class Program:
 def chosen(file: str, *, one_operator: bool) -> list[Trace]:
     """Some, from edges to random ones: of one operator, or of several."""
     every = [t for t in traces(file) if is_one_operator(t) == one_operator and can_be_said(t)]
-    count = min(len(every), 16 if one_operator else 3)
+    count = min(len(every), 2 * TOGETHER if one_operator else 3)
     return [every[place * len(every) // count] for place in range(count)]
 
 

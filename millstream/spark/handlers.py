@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from millstream.config import MASKED, StreamsConfig, masked
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.java_names import java_class
 
 __all__ = [
     "FAIL",
@@ -127,9 +128,10 @@ def attempt(kept: Column, *results: Column) -> Column:
     # and an exception there is not caught. What stands behind a condition stays there; so there is always
     # one, and it cannot be folded away.
     sometime = F.coalesce(F.unix_micros(F.col(TIMESTAMP)) > F.lit(-(2**62)), F.lit(True))
-    utils = getattr(getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$"), "MODULE$")
+    utils = getattr(java_class(jvm, "org.apache.spark.sql.classic.ExpressionUtils$"), "MODULE$")
     child = utils.expression(F.when(kept & sometime, row)._jc)
-    return Column(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(child)))
+    tried = java_class(jvm, "org.apache.spark.sql.catalyst.expressions.TryEval")(child)
+    return Column(utils.column(tried))
 
 
 def error_headers(exception: Column, message: Column, place: str) -> Column:

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
@@ -26,6 +25,7 @@ from millstream.spark.dropped import DropWatch, new_reports
 from millstream.spark.failures import report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.java_names import java_class
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range
@@ -35,7 +35,6 @@ from millstream.topology.pipeline import Pipeline
 __all__ = ["MemoryEngine", "MemoryPipeline"]
 
 Input = Source | TableSource | Repartition
-_ROW = T.StructType([T.StructField("record", T.StringType())])
 _RECORD = (
     "i int, k string, v string, t string, p int, o bigint, s bigint, "
     "h array<struct<key: string, value: string>>"
@@ -204,11 +203,9 @@ class _MemoryStream:
         self._jvm = jvm
         self._spark = spark
         self._inputs: dict[Input, int] = {}
-        schema = spark._jsparkSession.parseDataType(_ROW.json())
-        encoders = jvm.org.apache.spark.sql.catalyst.encoders
-        encoder = getattr(getattr(encoders, "ExpressionEncoder$"), "MODULE$").apply(schema)
-        companion = getattr(jvm.org.apache.spark.sql.execution.streaming.runtime, "MemoryStream$")
-        self._stream = getattr(companion, "MODULE$").apply(encoder, spark._jsparkSession)
+        text = java_class(jvm, "org.apache.spark.sql.Encoders").STRING()
+        companion = java_class(jvm, "org.apache.spark.sql.execution.streaming.runtime.MemoryStream$")
+        self._stream = getattr(companion, "MODULE$").apply(text, spark._jsparkSession)
 
     def read(self, node: Input) -> DataFrame:
         """The records of one input."""
@@ -217,7 +214,7 @@ class _MemoryStream:
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
-        rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("record", _RECORD).alias("r"))
+        rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("value", _RECORD).alias("r"))
         return rows.where(record["i"] == number).select(
             F.unhex(record["k"]).alias("key"),
             F.unhex(record["v"]).alias("value"),
@@ -229,14 +226,16 @@ class _MemoryStream:
         )
 
     def add(self, records: Mapping[Input, list[Record]]) -> None:
-        rows = self._jvm.java.util.ArrayList()
-        for node, batch in records.items():
-            for record in batch if node in self._inputs else ():
-                values = self._jvm.java.util.ArrayList()
-                values.append(_encoded(self._inputs[node], record))
-                rows.append(self._jvm.org.apache.spark.sql.RowFactory.create(values.toArray()))
-        if rows:
-            self._stream.addData(self._jvm.PythonUtils.toSeq(rows))
+        lines = [
+            _encoded(self._inputs[node], record)
+            for node, batch in records.items()
+            if node in self._inputs
+            for record in batch
+        ]
+        if lines:  # JSON has no line breaks of its own; so all of them go over in one call
+            text = java_class(self._jvm, "java.io.StringReader")("\n".join(lines))
+            rows = java_class(self._jvm, "org.apache.commons.io.IOUtils").readLines(text)
+            self._stream.addData(java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(rows))
 
 
 def _written(*, asks: bool) -> Column:

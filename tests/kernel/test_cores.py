@@ -216,6 +216,7 @@ def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_ja
 @pytest.mark.disk
 @pytest.mark.parametrize(("capacity", "length"), [(1, 3), (7, 3), (1_000, 200)])
 def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: KernelJava) -> None:
+    """Each key once, as they first came, until so many are there; whatever their bytes are."""
     chance = random.Random(capacity)
     keys = [b"", *(chance.randbytes(chance.randint(0, length)) for _ in range(1_500))]
     records = [(chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9)) for _ in range(5_000)]

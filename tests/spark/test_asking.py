@@ -170,6 +170,7 @@ def test_a_fail_is_told_with_its_record(message: str, cause: type[StreamsExcepti
 
 
 def test_secrets_of_the_configuration_do_not_reach_workers() -> None:
+    """What `configure` gets travels with the query."""
     config = StreamsConfig(
         {
             "application.id": "words",

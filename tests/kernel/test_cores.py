@@ -20,6 +20,7 @@ from snapshots.traces import Row, Step, Trace, difference, step, traces
 from millstream import DailyTimeWindows
 
 MAIN = "io.millstream.kernel.core.TracesMain"
+SUMS = "io.millstream.kernel.core.SumsMain"
 FOLDS = ("count", "reduce", "aggregate")
 OPERATIONS = {*FOLDS, "stream", "table", "group_by_key", "windowed_by", "suppress", "to_stream"}
 FILES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
@@ -246,3 +247,25 @@ def test_days_are_those_that_windows_for_has(kernel_java: KernelJava) -> None:
         chain = sorted(set(told))
         assert len(chain) >= 3
         assert all(one[1] == other[0] for one, other in itertools.pairwise(chain)), zone
+
+
+@pytest.mark.disk
+@pytest.mark.parametrize(("capacity", "length"), [(1, 3), (7, 3), (1_000, 200)])
+def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: KernelJava) -> None:
+    """Each key once, as they first came, until so many are there; whatever their bytes are."""
+    chance = random.Random(capacity)
+    keys = [b"", *(chance.randbytes(chance.randint(0, length)) for _ in range(1_500))]
+    records = [(chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9)) for _ in range(5_000)]
+    said = kernel_java(
+        SUMS, "".join(f"{key.hex()},{at},{number}\n" for key, at, number in records), str(capacity)
+    )
+    expected: list[str] = []
+    sums: dict[bytes, list[int]] = {}
+    for key, at, number in records:
+        latest, total = sums.get(key, (at, 0))
+        sums[key] = [max(latest, at), total + number]
+        if len(sums) == capacity:
+            expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+            sums = {}
+    expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+    assert said.splitlines() == expected

@@ -487,6 +487,11 @@ class Assembly:
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
         return self._ready().start(name, on_end)
 
+    def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
+        found = next(each for each in self._topology.queries if each.name == pipeline)
+        uses = topics_of(found, self._config.application_id, topics)
+        return frozenset(use.topic for use in uses if use.by_pattern)
+
     def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
         with self._claiming:
             with self._remembering:

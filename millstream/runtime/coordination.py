@@ -27,12 +27,14 @@ from millstream.ports import TopicDescription
 from millstream.runtime.assignment import Share
 from millstream.runtime.events import (
     Assigned,
+    DropTopics,
     FailThread,
     ForgetClaims,
     KeepWarm,
     NoteTopics,
     Said,
     TakeAgreement,
+    TopicsDropped,
 )
 from millstream.runtime.holdings import missing_standbys
 from millstream.runtime.supervision import Failure
@@ -51,6 +53,7 @@ __all__ = [
     "said",
     "tell_serdes",
     "tell_warm",
+    "topics_dropped",
     "topics_grown",
     "topics_lost",
 ]
@@ -283,6 +286,22 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) 
             turn.do(NoteTopics(entry.name, topics))
     if turn.state.roster.held_pipelines:
         turn.rejoin("source topics have more partitions")
+
+
+def topics_dropped(turn: Turn, dropped: TopicsDropped) -> None:
+    """Sources go on with what their patterns match. Spark's queries do not, since their checkpoints have
+    offsets in what is gone: whoever runs one has it run anew, which takes these offsets out (reconcile.py).
+    """
+    plan = turn.state.plan
+    if plan is None:
+        return
+    rest = {name: topic for name, topic in plan.sources.items() if name not in dropped.topics}
+    turn.set(plan=replace(plan, sources=rest))
+    for entry in turn.state.live:
+        if turn.state.roster.given.get(entry.name, Share()).pipelines:
+            turn.do(DropTopics(entry.name, dropped.topics, dropped.number))
+    if turn.state.roster.held_pipelines:
+        turn.rejoin("patterns have lost source topics")
 
 
 def topics_lost(turn: Turn, pipeline: str, error: LostTopicException) -> None:

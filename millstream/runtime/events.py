@@ -74,6 +74,7 @@ __all__ = [
     "TakeAgreement",
     "ThreadMoved",
     "TimeUp",
+    "TopicsDropped",
     "TopicsGrown",
     "TopicsLost",
     "TopicsMissing",
@@ -240,6 +241,16 @@ class TopicsLost:
 
 
 @dataclass(frozen=True)
+class TopicsDropped:
+    """Topics are gone that only a pattern matched; what there is of these names now is another topic.
+    `number`: how many were lost so far, with these.
+    """
+
+    topics: tuple[str, ...]
+    number: int
+
+
+@dataclass(frozen=True)
 class TopicsGrown:
     """Source topics have more partitions than so many, or are new (0), and are this now."""
 
@@ -350,6 +361,7 @@ Event = (
     | PipelineMigrated
     | Planned
     | TopicsMissing
+    | TopicsDropped
     | TopicsGrown
     | TopicsLost
     | Joined
@@ -444,6 +456,17 @@ class PauseThread:
 
 
 @dataclass(frozen=True)
+class DropTopics:
+    """Have the thread run those of its pipelines anew that read these topics by a pattern, if they were
+    started when fewer than `number` were lost.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    number: int
+
+
+@dataclass(frozen=True)
 class NoteTopics:
     """Have the thread note these at its pipelines' checkpoints: queries may read them from now on."""
 
@@ -505,6 +528,7 @@ Instruction = (
     | ForgetThread
     | FailThread
     | PauseThread
+    | DropTopics
     | NoteTopics
     | Give
     | Lose

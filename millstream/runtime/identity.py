@@ -9,8 +9,9 @@ runs. Pure: descriptions in, findings out; `checkpoints.py` keeps the notes, `re
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 
 from millstream.errors import (
@@ -35,6 +36,7 @@ __all__ = [
     "TopicUse",
     "What",
     "compare",
+    "dropped_sentence",
     "error_of",
     "fresh_changelogs",
     "mendable",
@@ -71,6 +73,7 @@ class TopicUse:
 
     topic: str
     role: Role = field(compare=False)
+    by_pattern: bool = field(default=False, compare=False)
 
 
 def topics_of(
@@ -88,14 +91,18 @@ def topics_of(
         dead_letters: where records go that fail, if they are kept.
     """
     uses: dict[tuple[str, Role], None] = {}
+    matched: set[str] = set()
+    named: set[str] = set()
     for node in pipeline.inputs:
         match node:
             case Source(pattern=None):
                 uses.update({(topic, Role.SOURCE): None for topic in node.topics})
+                named.update(node.topics)
             case Source():
                 assert node.pattern is not None
                 matching = [topic for topic in sorted(existing) if node.pattern.fullmatch(topic)]
                 uses.update({(topic, Role.SOURCE): None for topic in matching})
+                matched.update(matching)
             case TableSource():
                 uses[node.topic, Role.TABLE] = None
             case _:
@@ -110,7 +117,10 @@ def topics_of(
             uses[changelog_topic(application_id, store.name), Role.CHANGELOG] = None
     if dead_letters is not None:
         uses[dead_letters, Role.DEAD_LETTERS] = None
-    return tuple(TopicUse(topic, role) for topic, role in uses)
+    return tuple(
+        TopicUse(topic, role, by_pattern=role is Role.SOURCE and topic in matched - named)
+        for topic, role in uses
+    )
 
 
 # --- what is noted, and what there is -----------------------------------------------------------------------
@@ -232,12 +242,22 @@ class What(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it was: of which topic ('' for the checkpoint), and the facts in words."""
+    """One thing that is not as it was: of which topic ('' for the checkpoint), and the facts in words.
+
+    Attributes:
+        by_pattern: it is read because a pattern matches its name, and no source names it.
+    """
 
     what: What
     topic: str
     role: Role | None
     facts: str
+    by_pattern: bool = False
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the pipeline goes on without the topic: a pattern reads what there is, as in Kafka."""
+        return self.by_pattern and self.what in (What.DELETED, What.RECREATED)
 
     @property
     def sentence(self) -> str:
@@ -262,6 +282,7 @@ def compare(
     *,
     positions: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int] | None = None,
+    patterns: Sequence[re.Pattern[str]] = (),
 ) -> tuple[Finding, ...]:
     """What is not as the pipeline's progress says, in the order of `uses`; nothing: it may go on.
 
@@ -271,6 +292,7 @@ def compare(
         positions: the next offset to read of each partition, by the checkpoint; None: there is no checkpoint,
             or none that has processed anything.
         committed: what the group has committed of the pipeline's source topics.
+        patterns: those of the pipeline's sources.
     """
     if positions is None:
         gone = _gone(pipeline, uses, found, committed or {})
@@ -287,7 +309,21 @@ def compare(
     for name, old in known.items():
         if name not in used and old.role is Role.SOURCE and name not in found:
             seen[name] = Finding(What.DELETED, name, old.role, f"topic id {old.topic_id}")
-    return tuple(seen.values())
+    # What was read of it, though nobody came to note it: it was there for a moment only.
+    for name in sorted({at.topic for at in positions}):
+        if name not in used and name not in seen and name not in found and _matched(patterns, name):
+            seen[name] = Finding(What.DELETED, name, Role.SOURCE, "and it was never noted")
+    named = {use.topic for use in uses if use.role.is_read and not use.by_pattern}
+    return tuple(
+        replace(each, by_pattern=True)
+        if each.role is Role.SOURCE and each.topic not in named and _matched(patterns, each.topic)
+        else each
+        for each in seen.values()
+    )
+
+
+def _matched(patterns: Sequence[re.Pattern[str]], topic: str) -> bool:
+    return any(pattern.fullmatch(topic) for pattern in patterns)
 
 
 def fresh_changelogs(
@@ -418,7 +454,11 @@ class Policies:
 
 
 def mendable(finding: Finding, policies: Policies) -> bool:
-    """Whether the configuration has it put right, once the checkpoint is claimed."""
+    """Whether it is put right once the checkpoint is claimed: what a pattern has lost always, all else if
+    the configuration says so.
+    """
+    if finding.is_dropped:
+        return True
     if finding.role is Role.CHANGELOG:
         return policies.rebuild_changelogs
     # A topic that is not there has no beginning.
@@ -427,6 +467,41 @@ def mendable(finding: Finding, policies: Policies) -> bool:
 
 
 # --- telling ------------------------------------------------------------------------------------------------
+
+
+def dropped_sentence(
+    pipeline: str,
+    finding: Finding,
+    others: Iterable[str],
+    read: Mapping[TopicPartition, int],
+    planned: Mapping[TopicPartition, int],
+) -> str:
+    """What is logged of a topic that a pattern has lost.
+
+    Args:
+        others: what patterns match now.
+        read: the next offset to read of each partition, by the checkpoint.
+        planned: the same, by the micro-batch that was interrupted.
+    """
+    mine = {at.partition: offset for at, offset in read.items() if at.topic == finding.topic}
+    begun = {at.partition: offset for at, offset in planned.items() if at.topic == finding.topic}
+    told = [f"read of it: up to {_offsets(mine)}" if mine else "nothing of it was read"]
+    unread = {number: end - mine.get(number, 0) for number, end in begun.items()}
+    unread = {number: count for number, count in unread.items() if count > 0}
+    if unread:
+        shown = ", ".join(f"{count} of partition {number}" for number, count in sorted(unread.items()))
+        told.append(f"at least these offsets were not read yet: {shown}")
+    if finding.what is What.RECREATED:
+        way = "the topic of its name that is there now is read from its beginning"
+    else:
+        rest = [f"'{name}'" for name in others if name != finding.topic]
+        shown = ", ".join(rest[:4]) + (f" and {len(rest) - 4} more" if len(rest) > 4 else "")
+        way = f"the pipeline goes on with what the pattern matches now: {shown or 'no topic'}"
+    return (
+        f"pipeline {pipeline}: {finding.sentence}. A pattern reads it, and no source names it, so {way}. "
+        f"What was not read of the old topic is lost with it; {'; '.join(told)}"
+    )
+
 
 _AFRESH = (
     "start afresh with `millstream reset` or KafkaStreams.clean_up(checkpoints=True), or use a new "

@@ -44,6 +44,7 @@ from millstream.runtime.events import (
     Joined,
     Planned,
     Said,
+    TopicsDropped,
     TopicsGrown,
     TopicsLost,
     TopicsMissing,
@@ -63,6 +64,8 @@ __all__ = ["Participation", "topology_fingerprint"]
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
+_LOOK_S = 2.0
+"""How long a fresh look at the topics may take when a query has ended."""
 _CLOSE_S = 2.0
 """How long a membership that has ended anyway may take to close."""
 
@@ -149,6 +152,10 @@ class Participation:
                 found.__cause__ = error
                 return found
         return error
+
+    def dropped(self, *, fresh: bool) -> tuple[str, ...]:
+        """The topics that patterns have lost so far."""
+        return self._watch.dropped(_LOOK_S if fresh else 0.0) if self._watch is not None else ()
 
     def check_written(self, pipeline: str) -> None:
         """Whether everything is there that the pipeline writes, as far as it was there before.
@@ -371,6 +378,7 @@ class Participation:
             servers=",".join(config.bootstrap_servers),
             on_missing=self._topics_missing,
             on_lost=self._topics_lost,
+            on_dropped=self._topics_dropped,
             on_grown=self._topics_grown,
         )
         watch.baseline({**plan.outputs, **plan.sources})
@@ -382,6 +390,9 @@ class Participation:
 
     def _topics_lost(self, pipeline: str, error: LostTopicException) -> None:
         self._owner.post(TopicsLost(pipeline, error))
+
+    def _topics_dropped(self, topics: tuple[str, ...], number: int) -> None:
+        self._owner.post(TopicsDropped(topics, number))
 
     def _topics_grown(self, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
         self._owner.post(TopicsGrown(grown))

@@ -20,6 +20,7 @@ from millstream.runtime.events import (
     BeginClosing,
     BeginThread,
     CallHook,
+    DropTopics,
     FailThread,
     ForgetClaims,
     ForgetThread,
@@ -106,6 +107,8 @@ class Performer:
                 self._crew[name].fail(copy.copy(error))
             case PauseThread(name, paused):
                 self._crew[name].pause(paused)
+            case DropTopics(name, gone, number):
+                self._crew[name].drop(gone, number)
             case NoteTopics(name, topics):
                 self._crew[name].note(topics)
             case StopGlobal():

@@ -49,6 +49,7 @@ from millstream.runtime.events import (
     StopGlobal,
     ThreadMoved,
     TimeUp,
+    TopicsDropped,
     TopicsGrown,
     TopicsLost,
     TopicsMissing,
@@ -138,6 +139,8 @@ def _happens(turn: Turn, event: Event) -> None:
             turn.fail_all(error)
         case TopicsLost(pipeline, gone):
             coordination.topics_lost(turn, pipeline, gone)
+        case TopicsDropped():
+            coordination.topics_dropped(turn, event)
         case TopicsGrown(grown):
             coordination.topics_grown(turn, grown)
         case Joined():

@@ -31,6 +31,7 @@ from millstream.runtime.identity import (
     Role,
     TopicUse,
     compare,
+    dropped_sentence,
     error_of,
     fresh_changelogs,
     mendable,
@@ -71,19 +72,24 @@ class _Sight:
     findings: tuple[Finding, ...]
     fresh: frozenset[str] = frozenset()
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What patterns match, sorted."""
+        return tuple(sorted(use.topic for use in self.uses if use.by_pattern))
+
 
 @dataclass(frozen=True)
 class _Move:
     """How a checkpoint's offsets change.
 
     Attributes:
-        to: the topics that are read from elsewhere, with their offsets.
+        to: the topics that are read from elsewhere, with their offsets; None: that are gone.
         before: the sources of the query that wrote the log.
         new: what the newest batch that is done has read, as it has to be; None: none is done.
         forgets: a batch that was begun is planned anew.
     """
 
-    to: Mapping[str, Mapping[int, int]]
+    to: Mapping[str, Mapping[int, int] | None]
     before: tuple[Scan, ...] | None
     new: OffsetLog | None
     forgets: bool
@@ -171,6 +177,18 @@ class Reconciler:
         half = unfinished(files, directory)
         if half is not None and (lost or move.forgets) and written() > half.batch:
             raise _written_in_part(claim, half.batch, lost, move)
+        for each in sight.findings:
+            if each.is_dropped:
+                log.warning(
+                    "%s",
+                    dropped_sentence(
+                        pipeline.name,
+                        each,
+                        sight.others,
+                        _positions(log_of(files, directory)),
+                        _positions(half),
+                    ),
+                )
         if lost:
             log.warning("%s", _rebuilding(sight.findings, lost))
             rebuild(lost)
@@ -249,7 +267,9 @@ class Reconciler:
             )
         if positions is None and told_to_begin(files, self._checkpoints.root, pipeline.name):
             return _Sight(notes, found, uses, ())
-        findings = compare(pipeline.name, uses, known, found, positions=positions, committed=committed)
+        findings = compare(
+            pipeline.name, uses, known, found, positions=positions, committed=committed, patterns=patterns
+        )
         fresh = fresh_changelogs(uses, known, found, positions)
         return _Sight(notes, found, uses, findings, fresh)
 
@@ -291,6 +311,8 @@ class Reconciler:
         """How the offsets have to change, to mean the topics that there are and the sources of the query."""
         to = {
             each.topic: dict(enumerate(sight.found[each.topic].starts))
+            if each.topic in sight.found
+            else None  # of a pattern: mended without it
             for each in sight.findings
             if each.role is not None and each.role.is_read
         }
@@ -368,6 +390,10 @@ def _written_in_part(
         pipeline=claim.pipeline,
         path=claim.path,
     )
+
+
+def _positions(log: OffsetLog | None) -> Mapping[TopicPartition, int]:
+    return {} if log is None else log.positions
 
 
 def _changed(before: Mapping[str, T], now: Mapping[str, T]) -> Iterator[tuple[str, T, T]]:

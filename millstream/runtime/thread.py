@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from millstream.clock import Clock
-from millstream.errors import PipelineException, StreamsException, TaskMigratedException
+from millstream.errors import (
+    MissingSourceTopicException,
+    PipelineException,
+    StreamsException,
+    TaskMigratedException,
+)
 from millstream.model import (
     LagInfo,
     PipelineMetadata,
@@ -56,6 +61,9 @@ class Resources(Updaters, Protocol):
             Stopped: the client closes, and nobody waits for Spark any more.
         """
 
+    def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
+        """Those of these topics that a pattern of a pipeline's sources matches."""
+
     def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
         """Note at a pipeline's checkpoint those of these that its query reads, if it is this client's.
 
@@ -73,6 +81,9 @@ class Application(Protocol):
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         """The same error, or what is known to be behind it."""
+
+    def dropped(self, *, fresh: bool) -> tuple[str, ...]:
+        """The topics that patterns have lost so far, in order; `fresh`: by a look at what there is now."""
 
     def check_written(self, pipeline: str) -> None:
         """Whether everything is there that the pipeline writes, as far as it was there before.
@@ -119,6 +130,14 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Drop:
+    """Topics are gone that only a pattern matched; so many were lost so far, with these."""
+
+    topics: tuple[str, ...]
+    number: int
+
+
+@dataclass(frozen=True)
 class Note:
     """Source topics that are new, or have grown, are these."""
 
@@ -133,7 +152,7 @@ class Ended:
     run: int
 
 
-Inbox = Stop | Given | Lost | Fail | Pause | Note | Ended | UpdaterFailed | Restored
+Inbox = Stop | Given | Lost | Fail | Pause | Drop | Note | Ended | UpdaterFailed | Restored
 
 
 class StreamThread(StoreThread[ThreadState]):
@@ -187,6 +206,8 @@ class StreamThread(StoreThread[ThreadState]):
         self._due: dict[str, float] = {}
         self._running: dict[str, RunningPipeline] = {}
         self._runs: dict[str, int] = {}
+        self._lost_before: dict[str, int] = {}
+        self._without: dict[str, frozenset[str]] = {}
 
     # --- for its client, from any thread -----------------------------------------------------------------
 
@@ -225,6 +246,10 @@ class StreamThread(StoreThread[ThreadState]):
     def pause(self, paused: bool) -> None:
         """Stop the queries, or let them run again."""
         self._inbox.put(Pause(paused))
+
+    def drop(self, topics: tuple[str, ...], number: int) -> None:
+        """Have pipelines go on without these, which only patterns matched."""
+        self._inbox.put(Drop(topics, number))
 
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
         """Note these at the checkpoints of its pipelines."""
@@ -286,10 +311,15 @@ class StreamThread(StoreThread[ThreadState]):
                 if paused:
                     self._stop_pipelines(tuple(self._running))
                 self._start_due()
+            case Drop(topics, number):
+                self._drop(topics, number)
             case Note(topics):
-                # Also for one that does not run now: it may have read them before it was stopped.
+                # Also for one that does not run now: it may have read them before it was stopped. But a topic
+                # that has come in the place of a lost one is not what it has read.
                 for name in self.share.pipelines:
-                    self._resources.note_topics(name, topics)
+                    without = self._without.get(name, frozenset())
+                    if new := {topic: each for topic, each in topics.items() if topic not in without}:
+                        self._resources.note_topics(name, new)
             case Restored(partition):
                 self._unrestored -= {partition}
                 self._run_if_ready()
@@ -331,9 +361,51 @@ class StreamThread(StoreThread[ThreadState]):
         self._share = held
         self._tell(Settled(self.name, held, ticket))
 
+    def _drop(self, topics: tuple[str, ...], number: int) -> None:
+        """Run what reads these anew: its checkpoint then goes on without them (reconcile.py)."""
+        for name in self.share.pipelines:
+            lost = self._resources.read_by_pattern(name, topics)
+            if not lost or (name in self._running and self._lost_before[name] >= number):
+                continue  # it was started since
+            self._without[name] = self._without.get(name, frozenset()) | lost
+            if name in self._running:
+                self._tell_unread(name, lost)
+                self._stop_pipelines((name,))
+        self._start_due()
+
+    def _tell_unread(self, name: str, topics: Iterable[str]) -> None:
+        """Say what is lost with these topics, as far as the query knew when it last looked."""
+        lag = self._running[name].metadata().lag
+        for topic in sorted(topics):
+            known = {at.partition: count for at, count in (lag or {}).items() if at.topic == topic}
+            unread = [f"{count} of partition {number}" for number, count in sorted(known.items()) if count]
+            log.warning(
+                "stream-thread [%s] topic '%s', which a pattern matched, was deleted, and pipeline %s goes "
+                "on without it. Offsets that were not read when the query last looked, and are lost: %s",
+                self.name,
+                topic,
+                name,
+                ", ".join(unread) or ("none" if known else "not known"),
+            )
+
     def _pipeline_ended(self, pipeline: str, error: BaseException | None) -> None:
-        if self._running.pop(pipeline, None) is None:
+        if pipeline not in self._running:
             return  # stopped by this thread
+        met = isinstance(error, MissingSourceTopicException | PipelineException)
+        if met and (lost := self._lost_since(pipeline)):
+            self._tell_unread(pipeline, lost)
+            log.warning(
+                "stream-thread [%s] pipeline %s has ended, probably by that, and is run anew: %s",
+                self.name,
+                pipeline,
+                error,
+            )
+            self._without[pipeline] = self._without.get(pipeline, frozenset()) | lost
+            del self._running[pipeline]
+            self._due[pipeline] = float("-inf")
+            self._start_due()
+            return
+        del self._running[pipeline]
         if isinstance(error, TaskMigratedException):
             self._migrated(pipeline, error)
             return
@@ -348,6 +420,13 @@ class StreamThread(StoreThread[ThreadState]):
             pipeline=pipeline,
         )
 
+    def _lost_since(self, pipeline: str) -> frozenset[str]:
+        """The topics that its patterns have lost since the pipeline was started; its query may have met that
+        before anybody was told.
+        """
+        dropped = self._application.dropped(fresh=True)[self._lost_before.get(pipeline, 0) :]
+        return self._resources.read_by_pattern(pipeline, dropped)
+
     # --- pipelines ---------------------------------------------------------------------------------------
 
     def _start_due(self) -> None:
@@ -357,6 +436,7 @@ class StreamThread(StoreThread[ThreadState]):
             self._raise_if_stopping()
             run = self._runs[name] = self._runs.get(name, 0) + 1
             self._application.check_written(name)
+            self._lost_before[name] = len(self._application.dropped(fresh=False))
             try:
                 self._running[name] = self._resources.start_pipeline(
                     name,
@@ -366,6 +446,7 @@ class StreamThread(StoreThread[ThreadState]):
                 self._migrated(name, error)
             else:
                 del self._due[name]
+                self._without.pop(name, None)  # it is noted what it reads now
         self._run_if_ready()
 
     def _migrated(self, name: str, error: TaskMigratedException) -> None:

@@ -75,6 +75,8 @@ class TopicNews:
         grown: topics that have more partitions: name to (then, now).
         appeared: new topics that a pattern matches, with their partitions.
         arrived: topics that were missing when the client started and are there now.
+        dropped: topics that only a pattern matched, and that are gone, or others of the same name now,
+            sorted: their sources go on without them.
     """
 
     missing: tuple[str, ...] = ()
@@ -84,6 +86,7 @@ class TopicNews:
     grown: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     appeared: Mapping[str, int] = field(default_factory=dict)
     arrived: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -116,28 +119,33 @@ def compare(
         names: the topics that sources name.
         patterns: the sources' patterns.
 
-    Differs: upstream drops a deleted topic of a pattern silently while the pattern matches others. Here it is
-    an incident as any other: records of it may be gone that Spark was to read, and Spark's query ends with
-    that error anyway. Upstream does not compare ids, so that a topic that was deleted and created again goes
-    unseen.
+    Differs: upstream does not compare ids, so that a topic that was deleted and created again goes unseen.
     """
     named = set(names)
-    deleted = sorted(name for name in known if name not in now)
+    deleted = [name for name in sorted(known) if name not in now]
     recreated = {
         name: (old.topic_id, now[name].topic_id)
         for name, old in sorted(known.items())
         if name in now and old.topic_id and now[name].topic_id and old.topic_id != now[name].topic_id
     }
+    unmatched = [
+        pattern
+        for pattern in patterns
+        if any(pattern.fullmatch(name) for name in known) and not any(pattern.fullmatch(name) for name in now)
+    ]
+    # A pattern reads what there is; one that matches nothing any more is an error, as in Kafka Streams.
+    dropped = {
+        name
+        for name in (*deleted, *recreated)
+        if name not in named
+        and any(pattern.fullmatch(name) for pattern in patterns)
+        and not any(pattern.fullmatch(name) for pattern in unmatched)
+    }
     return TopicNews(
         missing=tuple(sorted(name for name in named if name not in known and name not in now)),
-        deleted=tuple(deleted),
-        recreated=recreated,
-        unmatched=tuple(
-            pattern.pattern
-            for pattern in patterns
-            if any(pattern.fullmatch(name) for name in known)
-            and not any(pattern.fullmatch(name) for name in now)
-        ),
+        deleted=tuple(name for name in deleted if name not in dropped),
+        recreated={name: ids for name, ids in recreated.items() if name not in dropped},
+        unmatched=tuple(pattern.pattern for pattern in unmatched),
         grown={
             name: (old.partitions, now[name].partitions)
             for name, old in sorted(known.items())
@@ -146,9 +154,10 @@ def compare(
         appeared={
             name: found.partitions
             for name, found in sorted(now.items())
-            if name not in known and name not in named
+            if (name not in known or name in dropped) and name not in named
         },
         arrived=tuple(sorted(name for name in named if name not in known and name in now)),
+        dropped=tuple(sorted(dropped)),
     )
 
 

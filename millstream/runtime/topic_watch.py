@@ -57,7 +57,9 @@ class TopicWatch:
     A topic that was missing and is created is fine from then on, and `on_cleared` tells so. A source that was
     deleted stays an incident even when a topic of its name comes back, because that is another topic, with
     other offsets; so does a changelog or a repartition topic: until the application is reset, and a new
-    client is started. An output that was deleted is fine again once it is there, whichever topic it is.
+    client is started. One of several topics that only a pattern matches is no incident: the source goes on
+    without it, and `on_dropped` tells so; one of its name that is created later is a new one. An output that
+    was deleted is fine again once it is there, whichever topic it is.
 
     Callbacks run on the watch's thread, one at a time. What they raise is logged; the watch goes on.
 
@@ -71,6 +73,8 @@ class TopicWatch:
         on_lost: told in the same way of what a pipeline writes: the pipeline's name, and the exception.
         on_grown: told of partitions that were added to sources, once: name to how many there were, and what
             the topic is now; a new topic that a pattern matches had none.
+        on_dropped: told of topics that only a pattern matched, and that are gone, or other ones now, and of
+            how many `dropped` has with them. Before `on_grown` is told of what has come in their place.
         on_cleared: told of sources that were missing and are there now.
         of_global_tables: `names` are topics of global tables; messages say so.
         name: the thread's.
@@ -92,6 +96,7 @@ class TopicWatch:
         on_missing: Callable[[MissingSourceTopicException], None],
         on_lost: Callable[[str, LostTopicException], None] = lambda pipeline, error: None,
         on_grown: Callable[[Mapping[str, tuple[int, TopicDescription]]], None] = lambda grown: None,
+        on_dropped: Callable[[tuple[str, ...], int], None] = lambda topics, number: None,
         on_cleared: Callable[[tuple[str, ...]], None] = lambda topics: None,
         of_global_tables: bool = False,
         interval_s: float = 0.1,
@@ -107,6 +112,7 @@ class TopicWatch:
         self._on_missing = on_missing
         self._on_lost = on_lost
         self._on_grown = on_grown
+        self._on_dropped = on_dropped
         self._on_cleared = on_cleared
         self._of_global_tables = of_global_tables
         self._interval_s = interval_s
@@ -120,6 +126,7 @@ class TopicWatch:
         self._error: MissingSourceTopicException | None = None
         self._incident: frozenset[tuple[str, str, str]] = frozenset()
         self._told: frozenset[tuple[str, str, str]] = frozenset()
+        self._dropped: tuple[str, ...] = ()
         self._lost: dict[str, LostTopicException] = {}
         self._lost_told: frozenset[tuple[str, str, str]] = frozenset()
         self._asked = 0
@@ -192,6 +199,13 @@ class TopicWatch:
         names = set(topics)
         with self._changed:
             return next((error for error in self._lost.values() if names.intersection(error.topics)), None)
+
+    def dropped(self, timeout_s: float = 0.0) -> tuple[str, ...]:
+        """The topics that patterns have lost so far, in order; with a timeout, by a fresh, confirmed look."""
+        if timeout_s:
+            self._ask(timeout_s)
+        with self._changed:
+            return self._dropped
 
     def missing_topics(self) -> tuple[str, ...]:
         """The sources that are missing, deleted or re-created now, confirmed, sorted."""
@@ -338,6 +352,13 @@ class TopicWatch:
             **{name: (0, sources[name]) for name in news.appeared},
             **{name: (then, sources[name]) for name, (then, _) in news.grown.items()},
         }
+        if news.dropped:
+            self._dropped += news.dropped
+            number = len(self._dropped)
+            for name in news.dropped:
+                del self._known[name]
+            log.info("topics that a pattern matched are gone: %s", _list(news.dropped))
+            tell.append(lambda: self._on_dropped(news.dropped, number))
         for name in (*news.arrived, *grown):
             self._known[name] = sources[name]
         if news.arrived:

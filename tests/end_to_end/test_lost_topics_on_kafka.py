@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -92,6 +94,71 @@ def counted(world: World, client: KafkaStreams, expected: dict[str, int], read: 
     wait_until(
         lambda: sum((positions_of(files, "p0") or {}).values()) == read, f"{read} records are committed", 60
     )
+
+
+@pytest.mark.timeout(300)  # Spark starts a query five times
+def test_a_pattern_goes_on_without_a_topic_that_is_deleted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While a client runs and while none does; what is there of its name later is read from its beginning.
+
+    Kafka Streams 4.3.1 goes on as well, after the minute in which its consumer tries to commit offsets of the
+    deleted topic; and once the last topic is gone, its handler is asked, too.
+    """
+    one, two = world.topic("logs-1"), world.topic("logs-2")
+    number = one.rpartition("-")[2]
+    out = world.topic("out", 1)
+    builder = StreamsBuilder()
+    logs = builder.stream(re.compile(f"logs-[0-9]+-{number}"), STRINGS)
+    counts = logs.group_by_key().count(Materialized.as_("n"))
+    counts.to_stream().to(out, Produced.with_(Serdes.string(), Serdes.long()))
+    topology = builder.build()
+    told: list[BaseException] = []
+
+    def handler(error: BaseException) -> StreamThreadExceptionResponse:
+        told.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    client = world.created(topology)
+    client.set_uncaught_exception_handler(handler)
+    client.start()
+    client.wait_until_running(timedelta(seconds=90))
+    write(world, one)
+    write(world, two, 2)
+    counted(world, client, each_key(3), 90)
+
+    # 1. It is deleted while the client runs, and created again while it runs.
+    with caplog.at_level(logging.WARNING, "millstream"):
+        world.kafka.delete_topic(two)
+        wait_until(lambda: f"source topic '{two}' was deleted (" in caplog.text, "it is told", 60)
+    assert f"topic '{two}', which a pattern matched, was deleted, and pipeline p0 goes on" in caplog.text
+    assert f"what the pattern matches now: '{one}'" in caplog.text
+    assert re.search(r"read of it: up to offset \d+ in partition 0, offset \d+ in partition 1", caplog.text)
+    write(world, one)
+    counted(world, client, each_key(4), 60)
+    world.kafka.create_topic(two, 3)
+    write(world, two)
+    counted(world, client, each_key(5), 90)
+
+    # 2. It is another one when the next client starts.
+    client.close(timedelta(seconds=30))
+    recreate(world, two)
+    write(world, two, 3)
+    client = world.created(topology)
+    client.set_uncaught_exception_handler(handler)
+    client.start()
+    client.wait_until_running(timedelta(seconds=90))
+    counted(world, client, each_key(8), 150)
+    assert told == []
+
+    # 3. The last one is gone.
+    world.kafka.delete_topic(two)
+    wait_until(lambda: caplog.text.count(f"topic '{two}', which a pattern matched") == 2, "dropped", 60)
+    world.kafka.delete_topic(one)
+    wait_until(lambda: told, "the handler is asked", 60)
+    assert isinstance(told[0], MissingSourceTopicException)
+    assert told[0].deleted == (one,)
+    assert "no topic matches the pattern" in str(told[0])
 
 
 @pytest.mark.timeout(300)  # Spark starts a query five times

@@ -20,12 +20,15 @@ from millstream.runtime.identity import (
     Found,
     Noted,
     Notes,
+    Policies,
     Role,
     TopicUse,
     What,
     compare,
+    dropped_sentence,
     error_of,
     fresh_changelogs,
+    mendable,
     note,
     topics_of,
 )
@@ -173,7 +176,41 @@ def test_a_topic_of_a_pattern_that_is_gone_is_told() -> None:
     """It is in no pattern's matches any more, only in the notes."""
     noted = {**NOTED, "in-2": Noted("6", 1, Role.SOURCE)}
     (finding,) = compare("p0", USES, noted, THERE, positions=READ)
-    assert (finding.topic, finding.what) == ("in-2", What.DELETED)
+    assert (finding.topic, finding.what, finding.by_pattern) == ("in-2", What.DELETED, False)
+
+
+PATTERN = (re.compile("in-.*"),)
+OF_PATTERN = (TopicUse("in-1", Role.SOURCE, by_pattern=True), TopicUse("in-2", Role.SOURCE, by_pattern=True))
+TWO = {"in-1": Noted("5", 1, Role.SOURCE), "in-2": Noted("6", 1, Role.SOURCE)}
+LEFT = {"in-1": Found("5", 1, (0,), (7,))}
+BOTH_READ = {TopicPartition("in-1", 0): 7, TopicPartition("in-2", 0): 3}
+
+
+@pytest.mark.parametrize("noted", [TWO, {"in-1": TWO["in-1"]}])
+def test_a_topic_that_only_a_pattern_matched_is_dropped(noted: dict[str, Noted]) -> None:
+    """Whatever the configuration says; also one that was read and never noted."""
+    (gone,) = compare("p0", OF_PATTERN[:1], noted, LEFT, positions=BOTH_READ, patterns=PATTERN)
+    assert (gone.topic, gone.what, gone.is_dropped) == ("in-2", What.DELETED, True)
+    assert mendable(gone, Policies())
+    planned = {TopicPartition("in-2", 0): 5}
+    told = dropped_sentence("p0", gone, ["in-1"], BOTH_READ, planned)
+    assert "the pipeline goes on with what the pattern matches now: 'in-1'" in told
+    assert "read of it: up to offset 3 in partition 0; at least these offsets" in told
+    assert told.endswith("were not read yet: 2 of partition 0")
+
+
+def test_another_topic_of_a_patterns_name_is_dropped_and_one_that_is_emptied_is_not() -> None:
+    """And nothing is dropped that a source names as well."""
+    another = {**LEFT, "in-2": Found("9", 1, (0,), (1,))}
+    (gone,) = compare("p0", OF_PATTERN, TWO, another, positions=BOTH_READ, patterns=PATTERN)
+    assert (gone.what, gone.is_dropped, mendable(gone, Policies())) == (What.RECREATED, True, True)
+    assert "is read from its beginning" in dropped_sentence("p0", gone, ["in-1", "in-2"], {}, {})
+    named = (OF_PATTERN[0], TopicUse("in-2", Role.SOURCE))
+    (gone,) = compare("p0", named, TWO, another, positions=BOTH_READ, patterns=PATTERN)
+    assert (gone.is_dropped, mendable(gone, Policies())) == (False, False)
+    emptied = {**LEFT, "in-2": Found("6", 1, (5,), (6,))}
+    (gone,) = compare("p0", OF_PATTERN, TWO, emptied, positions=BOTH_READ, patterns=PATTERN)
+    assert (gone.what, gone.is_dropped, mendable(gone, Policies())) == (What.EMPTIED, False, False)
 
 
 def test_a_checkpoint_that_is_gone_is_told_by_what_is_left_in_kafka() -> None:

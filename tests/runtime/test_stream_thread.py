@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 from waiting import wait_until
 
 from millstream.clock import SystemClock
-from millstream.errors import PipelineException, StreamsException, TaskMigratedException
+from millstream.errors import (
+    MissingSourceTopicException,
+    PipelineException,
+    StreamsException,
+    TaskMigratedException,
+)
 from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
@@ -37,7 +43,7 @@ class FakePipeline:
         self.on_end(PipelineEnd(self.name, None))
 
     def metadata(self) -> PipelineMetadata:
-        return PipelineMetadata(self.name, running=True)
+        return PipelineMetadata(self.name, running=True, lag={TopicPartition("logs-2", 1): 5})
 
 
 class FakeUpdater:
@@ -80,6 +86,8 @@ class FakeSupplies:
         self.start_error: BaseException | None = None
         self.stop_error: BaseException | None = None
         self.migrated: list[str] = []
+        self.lost_topics: tuple[str, ...] = ()
+        self.known_lost = 0
         self.readable: list[TopicPartition] = []
         self.updater_has_restored = self.at_once = False
         self.restored: Callable[[], None] = lambda: None
@@ -116,6 +124,12 @@ class FakeSupplies:
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
+
+    def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
+        return frozenset(name for name in topics if name.startswith("logs-") and pipeline == "p0")
+
+    def dropped(self, *, fresh: bool) -> tuple[str, ...]:
+        return self.lost_topics if fresh else self.lost_topics[: self.known_lost]
 
     def check_written(self, pipeline: str) -> None: ...
 
@@ -256,6 +270,50 @@ def test_what_is_not_in_a_new_share_is_let_go_of_first(lone: Lone) -> None:
     wait_until(lambda: "start p2" in lone.supplies.did, "started", SOON_S)
     assert lone.supplies.did == ["stop p0", "hide store", "remove from updater", "start p2"]
     assert not lone.supplies.stores[0].is_open
+
+
+def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
+    lone: Lone, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with what was not read; and what has come in the topic's place is noted only after that."""
+    lone.thread.start()
+    lone.give("p0", "p1")
+    lone.until(S.RUNNING)
+    lone.supplies.did.clear()
+    lone.supplies.lost_topics, lone.supplies.known_lost = ("logs-2",), 1
+    with caplog.at_level(logging.WARNING):
+        lone.thread.drop(("logs-2",), 1)
+        lone.thread.drop(("logs-2",), 1)
+        lone.thread.note({"logs-2": TopicDescription("logs-2", 1, "new")})
+        wait_until(lambda: len(lone.supplies.did) == 4, "noted", SOON_S)
+    noted = ["note logs-2 for p0", "note logs-2 for p1"]
+    assert lone.supplies.did == ["stop p0", "start p0", *noted]
+    assert "goes on without it. Offsets that were not read when" in caplog.text
+    assert "are lost: 5 of partition 1" in caplog.text
+    assert lone.thread.state is S.RUNNING
+    lone.thread.pause(True)
+    lone.supplies.lost_topics, lone.supplies.known_lost = ("logs-2", "logs-2"), 2
+    lone.thread.drop(("logs-2",), 2)
+    lone.thread.note({"logs-2": TopicDescription("logs-2", 1, "newer")})
+    wait_until(lambda: lone.supplies.did[4:] == ["stop p1", "stop p0", "note logs-2 for p1"], "noted", SOON_S)
+    assert lone.failures == []
+
+
+def test_a_query_that_meets_a_lost_topic_of_its_pattern_first_is_run_anew(lone: Lone) -> None:
+    """It is no failure; the same error with nothing lost since is one."""
+    lone.thread.start()
+    lone.give("p0", "p1")
+    lone.until(S.RUNNING)
+    lone.supplies.did.clear()
+    gone = MissingSourceTopicException("gone", ("logs-2",))
+    lone.supplies.lost_topics, lone.supplies.known_lost = ("logs-2",), 1
+    lone.supplies.pipelines[0].on_end(PipelineEnd("p0", gone))
+    wait_until(lambda: lone.supplies.did == ["start p0"], "started anew", SOON_S)
+    lone.thread.drop(("logs-2",), 1)
+    lone.supplies.pipelines[2].on_end(PipelineEnd("p0", gone))
+    lone.ended()
+    assert lone.failures == [gone]
+    assert lone.supplies.did[:2] == ["start p0", "stop p1"]
 
 
 def test_a_failure_is_told_on_the_thread_before_it_lets_go_of_anything(lone: Lone) -> None:

@@ -19,10 +19,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cached_property
 from operator import index, methodcaller
 from typing import Any
 
 from millstream.dsl.ddl import complaint
+from millstream.dsl.json_types import Codec, MisfitError, compiled
 from millstream.errors import ConfigException, SerializationException, TopologyException
 from millstream.not_there import TellsPythonNames
 from millstream.topology.functions import caller
@@ -240,11 +242,15 @@ class JsonSerde(Serde):
         schema: a DDL string (`"user STRING, amount DOUBLE"`) or a StructType.
         made_at: the line of the program that made it, for messages.
 
-    Bytes: as Spark's `to_json` writes them: no spaces, and no fields that are null. Keys stay in the order
-    of the dict; where the bytes themselves matter (a key), list them in the order of the schema. A Python
-    datetime, date, Decimal or bytes is written as Spark writes a timestamp (in milliseconds; without a zone:
-    TIMESTAMP_NTZ), a date, a decimal and a binary.
-    Differs: what is read in Python is what JSON has: texts for times and binaries, floats for decimals.
+    What is read in Python is a dict with all fields of the schema, those that are null or missing as None:
+    datetimes, dates, Decimals and bytes where the schema has a timestamp, a date, a decimal or a binary. What
+    is written has to fit the schema; texts are taken for times and binaries as well, if they are such.
+
+    Bytes: as Spark's `to_json` writes them: no spaces, no fields that are null, in the order of the schema,
+    timestamps in milliseconds.
+    Differs: PySpark's rows have timestamps in the zone of the process, without saying so; here they are in
+    UTC, and say so. What is written without a zone is local time, as in PySpark. A schema with a type that
+    JSON has no form for (an interval, a variant) is not looked into: values are what JSON has.
     """
 
     name: str = field(default="json", init=False)
@@ -254,15 +260,19 @@ class JsonSerde(Serde):
     def __repr__(self) -> str:
         return f"Serdes.json({self.schema!r})"
 
-    def _encode(self, value: Any) -> bytes:
-        if not isinstance(value, Mapping):
-            raise self._refuse_value(value, "a dict")
-        try:
-            return _text(_without_nulls(value)).encode()
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise self._refuse_value(value, f"a dict that JSON can express ({error})") from error
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_codec"}
 
-    def _decode(self, data: bytes) -> dict[str, Any]:
+    @cached_property
+    def _codec(self) -> Codec | None:
+        return compiled(self.schema)
+
+    def plain(self, data: bytes) -> dict[str, Any]:
+        """The value as JSON has it, with texts for times and binaries, and without fields that are not there.
+
+        Raises:
+            SerializationException: it is no JSON object.
+        """
         try:
             value = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -270,6 +280,49 @@ class JsonSerde(Serde):
         if not isinstance(value, dict):
             raise self._refuse_data(data, "a JSON object (this is a JSON value of another kind)")
         return value
+
+    def _encode(self, value: Any) -> bytes:
+        if not isinstance(value, Mapping):
+            raise self._refuse_value(value, "a dict")
+        try:
+            if self._codec is not None:
+                return self._codec.write(value)
+            return _text(_without_nulls(value)).encode()
+        except MisfitError as misfit:
+            raise self._refuse_field(misfit) from None
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._refuse_value(value, f"a dict that JSON can express ({error})") from error
+
+    def _decode(self, data: bytes) -> dict[str, Any]:
+        if self._codec is None:
+            return self.plain(data)
+        try:
+            return self._codec.read(data)
+        except MisfitError as misfit:
+            what = f"{misfit.wanted} in the field '{misfit.field}'" if misfit.field else "a JSON object"
+            raise self._refuse_data(data, f"{what}, and this is JSON of another kind") from None
+        except (ValueError, RecursionError) as error:
+            raise self._refuse_data(data, "a JSON object in UTF-8") from error
+
+    def _refuse_field(self, misfit: MisfitError) -> SerializationException:
+        place = f"the field '{misfit.field}'" if misfit.field else "the value"
+        if misfit.reason.startswith("the schema"):
+            return SerializationException(
+                f"serde 'json' cannot write {place}: {misfit.reason}, and a reader with the schema would "
+                f"lose it; add the field to {self!r}, or leave it out"
+            )
+        if misfit.value is None:
+            return SerializationException(
+                f"serde 'json' cannot write {place}, which is {misfit.wanted} in {self!r}: it is missing, or "
+                "None; give it a value, or leave out NOT NULL"
+            )
+        shown = repr(misfit.value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        reason = f" ({misfit.reason})" if misfit.reason else ""
+        return SerializationException(
+            f"serde 'json' cannot write {place}, which is {misfit.wanted}: the value is {shown}, a "
+            f"{type(misfit.value).__name__}{reason}; convert it, or give the field another type"
+        )
 
 
 def _text(value: Any) -> str:

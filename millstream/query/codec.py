@@ -15,6 +15,7 @@ from millstream.stores.keys import MAX_TIME_MS
 __all__ = [
     "key_decoder",
     "key_encoder",
+    "plain",
     "session_decoder",
     "unfit_key",
     "value_decoder",
@@ -58,6 +59,12 @@ def key_encoder(store: str, serde: Serde, what: str) -> Callable[[Any], bytes]:
         return data
 
     return encode
+
+
+def plain(serde: Serde, data: bytes) -> Any:
+    """The value that these bytes are, as JSON has it if it is JSON: for who is told it in JSON or Arrow."""
+    read: Callable[[bytes], Any] = getattr(serde, "plain", serde.deserialize)
+    return read(data)
 
 
 def key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:

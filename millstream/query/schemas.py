@@ -1,7 +1,8 @@
 """What a serde's values are in Arrow: from its name, and, for a json serde, from its schema.
 
-A json serde's schema is Spark's, as a DDL string or a StructType; values come out of JSON, so that what JSON
-has no form for stays text: dates, timestamps and binary are strings, decimals are doubles.
+A json serde's schema is Spark's, as a DDL string or a StructType; values come out of JSON as `codec.plain`
+has them, so that what JSON has no form for stays text: dates, timestamps and binary are strings, decimals are
+doubles.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from millstream.errors import SerializationException
 from millstream.model import StoreKind
+from millstream.query.codec import plain
 from millstream.query.handle import in_one_order
 from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.plan import Plan, make_plan
@@ -363,7 +364,7 @@ def _decoded(raw: pa.Array, serde: Serde, kind: pa.DataType | None) -> pa.Array:
             return raw.cast(pa.string())
         except pa.ArrowInvalid:  # not UTF-8: as the serde reads it, with U+FFFD
             return pa.array([serde.deserialize(each) for each in raw.to_pylist()], pa.string())
-    values = [serde.deserialize(each) for each in raw.to_pylist()]
+    values = [None if each is None else plain(serde, each) for each in raw.to_pylist()]
     if serde.name == "uuid":
         values = [str(value) for value in values]
     elif kind is not None and needs_preparing(kind):

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.errors import SerializationException
+from millstream.query.codec import plain
 from millstream.query.provider import Serde
 from millstream.server.answers import Refused
 
@@ -102,7 +103,7 @@ def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
     if format_ == "bytes" or serde is None:
         return to_base64(data)
     try:
-        value = serde.deserialize(data)
+        value = plain(serde, data)
     except Exception as error:  # whatever a serde raises, users look for one exception
         raise SerializationException(f"serde '{serde.name}' cannot read what is stored: {error}") from error
     try:

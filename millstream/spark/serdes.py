@@ -206,15 +206,18 @@ def _complaint(serde: Serde, data: Column, where: Column, takes: str) -> Column:
 
 def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
     # Not FAILFAST: its error does not say which record it was, and does say what was in it. Spark's parser
-    # ends behind the value, whatever follows; so the value is put where something has to follow.
-    text = F.concat(F.lit(f'{{"{_VALUE}":'), data.cast("string"), F.lit("}"))
-    marked = T.StructType([T.StructField(_VALUE, schema), T.StructField(_CORRUPT, T.StringType())])
+    # ends behind the value, whatever follows; so the value is put where something has to follow: into an
+    # array, which then has to have one value only.
+    text = F.concat(F.lit(f'{{"{_VALUE}":['), data.cast("string"), F.lit("]}"))
+    values = T.ArrayType(schema)
+    marked = T.StructType([T.StructField(_VALUE, values), T.StructField(_CORRUPT, T.StringType())])
     parsed = F.from_json(text, marked, {"columnNameOfCorruptRecord": _CORRUPT})
     wrong = _wrong(Serdes.json(schema), data, where, _JSON_TAKES).cast(schema)
 
     def check(row: Column) -> Column:
-        fits = row[_VALUE].isNotNull() & row[_CORRUPT].isNull()
-        return F.when(fits, row[_VALUE]).otherwise(wrong)
+        value = F.get(row[_VALUE], F.lit(0))
+        fits = value.isNotNull() & row[_CORRUPT].isNull() & (F.size(row[_VALUE]) == 1)
+        return F.when(fits, value).otherwise(wrong)
 
     # A lambda over an array of one is the only way to name a value within an expression, so as to parse once.
     return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))

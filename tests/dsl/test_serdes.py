@@ -6,7 +6,7 @@ import math
 import pickle
 import struct
 import uuid
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.serdes import JsonSerde, Serde, Serdes
 from millstream.errors import ConfigException, SerializationException, TopologyException
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "snapshots" / "serdes.json").read_text())
@@ -30,6 +30,8 @@ PARSE = {
     "uuid": uuid.UUID,
 }
 JSON = Serdes.json("user STRING, amount DOUBLE")
+PLAIN_JSON = JsonSerde()
+"""One without a schema."""
 SERDES = [Serdes.bytes(), JSON, *(Serdes.of(name) for name in GOLDEN)]
 
 
@@ -137,13 +139,13 @@ VALUES = PLAIN | st.lists(PLAIN | st.none(), max_size=3) | st.dictionaries(TEXT,
 @given(st.dictionaries(TEXT, VALUES, max_size=3))
 def test_json_comes_back(value):
     """Every object without null fields comes back."""
-    assert JSON.deserialize(JSON.serialize(value)) == value
+    assert PLAIN_JSON.deserialize(PLAIN_JSON.serialize(value)) == value
 
 
 def test_json_is_written_as_spark_writes_it():
     """No spaces, text as it is, no null fields at any depth, nulls in lists kept."""
     value = {"user": "Jürgen", "amount": None, "tags": ["a", None], "at": {"x": 1.5, "y": None}}
-    assert JSON.serialize(value) == '{"user":"Jürgen","tags":["a",null],"at":{"x":1.5}}'.encode()
+    assert PLAIN_JSON.serialize(value) == '{"user":"Jürgen","tags":["a",null],"at":{"x":1.5}}'.encode()
 
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_999, timezone(timedelta(hours=1)))
@@ -160,9 +162,9 @@ SPARKS_TYPES = {
 
 def test_json_has_a_form_for_what_spark_writes_of_its_types():
     """Times in milliseconds and UTC, binaries in base64, decimals as numbers, at every depth."""
-    assert json.loads(JSON.serialize({"n": Decimal("1.50"), "raw": b"x"})) == {"n": 1.5, "raw": "eA=="}
+    assert json.loads(PLAIN_JSON.serialize({"n": Decimal("1.50"), "raw": b"x"})) == {"n": 1.5, "raw": "eA=="}
     assert (
-        JSON.serialize(SPARKS_TYPES)
+        PLAIN_JSON.serialize(SPARKS_TYPES)
         == (
             '{"at":"2026-01-02T02:04:05.678Z","ntz":"2026-01-02T03:04:05.678","day":"2026-01-02","price":12.30,'
             '"small":1E-10,"raw":"Af8=","list":[{"raw":"","text":"ß"},null]}'
@@ -175,7 +177,7 @@ def test_json_has_a_form_for_what_spark_writes_of_its_types():
         datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
     ):
         with pytest.raises(SerializationException, match="a dict that JSON can express"):
-            JSON.serialize({"day": date(2026, 1, 2), "wrong": wrong})
+            PLAIN_JSON.serialize({"day": date(2026, 1, 2), "wrong": wrong})
 
 
 @quick
@@ -208,8 +210,8 @@ def test_reading_gives_a_value_or_a_serialization_exception(data):
         (Serdes.uuid(), "not-a-uuid"),
         (Serdes.uuid(), 7),
         (JSON, ["a"]),
-        (JSON, {"amount": float("nan")}),
-        (JSON, {"amount": object}),
+        (PLAIN_JSON, {"amount": float("nan")}),
+        (PLAIN_JSON, {"amount": object}),
         (custom(), 7),
     ],
     ids=repr,
@@ -327,3 +329,109 @@ def test_of_says_which_serdes_there_are(name, word):
 def test_all_serdes_are_serdes():
     """The base class is what options check for."""
     assert all(isinstance(serde, Serde) for serde in SERDES)
+
+
+# --- JSON by its schema ------------------------------------------------------------------------------------
+
+TYPED = Serdes.json(
+    "n INT NOT NULL, day DATE, at TIMESTAMP, price DECIMAL(5, 2), raw BINARY, clock TIMESTAMP_NTZ, "
+    "inner STRUCT<list: ARRAY<BIGINT>>, of MAP<STRING, DOUBLE>"
+)
+
+
+def test_json_is_read_by_its_schema():
+    """With all its fields; what the schema does not have is left out. test_spark_serdes.py has more."""
+    read = TYPED.deserialize(
+        b'{"n":1,"day":"1969-12-31","at":"2026-01-02T03:04:05.678901+01:00","price":-1.5,"raw":"Af8=","x":{}}'
+    )
+    assert read == {
+        "n": 1,
+        "day": date(1969, 12, 31),
+        "at": datetime(2026, 1, 2, 2, 4, 5, 678901, UTC),
+        "price": Decimal("-1.50"),
+        "raw": b"\x01\xff",
+        "clock": None,
+        "inner": None,
+        "of": None,
+    }
+    assert TYPED.serialize(read) == (
+        b'{"n":1,"day":"1969-12-31","at":"2026-01-02T02:04:05.678Z","price":-1.50,"raw":"Af8="}'
+    )
+    assert pickle.loads(pickle.dumps(TYPED)).deserialize(b'{"n":2}')["n"] == 2
+
+
+def test_json_as_it_is_remains_for_who_passes_it_on():
+    """As JSON has it, whatever the schema."""
+    assert TYPED.plain(b'{"day":"1969-12-31","price":1.50}') == {"day": "1969-12-31", "price": 1.5}
+    assert TYPED.serialize({"n": 1, "day": "1969-12-31", "price": 1.5, "raw": "Af8="}) == (
+        b'{"n":1,"day":"1969-12-31","price":1.50,"raw":"Af8="}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"n": "x"}, "the field 'n', which is INT: the value is 'x', a str; convert it"),
+        ({"n": True}, "the field 'n', which is INT: the value is True, a bool"),
+        ({"n": 1.0}, "the field 'n', which is INT: the value is 1.0, a float"),
+        ({"n": 2**31}, "the field 'n', which is INT: the value is 2147483648, a int"),
+        ({}, "the field 'n', which is INT NOT NULL in Serdes.json('n INT NOT NULL"),
+        ({"n": None}, "it is missing, or None; give it a value, or leave out NOT NULL"),
+        ({"n": 1, "m": 2}, "the schema has no field 'm', and a reader with the schema would lose it"),
+        ({"n": 1, "day": datetime(2026, 1, 2)}, "the field 'day', which is DATE: the value is datetime"),
+        ({"n": 1, "day": "soon"}, "the field 'day', which is DATE: the value is 'soon', a str"),
+        ({"n": 1, "at": date(2026, 1, 2)}, "the field 'at', which is TIMESTAMP: the value is datetime.date"),
+        ({"n": 1, "price": Decimal(1000)}, "'price', which is DECIMAL(5,2): the value is Decimal('1000')"),
+        ({"n": 1, "price": float("nan")}, "'price', which is DECIMAL(5,2): the value is nan, a float"),
+        ({"n": 1, "raw": "?"}, "the field 'raw', which is BINARY: the value is '?', a str"),
+        ({"n": 1, "clock": datetime.now(UTC)}, "(it has a zone)"),
+        (
+            {"n": 1, "inner": {"list": [1, "2"]}},
+            "the field 'inner.list[]', which is BIGINT: the value is '2'",
+        ),
+        ({"n": 1, "inner": {"list": "12"}}, "the field 'inner.list', which is ARRAY<BIGINT>: the value is"),
+        ({"n": 1, "of": {"a": "1"}}, "the field 'of.a', which is DOUBLE: the value is '1', a str"),
+        ({"n": 1, "of": {1: 1.0}}, "the field 'of', which is MAP<STRING, DOUBLE>: the value is {1: 1.0}"),
+    ],
+)
+def test_what_does_not_fit_its_field_is_told_with_the_field_the_type_and_the_value(value, told):
+    """At the place where Python writes it: a reader would not tell where it came from."""
+    with pytest.raises(SerializationException) as caught:
+        TYPED.serialize(value)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"n":"secret"}', "it takes INT in the field 'n', and this is JSON of another kind"),
+        (b'{"inner":{"list":["secret"]}}', "it takes BIGINT in the field 'inner.list[]'"),
+        (b'["secret"]', "a JSON object"),
+        (b'{"n":1},"c":2', "a JSON object in UTF-8"),
+    ],
+)
+def test_what_is_read_and_does_not_fit_its_field_is_told_without_its_content(data, told):
+    """What a record says has no place in a log."""
+    with pytest.raises(SerializationException) as caught:
+        TYPED.deserialize(data)
+    assert told in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_schema_with_a_type_that_json_has_no_form_for_is_not_looked_into():
+    """Values are what JSON has."""
+    odd = Serdes.json("a INT, v VARIANT")
+    assert odd.deserialize(odd.serialize({"a": "x", "v": [1.5]})) == {"a": "x", "v": [1.5]}
+
+
+@quick
+@given(st.binary() | st.from_regex(rb'\{"(n|day|at|price|raw|of)":("[-0-9T:.Z ]{0,12}"|-?[0-9.eE+]{1,9})\}'))
+def test_whatever_is_read_by_a_schema_is_written_and_read_again(data):
+    """Nothing else than a SerializationException comes; and what was read fits its schema."""
+    schema = Serdes.json("n INT, day DATE, at TIMESTAMP, price DECIMAL(5, 2), raw BINARY, of DOUBLE")
+    with contextlib.suppress(SerializationException):
+        read = schema.deserialize(data)
+        again = schema.deserialize(schema.serialize(read))
+        if read["at"] is not None:
+            read["at"] = read["at"].replace(microsecond=read["at"].microsecond // 1000 * 1000)
+        assert repr(again) == repr(read)

@@ -6,6 +6,8 @@ import json
 import math
 import uuid
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -35,6 +37,18 @@ CASES: list[tuple[Serde, str, Any, Any]] = [
     (Serdes.uuid(), str(ID), str(ID), ID),
     (Serdes.bytes(), "AP8=", {"$bytes": "AP8="}, b"\x00\xff"),
     (Serdes.json("a INT"), '{"a":1}', {"a": 1}, {"a": 1}),
+    (
+        Serdes.json("at TIMESTAMP, day DATE, n DECIMAL(5, 2), raw BINARY, none INT"),
+        '{"raw":"AP8=","at":"2026-01-02T03:04:05.678Z","day":"2026-01-02","n":1.5}',
+        {"at": "2026-01-02T03:04:05.678Z", "day": "2026-01-02", "n": 1.5, "raw": "AP8="},
+        {
+            "at": datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC),
+            "day": date(2026, 1, 2),
+            "n": Decimal("1.50"),
+            "raw": b"\x00\xff",
+            "none": None,
+        },
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ import math
 import random
 import struct
 import uuid
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +15,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream import Serde, Serdes, TopologyException
+from millstream import Serde, Serdes, SerializationException, TopologyException
 from millstream.spark import serdes
+from millstream.spark.flow import TIMESTAMP
+from millstream.spark.handlers import attempt
 
 pytestmark = pytest.mark.spark
 
@@ -154,6 +156,7 @@ def test_spark_reads_the_values_that_python_reads(spark: SparkSession) -> None:
         (JSON, b'{"a": "secret"}', "a JSON object that fits its schema"),
         (JSON, b'{"a": 1', "a JSON object that fits its schema"),
         (JSON, b'{"a": 1}x', "a JSON object that fits its schema"),
+        (JSON, b'{"a": 1},"c":2', "a JSON object that fits its schema"),
         (JSON, b'{"a": 1}{"a": 2}', "a JSON object that fits its schema"),
         (JSON, b'[{"a": 1}]', "a JSON object that fits its schema"),
     ],
@@ -330,3 +333,228 @@ def test_json_of_python_is_json_of_spark_for_times_decimals_and_binaries(spark: 
     ).collect()
     assert bytes(row.b) == serde.serialize(value)
     assert (row.r.ntz, row.r.day, row.r.price, bytes(row.r.raw)) == tuple(list(value.values())[1:])
+
+
+EVERYTHING = (
+    "b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, text STRING, raw BINARY, "
+    "day DATE, at TIMESTAMP, clock TIMESTAMP_NTZ, price DECIMAL(10, 2), big DECIMAL(38, 18), whole DECIMAL, "
+    "list ARRAY<DECIMAL(5, 1)>, times ARRAY<TIMESTAMP>, days MAP<STRING, DATE>, "
+    "inner STRUCT<x: DATE, y: ARRAY<STRUCT<z: BINARY>>>, `odd name` INT"
+)
+READ = [
+    "{}",
+    '{"b":true,"t":-128,"s":32767,"i":-2147483648,"l":9223372036854775807}',
+    *(f'{{"{name}":null}}' for name in ("b", "l", "d", "text", "raw", "day", "at", "price", "list", "inner")),
+    *(f'{{"b":{value}}}' for value in ("false", '"true"', "1", '""')),
+    *(
+        f'{{"t":{value}}}'
+        for value in ("127", "128", "255", "256", "-129", "1.0", '"1"', '""', "true", "1e2")
+    ),
+    *(f'{{"i":{value}}}' for value in ("2147483648", "-0", "1.5", "[1]", "{}")),
+    *(f'{{"l":{value}}}' for value in ("9223372036854775808", "-9223372036854775808", "1E3")),
+    *(
+        f'{{"{name}":{value}}}'
+        for name in "fd"
+        for value in (
+            "0.1",
+            "1",
+            "-0.0",
+            "1e400",
+            "1e39",
+            '"NaN"',
+            "NaN",
+            '"Infinity"',
+            '"-INF"',
+            '"1.5"',
+            '""',
+        )
+    ),
+    *(
+        f'{{"text":{value}}}'
+        for value in ('"a\\u00fc\\n"', '""', "1", "1.50", "true", '{"a":[1,"x"]}', "[1, 2]")
+    ),
+    *(f'{{"raw":{value}}}' for value in ('"eA=="', '"AP8="', '""', '"?"', "1", '"eA"')),
+    *(
+        f'{{"day":{value}}}'
+        for value in ('"2024-02-29"', '"2023-02-29"', '"1969-12-31"', '"0001-01-01"', '"9999-12-31"')
+    ),
+    *(
+        f'{{"day":{value}}}'
+        for value in ('"2024-1-5"', '"2024"', '"2024-01-02T03:04:05"', '"x"', '""', "19000")
+    ),
+    *(
+        f'{{"at":"{value}"}}'
+        for value in (
+            "2024-01-02T03:04:05.678Z",
+            "2024-01-02T03:04:05.678901Z",
+            "2024-01-02T03:04:05.6+02:00",
+            "2024-01-02 03:04:05-11:30",
+            "2024-01-02T03:04:05",
+            "1969-12-31T23:59:59.999999Z",
+            "1582-10-04T00:00:00Z",
+            "0002-01-01T00:00:00Z",  # PySpark itself cannot make a row of year 1
+            "9998-12-31T23:59:59.999Z",
+            "2024-01-02",
+            "2024-01-02T03:04",
+            "2024-02-30T00:00:00Z",
+            "2024-01-02T25:00:00Z",
+            "never",
+            "",
+        )
+    ),
+    *(f'{{"at":{value}}}' for value in ("1700000000", "-1", "1.5", "true")),
+    *(
+        f'{{"clock":"{value}"}}'
+        for value in (
+            "2024-01-02T03:04:05.678",
+            "2024-01-02T03:04:05.678901",
+            "1969-12-31 23:59:59",
+            "2024-01-02",
+            "x",
+        )
+    ),
+    *(
+        f'{{"price":{value}}}'
+        for value in (
+            "1",
+            "1.5",
+            "-1.50",
+            "-0.01",
+            "0.005",
+            "-0.005",
+            "0.00",
+            "-0.0",
+            "12345678.99",
+            "99999999.995",
+        )
+    ),
+    *(
+        f'{{"price":{value}}}'
+        for value in ("123456789.1", '"1.5"', '"x"', '""', "true", "1e3", "1e-9", "NaN")
+    ),
+    *(
+        f'{{"big":{value}}}'
+        for value in (
+            "12345678901234567890.123456789012345678",
+            "0.1",
+            "-1e-18",
+            "1e20",
+            "0.30000000000000004",
+        )
+    ),
+    *(f'{{"whole":{value}}}' for value in ("7", "7.5", "9999999999", "10000000000")),
+    '{"list":[1.25,null,-2]}',
+    '{"list":[1,"x"]}',
+    '{"list":1}',
+    '{"times":["2024-01-02T03:04:05Z",null]}',
+    '{"days":{"a":"2024-01-01","b":null,"":"1960-01-01"}}',
+    '{"days":{"a":1}}',
+    '{"inner":{"x":"2024-01-01","y":[{"z":"eA=="},{},null]}}',
+    '{"inner":{"y":[{"z":1}]}}',
+    '{"inner":[]}',
+    '{"odd name":3,"unknown":{"a":1}}',
+    '{"i":1,"i":2}',
+    ' {"i" : 1}\n',
+    '{"i":1}x',
+    '{"i":1},"c":2',
+    '{"i":1},{"i":2}',
+    '{"i":1}{"i":2}',
+    '{"i":1',
+    "",
+    "null",
+    "1",
+    "[]",
+    '[{"i":1}]',
+]
+
+
+def test_python_reads_json_as_spark_does(spark: SparkSession) -> None:
+    """By the schema, case by case: the same value, or a refusal. Timestamps are in UTC in Python."""
+    serde = Serdes.json(EVERYTHING)
+    type_ = serdes.column_type(serde)
+    assert type_ is not None
+    rows = spark.createDataFrame([(n, case.encode()) for n, case in enumerate(READ)], "n INT, data BINARY")
+    rows = rows.withColumn(TIMESTAMP, F.lit(None).cast("timestamp"))
+    read = serdes.from_bytes(serde, F.col("data"), F.lit("here"))
+    # What is refused would end the query.
+    attempts = rows.select("n", attempt(F.lit(True), read).alias("value")).collect()
+    by_spark = {row.n: None if row.value is None else row.value.r0.asDict(recursive=True) for row in attempts}
+    differ = []
+    for n, case in enumerate(READ):
+        try:
+            value = serde.deserialize(case.encode())
+        except SerializationException:
+            value = None
+        expected = in_utc(by_spark[n])
+        if repr(in_utc(value)) != repr(expected):
+            differ.append(f"{case}: {there(value)} in Python, {there(expected)} in Spark")
+    assert not differ, "\n".join(differ)
+
+
+WRITTEN: list[dict[str, Any]] = [
+    {},
+    {
+        "b": True,
+        "t": -1,
+        "s": 2,
+        "i": 3,
+        "l": 2**62,
+        "text": 'q"\\\n\u2028\x7fü🎉',
+        "raw": b"\0\xff",
+        "odd name": 1,
+    },
+    {"f": math.nan, "d": math.inf},
+    {"f": -math.inf, "d": -0.0},
+    {"d": 0.1},
+    {"day": date(1969, 12, 31), "at": datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)},
+    {"day": date(1, 1, 1), "at": datetime(2024, 1, 2, 3, 4, 5, 678901, timezone(timedelta(hours=-3)))},
+    {"clock": datetime(2024, 1, 2, 3, 4, 5, 678901)},
+    {"price": Decimal("-1.5"), "big": Decimal("-0.000000000000000001"), "whole": Decimal(7)},
+    {"price": Decimal(0), "big": Decimal("1E+19"), "list": [Decimal("1.25"), None, Decimal(-2)]},
+    {"times": [datetime(2024, 1, 2, tzinfo=UTC), None], "days": {"a": date(2024, 1, 1), "b": None}},
+    {"inner": {"x": None, "y": [{"z": b"x"}, {"z": None}, None]}},
+    {"inner": {}, "list": [], "days": {}},
+]
+
+
+def test_python_writes_json_as_spark_does(spark: SparkSession) -> None:
+    """Whatever the order of the dict's keys."""
+    serde = Serdes.json(EVERYTHING)
+    type_ = serdes.column_type(serde)
+    assert isinstance(type_, T.StructType)
+    rows = spark.createDataFrame(
+        [(n, value) for n, value in enumerate(WRITTEN)],
+        T.StructType([T.StructField("n", T.IntegerType()), T.StructField("value", type_)]),
+    )
+    written = {
+        row.n: bytes(row.data)
+        for row in rows.select(
+            "n", serdes.to_bytes(serde, F.col("value"), type_, "it").alias("data")
+        ).collect()
+    }
+    for n, value in enumerate(WRITTEN):
+        assert serde.serialize(dict(reversed(value.items()))) == written[n]
+        assert serde.serialize(serde.deserialize(written[n])) == written[n]
+        assert Serdes.json(type_).serialize(Serdes.json(type_).deserialize(written[n])) == written[n]
+
+
+def in_utc(value: Any) -> Any:
+    """What PySpark's rows have, with timestamps as they are in Python, and in one order. Those of `clock` have
+    no zone.
+    """
+    return _in_utc(value, "")
+
+
+def _in_utc(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_utc(each, key if name != "days" else name) for key, each in sorted(value.items())}
+    if isinstance(value, list):
+        return [_in_utc(each, name) for each in value]
+    if isinstance(value, datetime) and name != "clock":
+        return value.astimezone(UTC)
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def there(value: dict[str, Any] | None) -> Any:
+    """Its fields that are not null."""
+    return None if value is None else {name: each for name, each in value.items() if each is not None}

@@ -30,7 +30,7 @@ def test_map_values_changes_the_value_and_keeps_the_key() -> None:
         shape = Serdes.json("size INT, parts ARRAY<STRING>")
         assert read(driver, "struct", value=shape) == [
             ("k", {"size": 1, "parts": ["v", "x"]}),
-            ("l", {"parts": [None, "x"]}),
+            ("l", {"size": None, "parts": [None, "x"]}),
             (None, {"size": 1, "parts": ["w", "x"]}),
         ]
         assert read(driver, "constant", value=Serdes.double()) == [("k", 1.5), ("l", 1.5), (None, 1.5)]
@@ -56,9 +56,9 @@ def test_the_third_parameter_tells_where_a_record_came_from() -> None:
         pipe(driver, "one", (None, "", 1_700_000_000_123), (None, "", 0, (("h", b"hi"),)))
         pipe(driver, "two", (None, "", 5))
         assert [value for _, value in read(driver, "out", value=shape)] == [
-            {"topic": "one", "partition": 0, "offset": 0, "ms": 1_700_000_000_123},
+            {"topic": "one", "partition": 0, "offset": 0, "ms": 1_700_000_000_123, "header": None},
             {"topic": "one", "partition": 0, "offset": 1, "ms": 0, "header": "hi"},
-            {"topic": "two", "partition": 0, "offset": 0, "ms": 5},
+            {"topic": "two", "partition": 0, "offset": 0, "ms": 5, "header": None},
         ]
 
 

@@ -1,0 +1,595 @@
+"""The types of a JSON serde's fields in Python: how a value is read by its schema, and written.
+
+A schema, which is Spark's, is compiled once into functions: one for each type and direction. They do what
+Spark's `from_json` and `to_json` do, and refuse what those refuse. A schema with a type that is not in the
+tables here (an interval, a variant) has no such functions, and its values are then what JSON has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from json.encoder import encode_basestring
+from operator import index
+from typing import Any
+
+__all__ = ["Codec", "MisfitError", "compiled"]
+
+Read = Callable[[Any], Any]
+Write = Callable[[Any], str]
+
+
+class MisfitError(Exception):
+    """A value does not fit its field.
+
+    Attributes:
+        path: the field, from the inside out.
+        wanted: its type.
+        value: what does not fit.
+        reason: what is wrong, if not the type.
+    """
+
+    def __init__(self, wanted: str, value: Any, reason: str = "") -> None:
+        super().__init__(wanted)
+        self.path: list[str] = []
+        self.wanted = wanted
+        self.value = value
+        self.reason = reason
+
+    @property
+    def field(self) -> str:
+        """The field's name, with those that it is in."""
+        return ".".join(reversed(self.path)).replace(".[]", "[]")
+
+
+class _UnknownError(Exception):
+    """A schema that is not understood here."""
+
+
+@dataclass(frozen=True)
+class _Type:
+    """One type.
+
+    Attributes:
+        shown: as in a schema.
+        read: of what `json` has read, never None.
+        write: as JSON; never None.
+        exact: whether numbers have to be read as they are written.
+    """
+
+    shown: str
+    read: Read
+    write: Write
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A compiled schema."""
+
+    _of: _Type
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """The value that these bytes are.
+
+        Raises:
+            MisfitError: it does not fit the schema.
+            ValueError, RecursionError: it is no JSON.
+        """
+        read: dict[str, Any] = self._of.read(
+            json.loads(data, parse_float=Decimal if self._of.exact else None)
+        )
+        return read
+
+    def write(self, value: Mapping[str, Any]) -> bytes:
+        """The value as Spark's `to_json` writes it.
+
+        Raises:
+            MisfitError: it does not fit the schema.
+            ValueError: it has text that UTF-8 cannot express.
+        """
+        return self._of.write(value).encode()
+
+
+def compiled(schema: Any) -> Codec | None:
+    """The functions of a DDL string or a StructType; None: it has a type that is not known here."""
+    try:
+        if isinstance(schema, str):
+            return Codec(_Ddl(schema).whole())
+        if hasattr(schema, "jsonValue"):
+            return Codec(_of_json(schema.jsonValue()))
+    except (_UnknownError, KeyError, TypeError, ValueError):
+        pass
+    return None
+
+
+# --- one type each ------------------------------------------------------------------------------------------
+
+
+def _whole_number(shown: str, bits: int) -> _Type:
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    most_read = 255 if bits == 8 else most  # Spark's parser takes unsigned bytes as well
+
+    def read(value: Any) -> int:
+        if type(value) is not int or not least <= value <= most_read:
+            raise MisfitError(shown, value)
+        return value if value <= most else value - 256
+
+    def write(value: Any) -> str:
+        if isinstance(value, bool):
+            raise MisfitError(shown, value)
+        try:
+            number = index(value)
+        except TypeError:
+            raise MisfitError(shown, value) from None
+        if not least <= number <= most:
+            raise MisfitError(shown, value)
+        return str(number)
+
+    return _Type(shown, read, write)
+
+
+_NOT_FINITE = {
+    "NaN": math.nan,
+    "Infinity": math.inf,
+    "+Infinity": math.inf,
+    "INF": math.inf,
+    "+INF": math.inf,
+    "-Infinity": -math.inf,
+    "-INF": -math.inf,
+}
+
+
+def _floating(shown: str, *, single: bool) -> _Type:
+    def read(value: Any) -> float:
+        if type(value) is str and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        if type(value) not in (int, float, Decimal):
+            raise MisfitError(shown, value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf if value > 0 else -math.inf
+        return _single(number) if single else number
+
+    def write(value: Any) -> str:
+        if isinstance(value, bool | str | bytes):
+            raise MisfitError(shown, value)
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise MisfitError(shown, value) from None
+        if math.isfinite(number):
+            return repr(number)
+        return '"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"'
+
+    return _Type(shown, read, write)
+
+
+def _single(number: float) -> float:
+    try:
+        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    return nearest
+
+
+def _decimal(shown: str, precision: int, scale: int) -> _Type:
+    unit = Decimal(1).scaleb(-scale)
+    most = Decimal(10) ** (precision - scale)
+
+    def fitted(value: Any) -> Decimal:
+        if isinstance(value, bool):
+            raise MisfitError(shown, value)
+        try:
+            number = Decimal(repr(value) if isinstance(value, float) else value)
+            with localcontext() as context:
+                context.prec = 2 * max(precision, len(number.as_tuple().digits)) + 2
+                number = number.quantize(unit, ROUND_HALF_UP)
+        except (InvalidOperation, TypeError, ValueError):
+            raise MisfitError(shown, value) from None
+        if not number.is_finite() or abs(number) >= most:
+            raise MisfitError(shown, value)
+        return number if number else abs(number)  # there is no negative zero
+
+    return _Type(shown, fitted, lambda value: str(fitted(value)), exact=True)
+
+
+def _read_boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise MisfitError("BOOLEAN", value)
+    return value
+
+
+def _write_boolean(value: Any) -> str:
+    return "true" if _read_boolean(value) else "false"
+
+
+def _read_string(value: Any) -> str:
+    if type(value) is str:
+        return value
+    # Spark takes whatever there is as text.
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return repr(float(value))  # as a double, in Spark too
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{encode_basestring(key)}:{_inside(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_inside, value))}]"
+    return json.dumps(value)
+
+
+def _inside(value: Any) -> str:
+    return encode_basestring(value) if isinstance(value, str) else _as_text(value)
+
+
+def _write_string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise MisfitError("STRING", value)
+    return encode_basestring(value)
+
+
+def _read_binary(value: Any) -> bytes:
+    try:
+        if type(value) is str:
+            return base64.b64decode(value, validate=True)
+    except ValueError:
+        pass
+    raise MisfitError("BINARY", value)
+
+
+def _write_binary(value: Any) -> str:
+    if isinstance(value, str):
+        _read_binary(value)
+        return f'"{value}"'
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise MisfitError("BINARY", value)
+    return f'"{base64.b64encode(value).decode()}"'
+
+
+_DATE = r"(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
+_A_DATE = re.compile(rf"\s*{_DATE}(?:[ T].*)?)?)?\s*", re.ASCII | re.DOTALL)
+_A_TIME = re.compile(
+    rf"\s*{_DATE}(?:[ T](\d{{1,2}}):(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?\s*(\S.*?)?)?)?)?\s*", re.ASCII
+)
+_AN_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::(\d{2}))?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _read_date(value: Any) -> date:
+    found = _A_DATE.fullmatch(value) if type(value) is str else None
+    try:
+        if found is not None:
+            return date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+    except ValueError:
+        pass
+    raise MisfitError("DATE", value)
+
+
+def _write_date(value: Any) -> str:
+    if isinstance(value, str):
+        _read_date(value)
+        return encode_basestring(value)
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise MisfitError("DATE", value)
+    return f'"{value.isoformat()}"'
+
+
+def _time(value: str) -> tuple[datetime, str | None] | None:
+    """The time of a clock and its zone, if it has one."""
+    found = _A_TIME.fullmatch(value)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    micros = int((fraction or "")[:6].ljust(6, "0"))
+    clock = datetime(
+        int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), micros
+    )
+    return clock, zone
+
+
+def _zone(zone: str) -> timezone:
+    if zone in ("Z", "UTC", "GMT", "UT"):
+        return UTC
+    found = _AN_OFFSET.fullmatch(zone)
+    if found is None:
+        raise ValueError(zone)
+    offset = timedelta(hours=int(found[2]), minutes=int(found[3] or 0), seconds=int(found[4] or 0))
+    return timezone(offset if found[1] == "+" else -offset)
+
+
+def _read_timestamp(value: Any) -> datetime:
+    try:
+        # As Spark writes it: Python's own reader is quick, but takes other forms besides.
+        if type(value) is str and len(value) == 24 and value[4:17:3] == "--T::" and value[19::4] == ".Z":
+            return datetime.fromisoformat(value)
+        if type(value) is str and (found := _time(value)) is not None:
+            clock, zone = found
+            return clock.replace(tzinfo=UTC if zone is None else _zone(zone)).astimezone(UTC)
+        if type(value) is int:
+            return _EPOCH + timedelta(seconds=value)
+    except (ValueError, OverflowError):
+        pass
+    raise MisfitError("TIMESTAMP", value)
+
+
+def _write_timestamp(value: Any) -> str:
+    if isinstance(value, str):
+        _read_timestamp(value)
+        return encode_basestring(value)
+    if not isinstance(value, datetime):
+        raise MisfitError("TIMESTAMP", value)
+    # One without a zone is local time, as in PySpark.
+    return f'"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
+
+
+def _read_clock(value: Any) -> datetime:
+    try:
+        if type(value) is str and (found := _time(value)) is not None:
+            return found[0]
+    except ValueError:
+        pass
+    raise MisfitError("TIMESTAMP_NTZ", value)
+
+
+def _write_clock(value: Any) -> str:
+    if isinstance(value, str):
+        _read_clock(value)
+        return encode_basestring(value)
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        raise MisfitError("TIMESTAMP_NTZ", value, "it has a zone" if isinstance(value, datetime) else "")
+    return f'"{value.isoformat(timespec="milliseconds")}"'
+
+
+_STRING = _Type("STRING", _read_string, _write_string)
+_TIMESTAMP = _Type("TIMESTAMP", _read_timestamp, _write_timestamp)
+_BY_NAME: dict[str, _Type] = {
+    "boolean": _Type("BOOLEAN", _read_boolean, _write_boolean),
+    **dict.fromkeys(("byte", "tinyint"), _whole_number("TINYINT", 8)),
+    **dict.fromkeys(("short", "smallint"), _whole_number("SMALLINT", 16)),
+    **dict.fromkeys(("int", "integer"), _whole_number("INT", 32)),
+    **dict.fromkeys(("long", "bigint"), _whole_number("BIGINT", 64)),
+    **dict.fromkeys(("float", "real"), _floating("FLOAT", single=True)),
+    "double": _floating("DOUBLE", single=False),
+    **dict.fromkeys(("string", "varchar", "char", "character"), _STRING),
+    "binary": _Type("BINARY", _read_binary, _write_binary),
+    "date": _Type("DATE", _read_date, _write_date),
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), _TIMESTAMP),
+    "timestamp_ntz": _Type("TIMESTAMP_NTZ", _read_clock, _write_clock),
+}
+
+
+def _simple(name: str, sizes: tuple[int, ...] = ()) -> _Type:
+    name = name.lower()
+    if name in ("dec", "decimal", "numeric"):
+        precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
+        return _decimal(f"DECIMAL({precision},{scale})", precision, scale)
+    if name not in _BY_NAME:
+        raise _UnknownError(name)
+    return _BY_NAME[name]
+
+
+# --- types of types -----------------------------------------------------------------------------------------
+
+
+def _struct(fields: list[tuple[str, _Type, bool]]) -> _Type:
+    """Fields with their names and types, and whether they may be null."""
+    reads = [(name, type_.read) for name, type_, _ in fields]
+    writes = [(name, f"{encode_basestring(name)}:", type_, nullable) for name, type_, nullable in fields]
+    names = {name for name, _, _ in fields}
+    shown = f"STRUCT<{', '.join(f'{name}: {type_.shown}' for name, type_, _ in fields)}>"
+
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise MisfitError(shown, value)
+        found = {}
+        for name, read_one in reads:
+            one = value.get(name)
+            if one is not None:
+                try:
+                    one = read_one(one)
+                except MisfitError as misfit:
+                    misfit.path.append(name)
+                    raise
+            found[name] = one
+        return found
+
+    def write(value: Any) -> str:
+        if not isinstance(value, Mapping):
+            raise MisfitError(shown, value)
+        if not names.issuperset(value):
+            raise MisfitError(shown, value, f"the schema has no field {min(map(repr, value.keys() - names))}")
+        parts = []
+        for name, begin, type_, nullable in writes:
+            one = value.get(name)
+            try:
+                if one is not None:
+                    parts.append(begin + type_.write(one))
+                elif not nullable:
+                    raise MisfitError(f"{type_.shown} NOT NULL", None)
+            except MisfitError as misfit:
+                misfit.path.append(name)
+                raise
+        return f"{{{','.join(parts)}}}"
+
+    return _Type(shown, read, write, any(type_.exact for _, type_, _ in fields))
+
+
+def _array(element: _Type) -> _Type:
+    shown = f"ARRAY<{element.shown}>"
+
+    def each(function: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return function(value)
+        except MisfitError as misfit:
+            misfit.path.append("[]")
+            raise
+
+    def read(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise MisfitError(shown, value)
+        return [None if one is None else each(element.read, one) for one in value]
+
+    def write(value: Any) -> str:
+        if not isinstance(value, list | tuple):
+            raise MisfitError(shown, value)
+        return f"[{','.join('null' if one is None else each(element.write, one) for one in value)}]"
+
+    return _Type(shown, read, write, element.exact)
+
+
+def _map(values: _Type) -> _Type:
+    shown = f"MAP<STRING, {values.shown}>"
+
+    def each(function: Callable[[Any], Any], key: str, value: Any) -> Any:
+        try:
+            return function(value)
+        except MisfitError as misfit:
+            misfit.path.append(key)
+            raise
+
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise MisfitError(shown, value)
+        return {key: None if one is None else each(values.read, key, one) for key, one in value.items()}
+
+    def write(value: Any) -> str:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise MisfitError(shown, value)
+        pairs = (
+            f"{encode_basestring(key)}:{'null' if one is None else each(values.write, key, one)}"
+            for key, one in value.items()
+        )
+        return f"{{{','.join(pairs)}}}"
+
+    return _Type(shown, read, write, values.exact)
+
+
+# --- schemas ------------------------------------------------------------------------------------------------
+
+_SIZED = re.compile(r"(\w+)\s*(?:\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
+
+
+def _of_json(described: Any) -> _Type:
+    """Spark's JSON form."""
+    if isinstance(described, str):
+        sized = _SIZED.match(described)
+        if sized is None:
+            raise _UnknownError(described)
+        return _simple(sized[1], tuple(int(size) for size in sized.groups()[1:] if size is not None))
+    match described["type"]:
+        case "struct":
+            return _struct(
+                [
+                    (each["name"], _of_json(each["type"]), bool(each.get("nullable", True)))
+                    for each in described["fields"]
+                ]
+            )
+        case "array":
+            return _array(_of_json(described["elementType"]))
+        case "map":
+            return _map(_of_json(described["valueType"]))
+    raise _UnknownError(described["type"])
+
+
+_TOKEN = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))", re.ASCII
+)
+
+
+class _Ddl:
+    """Reads `user STRING, tags ARRAY<STRING>, home STRUCT<street: STRING> NOT NULL COMMENT '…'`."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        self._at = at = 0
+        text = text.rstrip()
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise _UnknownError(text)
+            for kind, token in zip(("name", "text", "word", "sign"), found.groups(), strict=True):
+                if token is not None:
+                    self._tokens.append((kind, token.replace("``", "`") if kind == "name" else token))
+            at = found.end()
+
+    def whole(self) -> _Type:
+        # Both `a INT` and `STRUCT<a: INT>` are schemas.
+        found = self._type() if self._is("struct") and self._peek(1) == "<" else self._fields()
+        if self._at != len(self._tokens):
+            raise _UnknownError("more than a schema")
+        return found
+
+    def _fields(self) -> _Type:
+        fields = [self._field()]
+        while self._skip(","):
+            fields.append(self._field())
+        return _struct(fields)
+
+    def _field(self) -> tuple[str, _Type, bool]:
+        kind, name = self._take()
+        if kind not in ("name", "word"):
+            raise _UnknownError(name)
+        self._skip(":")
+        type_ = self._type()
+        nullable = True
+        if self._skip("not"):
+            self._expect("null")
+            nullable = False
+        if self._skip("comment"):
+            self._take()
+        return name, type_, nullable
+
+    def _type(self) -> _Type:
+        name = self._take()[1].lower()
+        if name in ("struct", "array", "map"):
+            self._expect("<")
+            if name == "struct":
+                found = self._fields()
+            elif name == "array":
+                found = _array(self._type())
+            else:
+                self._type()  # of the key, which is text in JSON
+                self._expect(",")
+                found = _map(self._type())
+            self._expect(">")
+            return found
+        sizes = []
+        if self._skip("("):
+            while not self._skip(")"):
+                sizes.append(int(self._take()[1]))
+                self._skip(",")
+        return _simple(name, tuple(sizes))
+
+    def _peek(self, ahead: int = 0) -> str:
+        at = self._at + ahead
+        kind, token = self._tokens[at] if at < len(self._tokens) else ("", "")
+        return token.lower() if kind in ("word", "sign") else ""
+
+    def _is(self, token: str) -> bool:
+        return self._peek() == token
+
+    def _skip(self, token: str) -> bool:
+        found = self._is(token)
+        self._at += found
+        return found
+
+    def _expect(self, token: str) -> None:
+        if not self._skip(token):
+            raise _UnknownError(token)
+
+    def _take(self) -> tuple[str, str]:
+        if self._at >= len(self._tokens):
+            raise _UnknownError("the end")
+        self._at += 1
+        return self._tokens[self._at - 1]

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.DailyWindows;
 import io.millstream.kernel.core.FixedWindows;
 import io.millstream.kernel.core.Latest;
 import io.millstream.kernel.core.Pairs;
@@ -25,6 +26,9 @@ import org.apache.spark.sql.types.StructType;
 /** The aggregations of one operator, as Python describes them. */
 final class Plan implements Serializable {
     private static final long serialVersionUID = 1;
+
+    /** The name of a core, before that of its time zone. */
+    private static final String DAILY = "daily ";
 
     final List<Item> items = new ArrayList<>();
 
@@ -59,6 +63,10 @@ final class Plan implements Serializable {
             return (int) setting(name);
         }
 
+        private boolean isDaily() {
+            return core.startsWith(DAILY);
+        }
+
         boolean isWindowed() {
             return !core.equals("whole") && !core.equals("latest");
         }
@@ -90,7 +98,7 @@ final class Plan implements Serializable {
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
         long span() {
-            return switch (core) {
+            return switch (isDaily() ? "fixed" : core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
                 case "suppress" -> Math.max(1_000, setting("delay") / 256);
@@ -119,11 +127,18 @@ final class Plan implements Serializable {
                 case "latest" -> new Latest(task);
                 case "records" -> new Records(
                         task, setting("before") + setting("after"), pairs().retention(), pairs().patience());
-                case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
+                case "fixed" -> new FixedWindows(
+                        task, setting("size"), setting("advance"), setting("grace"), setting("origin"));
                 case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
                 case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
                 case "suppress" -> new Suppress(task, limits());
-                default -> throw new IllegalArgumentException("no core '" + core + "'");
+                default -> {
+                    if (!isDaily()) {
+                        throw new IllegalArgumentException("no core '" + core + "'");
+                    }
+                    String zone = core.substring(DAILY.length());
+                    yield new DailyWindows(task, zone, setting("hour"), setting("grace"));
+                }
             };
         }
 

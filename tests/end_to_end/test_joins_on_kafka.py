@@ -247,15 +247,14 @@ def start_and_wait(client: KafkaStreams) -> None:
 
 
 def test_sides_that_do_not_fit_are_refused_with_a_sentence(world: World) -> None:
-    """Topics of different numbers of partitions, keys of different types, and a table with a history."""
+    """Topics of different numbers of partitions, and keys of different types."""
     users, few, many, out = (
         world.topic(*each) for each in (("users", 3), ("few", 2), ("many", 3), ("out", 1))
     )
 
-    def topology(source: str, *, numbered: bool = False, history: bool = False) -> Topology:
+    def topology(source: str, *, numbered: bool = False) -> Topology:
         builder = StreamsBuilder()
-        store = Materialized.as_("users")
-        table = builder.table(users, STRINGS, store.with_history(timedelta(hours=1)) if history else store)
+        table = builder.table(users, STRINGS, Materialized.as_("users"))
         clicks = builder.stream(source, STRINGS)
         if numbered:
             clicks = clicks.select_key(lambda value: F.length(value))
@@ -268,7 +267,4 @@ def test_sides_that_do_not_fit_are_refused_with_a_sentence(world: World) -> None
     client = world.created(topology(many, numbered=True), world.name("numbered"))
     told = r"keys of one type on both sides, but those of KSTREAM-\S+ are int and those of KTABLE-\S+ string"
     with pytest.raises(TopologyException, match=told):
-        start_and_wait(client)
-    client = world.created(topology(many, history=True), world.name("history"))
-    with pytest.raises(TopologyException, match=r"KSTREAM-JOIN-.*: 'users' has a history"):
         start_and_wait(client)

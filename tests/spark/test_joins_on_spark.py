@@ -47,6 +47,8 @@ OTHER_THAN_KAFKA = {
     "with itself, filtered",
     # A record without a key ends the program there.
     "left_join, a versioned table and null keys",
+    # An update that is older than the history goes on to what is made of the table, into another store.
+    "left_join, a versioned table behind a filter with a store",
     # A value deleted at its own time: there its store forgets when, if it has nothing from before.
     "random 1, left_join, versioned tables",
     # A store of its own does not change what a filter knows.

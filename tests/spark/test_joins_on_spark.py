@@ -5,7 +5,7 @@ Many programs run side by side in one query, and one micro-batch has all records
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any

@@ -57,9 +57,11 @@ from millstream.dsl.options import (
     Named,
     Produced,
     Repartitioned,
+    StoreType,
 )
 from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.store_suppliers import Stores
 from millstream.dsl.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -151,6 +153,7 @@ from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
 from millstream.runtime.supervision import (
     StreamsUncaughtExceptionResponse,
     StreamThreadExceptionResponse,
@@ -158,6 +161,7 @@ from millstream.runtime.supervision import (
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (
+    DailyTimeWindows,
     JoinWindows,
     SessionWindows,
     SlidingWindows,
@@ -181,6 +185,7 @@ __all__ = [
     "ConfigException",
     "Consumed",
     "ConsumerRecord",
+    "DailyTimeWindows",
     "DefaultProductionExceptionHandler",
     "DeserializationExceptionHandler",
     "EagerBufferConfig",
@@ -262,12 +267,15 @@ __all__ = [
     "SessionWindows",
     "SetupException",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "StateQueryRequest",
     "StateQueryResult",
     "StateRestoreListener",
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StoreType",
+    "Stores",
     "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
@@ -279,6 +287,7 @@ __all__ = [
     "StreamsUncaughtExceptionResponse",
     "StrictBufferConfig",
     "Suppressed",
+    "SuspendReason",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

@@ -34,6 +34,10 @@ EMBEDDED: Final = "embedded"
 MASKED: Final = "[hidden]"
 TOKEN_PROVIDER: Final = "sasl.oauthbearer.token.provider"  # noqa: S105  # a key's name
 
+_DURATION = re.compile(
+    r"([-+]?)p(?=.)(?:([-+]?\d+)d)?(?:t(?=.)(?:([-+]?\d+)h)?(?:([-+]?\d+)m)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?s)?)?",
+    re.ASCII | re.IGNORECASE,
+)
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
 _APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
 _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
@@ -406,11 +410,43 @@ def _checked(name: Any, value: Any) -> Any:
     return converted
 
 
+def reset_of(value: Any, name: str = "auto.offset.reset") -> str | int:
+    """What `auto.offset.reset` says: earliest, latest, none, or how many milliseconds back.
+
+    Raises:
+        ConfigException: there is no such policy.
+
+    Source: AutoOffsetResetStrategy.fromString (KIP-1106).
+    """
+    text = str(value).lower()
+    if text in ("earliest", "latest", "none"):
+        return text
+    kind, _, duration = text.partition(":")
+    duration_ms = _iso_duration_ms(duration) if kind == "by_duration" else None
+    if duration_ms is None:
+        raise ConfigException(
+            f"'{name}' is {value!r}; it can be earliest, latest, none, or by_duration and a duration of "
+            "ISO 8601 that is not negative, such as by_duration:PT1H"
+        )
+    return duration_ms
+
+
+def _iso_duration_ms(text: str) -> int | None:
+    """A duration as java.time.Duration.parse reads it, in milliseconds; None if it is none, or negative."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    whole = 86_400 * int(days or 0) + 3_600 * int(hours or 0) + 60 * int(minutes or 0) + int(seconds or 0)
+    part = int(f"{fraction or ''}000"[:3])
+    milliseconds = 1_000 * whole + (-part if (seconds or "").startswith("-") else part)
+    milliseconds = -milliseconds if sign == "-" else milliseconds
+    return milliseconds if milliseconds >= 0 else None
+
+
 def _passed_on(name: str, value: Any) -> Any:
-    if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset") and (
-        str(value).lower() not in ("earliest", "latest")
-    ):
-        raise ConfigException(f"'{name}' is {value!r}; it can be earliest or latest")
+    if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset"):
+        reset_of(value, name)
     goes_to = next(
         (doc for prefix, doc in PREFIXES.items() if name.startswith(prefix) and len(name) > len(prefix)), None
     )

@@ -701,6 +701,9 @@ class Compiler:
         key = self._settle(node.key_serde, lane.key_serde, self.context.default_key_serde, key_type)
         value = self._settle(node.value_serde, lane.value_serde, self.context.default_value_serde, value_type)
         self.context.repartition_serdes[node] = (key, value)
+        partition = None
+        if node.partitioner is not None:
+            lane, partition = self._partition(node, node.partitioner, flow, lane)
         key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
         value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
         topic = self._internal(node.topic)
@@ -713,6 +716,7 @@ class Compiler:
                 topic=topic,
                 key=key_bytes,
                 value=value_bytes,
+                partition=partition,
                 route=key_bytes,
                 headers=True,
                 letter=node.name,
@@ -1413,6 +1417,8 @@ class Compiler:
             aggregation = item.node.aggregation
             if aggregation.initializer is None:  # a reduce: the aggregate is a value
                 aggregate = value
+            elif self.context.default_value_serde is not None:
+                aggregate = self.context.default_value_serde
             else:
                 raise TopologyException(
                     f"{item.node.name} ({describe_function(aggregation.adder)}): a Python aggregation needs "

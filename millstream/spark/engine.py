@@ -33,7 +33,7 @@ from millstream.spark.sink import FORMAT, Transactions, sink_options
 from millstream.spark.source import kafka_options, read_kafka
 from millstream.spark.transactions import check_session, end_run, fit_session, take_over, written
 from millstream.topology.names import markers_topic
-from millstream.topology.nodes import OffsetReset, Repartition, Source, TableSource
+from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["SparkEngine", "SparkSettings"]
@@ -65,7 +65,7 @@ class SparkSettings:
     default_key_serde: Serde | None = None
     default_value_serde: Serde | None = None
     cached: bool = True
-    offset_reset: OffsetReset = OffsetReset.EARLIEST
+    offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
     max_records_per_batch: int | None = None
     batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL

@@ -44,7 +44,13 @@ from millstream.topology.nodes import (
     TableSource,
     ToTable,
 )
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import (
+    DailyTimeWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 
 __all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of", "layout"]
 
@@ -584,12 +590,12 @@ def _core(pending: Pending) -> tuple[str, dict[str, int]]:
     if node.stored.retention_ms is not None:
         old["retention"] = node.stored.retention_ms
     if isinstance(windows, TimeWindows):
-        return "fixed", {
-            **old,
-            "size": windows.size_ms,
-            "advance": windows.advance_ms,
-            "grace": windows.grace_ms,
-        }
+        span = {"size": windows.size_ms, "advance": windows.advance_ms, "grace": windows.grace_ms}
+        if isinstance(windows, DailyTimeWindows):
+            return f"daily {windows.zone.key}", {**old, **span, "hour": windows.start_hour}
+        if isinstance(windows, UnlimitedWindows) and windows.start_ms:
+            span["origin"] = windows.start_ms
+        return "fixed", {**old, **span}
     if isinstance(windows, SlidingWindows):
         return "sliding", {**old, "difference": windows.time_difference_ms, "grace": windows.grace_ms}
     if isinstance(windows, SessionWindows):

@@ -10,6 +10,7 @@ import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from trace_driving import came, ms, own, pipe_part, topology_of
 
 from millstream import (
     BufferConfig,
+    DailyTimeWindows,
     EmitStrategy,
     KStream,
     KTable,
@@ -30,6 +32,7 @@ from millstream import (
     SlidingWindows,
     Suppressed,
     TimeWindows,
+    UnlimitedWindows,
     WindowedSerdes,
 )
 from millstream.spark.dropped import new_reports, read_drops
@@ -117,6 +120,10 @@ def windows_of(op: Mapping[str, Any]) -> Windows | None:
             )
         case "sliding":
             return SlidingWindows.of_time_difference_and_grace(ms(op["difference"]), ms(op["grace"]))
+        case "daily":
+            return DailyTimeWindows.of(op["zone"], start_hour=op["hour"], grace=ms(op["grace"]))
+        case "unlimited":
+            return UnlimitedWindows.of().start_on(datetime.fromtimestamp(op["start"] / 1000, UTC))
         case "session":
             return SessionWindows.of_inactivity_gap_and_grace(ms(op["gap"]), ms(op["grace"]))
     return None
@@ -189,6 +196,9 @@ KEYS: Mapping[str, Any] = {
     "value": lambda key, value: value.cast("string"),
     "all": lambda key, value: F.lit("all"),
     "key": lambda key, value: key.key,
+    "text": lambda key, value: F.format_string(
+        "[%s@%d/%d]", key.key, F.unix_millis(key.window.start), F.unix_millis(key.window.end)
+    ),
     "key and start": lambda key, value: F.concat(key.key, F.lit("@"), F.unix_millis(key.window.start)),
 }
 
@@ -322,7 +332,7 @@ def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress"]
+    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress", "own_windows"]
 )
 def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str) -> None:
     """Each update, in the same order, with the same time; and what is late is counted, and why."""

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.DailyWindows;
 import io.millstream.kernel.core.FixedWindows;
 import io.millstream.kernel.core.Latest;
 import io.millstream.kernel.core.Pairs;
@@ -26,6 +27,9 @@ import org.apache.spark.sql.types.StructType;
 /** The aggregations of one operator, as Python describes them. */
 final class Plan implements Serializable {
     private static final long serialVersionUID = 1;
+
+    /** The name of a core, before that of its time zone. */
+    private static final String DAILY = "daily ";
 
     final List<Item> items = new ArrayList<>();
 
@@ -63,6 +67,10 @@ final class Plan implements Serializable {
         /** Of a join, whether both of its sides are one. */
         boolean isOfOne() {
             return link("left") == link("right");
+        }
+
+        private boolean isDaily() {
+            return core.startsWith(DAILY);
         }
 
         boolean isWindowed() {
@@ -106,7 +114,7 @@ final class Plan implements Serializable {
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
         long span() {
-            return switch (core) {
+            return switch (isDaily() ? "fixed" : core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
                 case "suppress" -> Math.max(1_000, setting("delay") / 256);
@@ -138,11 +146,18 @@ final class Plan implements Serializable {
                 case "versions" -> new Versions(task, setting("history"));
                 case "records" -> new Records(
                         task, setting("before") + setting("after"), pairs().retention(), pairs().patience());
-                case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
+                case "fixed" -> new FixedWindows(
+                        task, setting("size"), setting("advance"), setting("grace"), setting("origin"));
                 case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
                 case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
                 case "suppress" -> new Suppress(task, limits());
-                default -> throw new IllegalArgumentException("no core '" + core + "'");
+                default -> {
+                    if (!isDaily()) {
+                        throw new IllegalArgumentException("no core '" + core + "'");
+                    }
+                    String zone = core.substring(DAILY.length());
+                    yield new DailyWindows(task, zone, setting("hour"), setting("grace"));
+                }
             };
         }
 

@@ -39,7 +39,7 @@ from millstream.topology.nodes import (
     ToTable,
 )
 
-__all__ = ["Draft", "Drafts", "looked_up_in"]
+__all__ = ["Draft", "Drafts"]
 
 Reader = Source | TableSource | GlobalTable
 """What reads topics."""

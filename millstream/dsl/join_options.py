@@ -44,9 +44,14 @@ class Joined(_WithOtherSerde):
 
     Attributes:
         grace_period: how long a record waits, in stream time, for updates of the table that are older than
-            it. It is then joined with the row as it was at its time. None: with the row as it is, at once.
+            it. It is then joined with the row as it was at its time. None: it does not wait.
 
-    Source: org.apache.kafka.streams.kstream.Joined.
+    So a click gets the price of its time, though that comes later, by up to a minute of clicks:
+
+        prices = builder.table("prices", Materialized.as_("prices").with_history(timedelta(hours=1)))
+        clicks.join(prices, pay, Joined().with_grace_period(timedelta(minutes=1)))
+
+    Source: org.apache.kafka.streams.kstream.Joined, KIP-923.
     """
 
     grace_period: timedelta | None = None

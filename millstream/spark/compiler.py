@@ -56,7 +56,7 @@ from millstream.spark.handlers import (
     error_headers,
     record_size,
 )
-from millstream.spark.joins import Join, Joined, Lookup, Side, links_of
+from millstream.spark.joins import Join, Joined, Lookup, Side, history_of, links_of
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.printing import outlet, to_file, to_stdout
@@ -1461,8 +1461,11 @@ class Compiler:
         self._two_sides(node)
 
     def visit_TableJoin(self, node: TableJoin) -> None:
-        if len(node.parents) == 1:
-            self.uses[node.parents[0]] += 1
+        if len(node.parents) == 1:  # both sides of it change at once, so they are one
+            side = self._side(node, node.parents[0], is_left=True, shared=False)
+            self.pending.append(node)
+            self.sides[node] = (side, side)
+            return
         self._two_sides(node)
 
     def _two_sides(self, node: StreamJoin | TableJoin) -> None:
@@ -1475,11 +1478,6 @@ class Compiler:
 
     def _side(self, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
         """What a join has of a parent; the same for all that look rows up in one table."""
-        if (store := _with_history(parent)) is not None:
-            raise TopologyException(
-                f"{join.name}: '{store}' has a history, so rows would have to be found as of the records' "
-                "times, which joins cannot do yet; leave with_history() out to join with its last rows"
-            )
         flow, lane, _ = self._take(parent)
         if shared:
             for other in self.pending:
@@ -1531,7 +1529,7 @@ class Compiler:
             flow.type_of(lane.key),
         )
         carried = [HEADERS]
-        if self._asks_for_context:
+        if self._asks_for_context or (isinstance(node, StreamTableJoin) and node.grace_ms is not None):
             carried += [TOPIC, PARTITION, OFFSET]
         if isinstance(node, StreamGlobalTableJoin):
             before, place = self.found_by[node]
@@ -1604,7 +1602,8 @@ class Compiler:
 
         is_left = F.col(joined.side) == 0
         nothing = sides[0].isNull() & olds[0].isNull() & sides[1].isNull() & olds[1].isNull()
-        # A filter whose old values are known says nothing of a row that was not there, and is not there now.
+        # A filter whose old values are known says nothing of a row that was not there, and is not there now;
+        # of a versioned table they are not.
         if node.type is not JoinType.INNER and _is_filtered(node.parents[0]):
             nothing |= is_left & sides[0].isNull() & olds[0].isNull()
         if node.type is JoinType.OUTER and _is_filtered(node.parents[-1]):
@@ -1673,24 +1672,18 @@ def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
     return T.ArrayType(change)
 
 
-def _with_history(table: Node) -> str | None:
-    """The store whose history a table's rows have, where one keeps it."""
-    if table.store is not None:
-        return table.store.name if table.store.history_ms is not None else None
-    is_derived = isinstance(table, nodes.TableFilter | nodes.TableMapValues)
-    return _with_history(table.parents[0]) if is_derived else None
-
-
 def _is_filtered(table: Node) -> bool:
     if isinstance(table, nodes.TableMapValues):
         return _is_filtered(table.parents[0])
-    return isinstance(table, nodes.TableFilter)
+    return isinstance(table, nodes.TableFilter) and history_of(table) is None
 
 
 def _label(node: Node) -> str:
     """What the state of a node is called; "" if it has none, or none that anybody could ask for."""
     if isinstance(node, Side):
         return node.label
+    if isinstance(node, StreamTableJoin) and node.stored is not None:
+        return node.stored.name  # what waits
     return "" if node.store is None or isinstance(node, TableJoin) else node.store.name
 
 

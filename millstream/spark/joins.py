@@ -5,6 +5,8 @@ A join is items of a stateful operator (stateful.py), as aggregations are, besid
 - of a stream with a table, the table's last rows, and a lookup for each record of the stream; with a global
   table by the key that the record names, so afterwards the records are brought back into their order;
 - of two tables, the last rows of both, and what is told when one of them changes;
+- of a table with a history, all rows that it had so far back, in the place of the last ones: a record finds
+  the one of its time, after its grace period if it has one, and a change that comes late tells nothing;
 - of two streams, the records of both sides, and the pairs.
 
 The kernel pairs what it takes for opaque values; the joiner is a Column over what comes out.
@@ -23,10 +25,12 @@ from millstream.topology.nodes import (
     StreamGlobalTableJoin,
     StreamJoin,
     StreamTableJoin,
+    TableFilter,
     TableJoin,
+    TableMapValues,
 )
 
-__all__ = ["Join", "Joined", "Lookup", "Side", "links_of", "settings_of", "takes_null_keys"]
+__all__ = ["Join", "Joined", "Lookup", "Side", "history_of", "links_of", "settings_of", "takes_null_keys"]
 
 Lookup = StreamTableJoin | StreamGlobalTableJoin
 """What looks up a row for each record of a stream."""
@@ -103,10 +107,26 @@ def takes_null_keys(node: Node) -> bool:
     return False
 
 
+def history_of(table: Node) -> int | None:
+    """How far back a table's rows can be found as they were, in ms; None: there are only the last ones.
+
+    Source: GraphNode.isOutputVersioned.
+    """
+    if table.store is not None:
+        return table.store.history_ms
+    return history_of(table.parents[0]) if isinstance(table, TableFilter | TableMapValues) else None
+
+
 def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
     """The kernel's core for it, and the numbers that it takes."""
     if isinstance(node, Side) and node.is_of_table:
-        return "latest", {"silent": 1, **({"old": 1} if node.remembers else {})}
+        settings = {"silent": 1, **({"old": 1} if node.remembers else {})}
+        history_ms = None if node.is_global else history_of(node.parents[0])
+        if history_ms is None:
+            return "latest", settings
+        return "versions", {**settings, "history": history_ms}
+    if isinstance(node, StreamTableJoin) and node.grace_ms is not None:
+        return "waiting", {"grace": node.grace_ms}
     if isinstance(node, Lookup):
         return "lookup", {}
     if isinstance(node, TableJoin):

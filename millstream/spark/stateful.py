@@ -301,8 +301,7 @@ def aggregate(
             item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
         )
         if isinstance(item.pending.node, Join):
-            joined = _joined(item, items, new, mine)
-            results.joined[item.pending.node] = replace(joined, side=called["time"])
+            results.joined[item.pending.node] = _joined(item, items, new, mine, called["time"])
         else:
             _put_lanes(item, number, behind, results, called, has_kinds=bool(has_kinds))
     if passing:
@@ -379,11 +378,11 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
     return old
 
 
-def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joined:
+def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str) -> Joined:
     """The columns of what comes of a join; what the record that it looked for had besides its value."""
     others = {each.pending.node: each for each in items}
     sides = {name: others[node].parts.parts[0].name for name, node in item.links.items()}
-    if item.core != "lookup":
+    if not isinstance(item.pending.node, Lookup):
         sides = {name: new.with_column("v", F.when(mine, F.col(column))) for name, column in sides.items()}
     else:
         value, *carried = (part.name for part in item.parts.parts)
@@ -398,8 +397,13 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joine
     old = {}
     if item.core == "table_join":
         old = {f"old_{name}": f"old_{others[node].parts.parts[0].name}" for name, node in item.links.items()}
+        if item.links["left"] is item.links["right"]:  # only one side at a time has another value
+            for number, name in enumerate(("left", "right")):
+                changed = F.col(side) == number
+                before = F.when(changed, F.col(old[f"old_{name}"])).otherwise(F.col(sides[name]))
+                old[f"old_{name}"] = new.with_column("v", F.when(mine, before))
     flag = new.with_column("f", mine)
-    return Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], **old)
+    return Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], side, **old)
 
 
 def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:

@@ -155,11 +155,11 @@ def _side(node: Node) -> str:
 def _kept(pipeline: Pipeline) -> Iterable[str]:
     for node in pipeline.nodes:
         for store in node.stores:
-            yield _waiting(store) if isinstance(node, StreamJoin) else _store(store)
+            yield _waiting(store) if isinstance(node, StreamJoin | StreamTableJoin) else _store(store)
 
 
 def _waiting(store: Store) -> str:
-    """A store of a join of two streams: it is there for its name and its topic."""
+    """A store of what waits for a join: it is there for its name and its topic."""
     time = "" if store.retention_ms is None else f" for {timedelta(milliseconds=store.retention_ms)}"
     log = f"; {_internal(f'{store.name}-changelog')} stays empty" if store.logged else ""
     return f"store {store.name} in the query's state{time}{log}"

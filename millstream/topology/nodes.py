@@ -492,8 +492,8 @@ class StreamTableJoin(Node):
     stored: Store | None = None
 
     @property
-    def store(self) -> Store | None:
-        return self.stored
+    def stores(self) -> tuple[Store, ...]:
+        return () if self.stored is None else (self.stored,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -270,12 +270,41 @@ def stream_table_cases() -> Iterator[Case]:
                 {"op": kind, "with": "t"},
             ]
             yield f"{kind}, a versioned table behind {ops[0]['op']}", behind_it, times
+            waits = [*behind_it[:-1], {"op": kind, "with": "t", "grace": 10}]
+            yield f"{kind}, a versioned table behind {ops[0]['op']}, grace 10", waits, with_keys(waiting)
         for grace in (0, 10):
             program = [*versioned, {"op": kind, "with": "t", "grace": grace}]
             yield f"{kind}, a versioned table, grace {grace}", program, with_keys(waiting)
             yield f"{kind}, a versioned table and times, grace {grace}", program, times
             if grace:
                 yield f"{kind}, a versioned table and null keys, grace {grace}", program, waiting
+    own_stores = {
+        "a filter with a store": [stored(NOT_X, "f")],
+        "a filter with a versioned store": [{**stored(NOT_X, "f"), "history": 50}],
+    }
+    for name, ops in own_stores.items():
+        for first in ({"history": 100}, {}):
+            behind_it = [*named("t", table("t", store="t", **first), *ops), stream()]
+            whose = "a versioned table" if first else "a table"
+            yield f"left_join, {whose} behind {name}", [*behind_it, {"op": "left_join", "with": "t"}], times
+    versioned = [*named("t", stream("t"), {"op": "to_table", "store": "t", "history": 100}), stream()]
+    yield "left_join, a versioned to_table", [*versioned, {"op": "left_join", "with": "t"}], times
+    waits = [*versioned, {"op": "left_join", "with": "t", "grace": 10}]
+    yield "left_join, a versioned to_table, grace 10", waits, with_keys(waiting)
+    versioned = [*named("t", stream("t"), BY_KEY, {**CONCAT, "store": "t", "history": 100}), stream()]
+    yield "left_join, a versioned concat", [*versioned, {"op": "left_join", "with": "t"}], times
+    versioned = [
+        *named("t", table("t", store="t", history=100)),
+        table("u", store="u", history=100),
+        *named("both", {"op": "outer_join", "with": "t"}),
+        stream(),
+        {"op": "left_join", "with": "both"},
+    ]
+    yield (
+        "left_join, the outer_join of two versioned tables",
+        versioned,
+        at("t:a=A@10 u:a=P@12 a=a@15 t:a=B@5 u:a=Q@11 a=b@11 a=c@40 t:a=C@200 a=d@12 a=e@201 u:a=null@190"),
+    )
     random_programs: dict[str, list[Op]] = {
         "join": joined("join"),
         "left_join": joined("left_join"),
@@ -514,6 +543,39 @@ def table_table_cases() -> Iterator[Case]:
         versioned = [*sources, {"op": kind, "with": "r"}]
         yield f"{kind}, versioned tables", [*versioned, TO_STREAM], backwards + changes
         yield f"{kind}, versioned tables, old values", [*versioned, *TO_CONCAT], backwards + changes[:6]
+        for side in ("left", "right"):
+            one = {side: {"history": 100}}
+            sources = [
+                *named("r", table("r", store="r", **one.get("right", {}))),
+                table(store="l", **one.get("left", {})),
+                {"op": kind, "with": "r"},
+            ]
+            yield f"{kind}, versioned on the {side}", [*sources, TO_STREAM], backwards + changes
+        filtered = [
+            *named("r", table("r", store="r", history=100), UPPER_UNLESS_X),
+            *[table(store="l", history=100), NOT_X, {"op": kind, "with": "r"}],
+        ]
+        yield f"{kind}, versioned tables, filter and map_values", [*filtered, TO_STREAM], backwards + lower_x
+        if kind == "outer_join":
+            name = "outer_join, versioned tables, filter and map_values, old values"
+            yield name, [*filtered, *TO_CONCAT], lower_x[:12]
+        own = [
+            *named("r", table("r", store="r", history=100), stored(NOT_X, "f")),
+            *[table(store="l", history=100), {"op": kind, "with": "r"}],
+        ]
+        yield f"{kind}, versioned tables, filter with a store", [*own, *TO_CONCAT], backwards + lower_x[:8]
+        for number in range(3):
+            sources = [*named("r", table("r", store="r", history=20)), table(store="l", history=30)]
+            programs = [*sources, {"op": kind, "with": "r"}]
+            values = {"in": "a b c d", "r": "A B C"}
+            some = at_random(f"versioned {kind} {number}", values, tables="in r", late=25, count=24)
+            yield (
+                f"random {number}, {kind}, versioned tables",
+                [*programs, *(TO_CONCAT if number else [TO_STREAM])],
+                some,
+            )
+        itself = [*named("t", source(op="table", store="t", history=100)), {"op": kind, "with": "t"}]
+        yield f"{kind}, with itself, versioned", [*itself, TO_STREAM], alone(backwards[::2] + changes[::3])
     tables = [*named("q", table("q")), *named("r", table("r")), table()]
     for first in ALL_KINDS:
         for then in ALL_KINDS:

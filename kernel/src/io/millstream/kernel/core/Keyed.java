@@ -4,7 +4,7 @@ import java.util.Arrays;
 import java.util.Objects;
 
 /** A core with one value of a key, for all time. */
-public abstract class Keyed extends Core {
+public abstract class Keyed extends Core implements TableView {
     protected Keyed(Task task) {
         super(task);
     }
@@ -25,9 +25,14 @@ public abstract class Keyed extends Core {
         return window != null && Arrays.stream(window.parts).anyMatch(Objects::nonNull);
     }
 
-    /** What the key has, for whoever only looks. */
+    @Override
     public final Window look(byte[] key) {
         table.makeRoom();
         return now(key);
+    }
+
+    @Override
+    public final Window lookAsOf(byte[] key, long at) {
+        return look(key);
     }
 }

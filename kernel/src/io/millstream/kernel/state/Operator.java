@@ -3,12 +3,13 @@ package io.millstream.kernel.state;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
-import io.millstream.kernel.core.Keyed;
+import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.TableJoin;
+import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.python.Folding;
@@ -181,15 +182,13 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final List<Object[]> results = new ArrayList<>();
         private final Core[] cores = new Core[plan.items.size()];
         private final Pairs[] pairs = new Pairs[plan.items.size()];
+        private final Lookup[] lookups = new Lookup[plan.items.size()];
         private final Results[] told = new Results[plan.items.size()];
 
         void record(int tag, byte[] key, long at, Object[] parts) {
             Plan.Item item = plan.items.get(tag);
             switch (item.core()) {
-                case "lookup" -> {
-                    Window found = key == null ? null : ((Keyed) core(item.link("table"))).look(key);
-                    told(tag).match(key, at, parts, found == null ? null : found.parts);
-                }
+                case "lookup" -> lookup(tag).record(key, at, parts);
                 case "records" -> {
                     for (int join : plan.over(tag)) {
                         pairs(join).record(plan.items.get(join).link("left") == tag, key, at, parts);
@@ -206,8 +205,21 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             return told[tag];
         }
 
+        private TableView table(int tag) {
+            return (TableView) core(tag);
+        }
+
+        private Lookup lookup(int tag) {
+            if (lookups[tag] == null) {
+                lookups[tag] = new Lookup(() -> table(plan.items.get(tag).link("table")), told(tag));
+            }
+            return lookups[tag];
+        }
+
         Core core(int tag) {
-            if (cores[tag] == null) {
+            if (cores[tag] == null && plan.items.get(tag).core().equals("waiting")) {
+                cores[tag] = shelves.get(tag).open(lookup(tag));
+            } else if (cores[tag] == null) {
                 Told all = told(tag);
                 for (int other : plan.over(tag)) {
                     all = over(other, tag, all);
@@ -225,8 +237,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 case "table_join" -> {
                     int left = item.link("left");
                     int right = item.link("right");
-                    yield new TableJoin(() -> (Keyed) core(left), () -> (Keyed) core(right), told(tag))
-                            .of(others, below == left);
+                    TableJoin join = new TableJoin(() -> table(left), () -> table(right), told(tag));
+                    Told side = join.of(others, below == left);
+                    yield item.isOfOne() ? join.of(side, false) : side;
                 }
                 default -> others;
             };
@@ -314,7 +327,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         @Override
         public void match(byte[] key, long at, Object[] left, Object[] right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
-            boolean isLookup = item.core().equals("lookup");
+            boolean isLookup = item.isLookup();
             put(row, isLookup ? tag : item.link("left"), left, false);
             put(row, item.link(isLookup ? "table" : "right"), right, false);
             rows.add(row);
@@ -324,8 +337,10 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
             row[OWN - 1] = isLeft ? LEFT : RIGHT;
-            put(row, item.link("left"), left, isLeft);
-            put(row, item.link("right"), right, !isLeft);
+            put(row, item.link("left"), left, isLeft || item.isOfOne());
+            if (!item.isOfOne()) {
+                put(row, item.link("right"), right, !isLeft);
+            }
             rows.add(row);
         }
 

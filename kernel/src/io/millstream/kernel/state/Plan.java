@@ -15,6 +15,7 @@ import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Task;
+import io.millstream.kernel.core.Versions;
 import io.millstream.kernel.core.WholeTime;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -63,6 +64,11 @@ final class Plan implements Serializable {
             return (int) setting(name);
         }
 
+        /** Of a join, whether both of its sides are one. */
+        boolean isOfOne() {
+            return link("left") == link("right");
+        }
+
         private boolean isDaily() {
             return core.startsWith(DAILY);
         }
@@ -78,7 +84,17 @@ final class Plan implements Serializable {
 
         /** Whether its parts go out as they came: nothing looks into them. */
         boolean isOpaque() {
-            return core.equals("latest") || core.equals("lookup") || core.equals("records");
+            return core.equals("latest") || core.equals("versions") || isLookup() || core.equals("records");
+        }
+
+        /** Whether it looks rows up: at once, or after a grace period. */
+        boolean isLookup() {
+            return core.equals("lookup") || core.equals("waiting");
+        }
+
+        /** Whether its slices are forgotten when their time has come. */
+        boolean isDue() {
+            return isWindowed() && !List.of("suppress", "pairs", "waiting").contains(core);
         }
 
         /** Whether what is told says what was told before. */
@@ -93,7 +109,7 @@ final class Plan implements Serializable {
 
         /** Whether windows are told when they close, or held back. */
         boolean isOnClose() {
-            return setting("on_close") != 0 || core.equals("suppress") || core.equals("pairs");
+            return setting("on_close") != 0 || List.of("suppress", "pairs", "waiting").contains(core);
         }
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
@@ -103,6 +119,8 @@ final class Plan implements Serializable {
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
                 case "suppress" -> Math.max(1_000, setting("delay") / 256);
                 case "pairs", "records" -> pairs().retention() / 256;
+                case "versions" -> setting("history") / 256;
+                case "waiting" -> setting("grace") / 256;
                 default -> SessionWindows.span(setting("gap"), setting("grace"));
             };
         }
@@ -125,6 +143,7 @@ final class Plan implements Serializable {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
                 case "latest" -> new Latest(task);
+                case "versions" -> new Versions(task, setting("history"));
                 case "records" -> new Records(
                         task, setting("before") + setting("after"), pairs().retention(), pairs().patience());
                 case "fixed" -> new FixedWindows(
@@ -196,7 +215,9 @@ final class Plan implements Serializable {
             }
             if (item.settings.containsKey("left")) {
                 over.get(item.link("left")).add(number);
-                over.get(item.link("right")).add(number);
+                if (!item.isOfOne()) {
+                    over.get(item.link("right")).add(number);
+                }
             }
         }
     }

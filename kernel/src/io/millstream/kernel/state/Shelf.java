@@ -6,6 +6,7 @@ import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Kept;
+import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
@@ -14,6 +15,7 @@ import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Told;
+import io.millstream.kernel.core.Waiting;
 import io.millstream.kernel.core.Window;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -124,6 +126,14 @@ final class Shelf implements Kept {
         return new Pairs(time, closing, item.pairs(), left, right, matches);
     }
 
+    /** The records that wait for their rows, as they were left; likewise. */
+    Waiting open(Lookup lookup) {
+        open();
+        Table table = new Table(this, null, true, Table.CAPACITY); // nobody is told of one that waits
+        Task task = new Task(rules, table, null, time, due, closing, false);
+        return new Waiting(task, item.setting("grace"), lookup);
+    }
+
     private void open() {
         time = new Clock();
         due = null;
@@ -141,7 +151,7 @@ final class Shelf implements Kept {
                 read(kept.getList(2), dueCounts);
                 read(kept.getList(3), closingCounts);
             }
-            due = new Due(new Pages((byte) 0), dueCounts, item.span(), false);
+            due = item.isDue() ? new Due(new Pages((byte) 0), dueCounts, item.span(), false) : null;
             closing = item.isOnClose() ? new Due(new Pages((byte) 1), closingCounts, item.span(), true) : null;
         }
     }

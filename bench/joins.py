@@ -33,14 +33,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
 from bench.kafka_streams import NotMeasured, java_command
-from bench.lab import Lab, batch_times, end_with_its_input, stop
+from bench.lab import Lab, batch_times, cpu_seconds, end_with_its_input, stop
 from bench.words import PARTITIONS, QUIET, is_up, produce, producer_options
 from millstream import Consumed, JoinWindows, KafkaStreams, Serdes, StreamsBuilder, Topology
 
@@ -273,12 +275,41 @@ class Run:
         loaded_s: until the table was loaded before.
         written: how many results there are.
         batches: in how many micro-batches.
+        cpu_s: seconds of the processor that who joined took for it: tells more where the machine is busy.
     """
 
     seconds: float
     loaded_s: float
     written: int
     batches: int = 0
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What is known of a job before its results are read: when it began, and the rest as in `Run`."""
+
+    begun: float
+    cpu_s: float
+    loaded_s: float = 0.0
+    batches: int = 0
+
+
+class Cpu:
+    """What processes use of the processor from now on."""
+
+    def __init__(self, *processes: psutil.Process) -> None:
+        self._before = [(process, cpu_seconds(process)) for process in processes]
+
+    @classmethod
+    def of_spark(cls) -> Cpu:
+        """Of Spark's JVM and of this process: Millstream's stores are in it."""
+        assert SparkContext._gateway is not None
+        return cls(psutil.Process(), psutil.Process(SparkContext._gateway.proc.pid))
+
+    def used(self) -> float:
+        """So many seconds."""
+        return sum(cpu_seconds(process) - before for process, before in self._before)
 
 
 class JavaStreams:
@@ -296,6 +327,7 @@ class JavaStreams:
                 stderr=log,
                 text=True,
             )
+        self.process = psutil.Process(self._process.pid)
 
     def ask(self, *words: object) -> int:
         """What it answers to a line.
@@ -351,20 +383,20 @@ class Jobs:
         application = lab.name("join")
         with ExitStack() as cleaning:
             cleaning.callback(self._clean, (output, application))
-            begun, loaded, batches = getattr(self, f"_{name}")(application, output)
+            timed: Timed = getattr(self, f"_{name}")(application, output)
             found, written, last = self._results(output)
         if found != self._case.expected:
             raise RuntimeError(
                 f"{name} joined '{self._case.what}' to {found}; it should be {self._case.expected}"
             )
-        return Run(last - begun, loaded, written, batches)
+        return Run(last - timed.begun, timed.loaded_s, written, timed.batches, timed.cpu_s)
 
     def _clean(self, names: tuple[str, ...]) -> None:
         for topic in self._lab.kafka.topics():
             if topic in names or topic.startswith(names[-1] + "-"):
                 self._lab.kafka.delete_topic(topic)
 
-    def _millstream(self, application: str, output: str) -> tuple[float, float, int]:
+    def _millstream(self, application: str, output: str) -> Timed:
         lab, case, state = self._lab, self._case, self._lab.path("state")
         checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
         config = {
@@ -376,6 +408,7 @@ class Jobs:
             **case.settings,
         }
         left = self._written_stream()
+        cpu = Cpu.of_spark()
         with KafkaStreams(case.topology(left.topic, output), config) as streams:
 
             def read_all(records: int) -> None:
@@ -384,17 +417,19 @@ class Jobs:
             if not case.is_lookup:
                 read_all(case.records)
                 times = batch_times(checkpoint)
-                return times.first_begun, 0.0, times.batches
+                return Timed(times.first_begun, cpu.used(), batches=times.batches)
             read_all(case.keys)
             times = batch_times(checkpoint)
             loaded = times.last_committed - times.first_begun
+            cpu = Cpu.of_spark()
             begun = left.commit()
             read_all(case.keys + case.records + PARTITIONS)  # where a transaction ends there is a record, too
-            return begun, loaded, batch_times(checkpoint).batches - times.batches
+            return Timed(begun, cpu.used(), loaded, batch_times(checkpoint).batches - times.batches)
 
-    def _spark(self, _: str, output: str) -> tuple[float, float, int]:
+    def _spark(self, _: str, output: str) -> Timed:
         checkpoint = self._lab.path("checkpoint")
         session = self._lab.session(tuned=True)
+        cpu = Cpu.of_spark()
         query = self._case.by_hand(session, self._lab.bootstrap_servers, output, checkpoint)
         try:
             self._wait(
@@ -403,17 +438,15 @@ class Jobs:
         finally:
             stop(query)
         times = batch_times(checkpoint)
-        return times.first_begun, 0.0, times.batches
+        return Timed(times.first_begun, cpu.used(), batches=times.batches)
 
-    def _java_default(self, application: str, output: str) -> tuple[float, float, int]:
+    def _java_default(self, application: str, output: str) -> Timed:
         return self._in_java(application, output, {})
 
-    def _java_tuned(self, application: str, output: str) -> tuple[float, float, int]:
+    def _java_tuned(self, application: str, output: str) -> Timed:
         return self._in_java(application, output, _TUNED)
 
-    def _in_java(
-        self, application: str, output: str, settings: Mapping[str, str]
-    ) -> tuple[float, float, int]:
+    def _in_java(self, application: str, output: str, settings: Mapping[str, str]) -> Timed:
         java, case = self._java, self._case
         assert java is not None
         options = {
@@ -429,6 +462,7 @@ class Jobs:
         given = (f"{name}={value}" for name, value in options.items())
         begun = java.ask("start", case.what, left.topic, case.right, output, *given) / 1000
         loaded = 0.0
+        cpu = Cpu(java.process)
 
         def processed(records: int) -> None:
             self._wait(lambda: java.ask("seen"), records, "records processed", lambda: True)
@@ -436,10 +470,11 @@ class Jobs:
         if case.is_lookup:
             processed(case.keys)
             loaded = time.time() - begun
+            cpu = Cpu(java.process)
             begun = left.commit()
         processed(case.records + (case.keys if case.is_lookup else 0))
         java.ask("stop")
-        return begun, loaded, 0
+        return Timed(begun, cpu.used(), loaded)
 
     def _written_stream(self) -> _Stream:
         """The left topic: of a stream that looks rows up a new one, which nobody can read yet."""
@@ -673,6 +708,7 @@ def _compared(contest: Contest, runs: Mapping[str, list[Run]], missing: str) -> 
                 _LABELS[name],
                 f"{taken.median:.2f} ({taken.low:.2f} to {taken.high:.2f})",
                 f"{records / taken.median:,.0f}",
+                f"{median([run.cpu_s for run in of]):.1f}",
                 f"{contest.case.keys / loaded:,.0f}" if loaded else "",
                 f"{median([run.written for run in of]):,.0f}",
                 ""
@@ -684,7 +720,15 @@ def _compared(contest: Contest, runs: Mapping[str, list[Run]], missing: str) -> 
     batches = median([run.batches for run in runs["millstream"]])
     table = Table(
         f"Joins: {contest.title}: {records:,} records, {len(seconds['millstream'])} rounds in turns",
-        ("job", "seconds", "records/s", "loading, rows/s", "results", "Millstream's throughput / this"),
+        (
+            "job",
+            "seconds",
+            "records/s",
+            "CPU s",
+            "loading, rows/s",
+            "results",
+            "Millstream's throughput / this",
+        ),
         tuple(rows),
         (
             f"all have the same {expected.entries:,} results, checksum {expected.checksum:x}"

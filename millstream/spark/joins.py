@@ -108,7 +108,7 @@ def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
     if isinstance(node, Side) and node.is_of_table:
         return "latest", {"silent": 1, **({"old": 1} if node.remembers else {})}
     if isinstance(node, Lookup):
-        return "lookup", {}
+        return "lookup", {"alone": int(node.type is JoinType.LEFT)}
     if isinstance(node, TableJoin):
         return "table_join", {}
     join = node.join if isinstance(node, Side) else node

@@ -188,7 +188,11 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             switch (item.core()) {
                 case "lookup" -> {
                     Window found = key == null ? null : ((Keyed) core(item.link("table"))).look(key);
-                    told(tag).match(key, at, parts, found == null ? null : found.parts);
+                    if (found != null && Keyed.isThere(found)) {
+                        told(tag).match(key, at, parts, found.parts);
+                    } else if (item.setting("alone") != 0) {
+                        told(tag).match(key, at, parts, null);
+                    }
                 }
                 case "records" -> {
                     for (int join : plan.over(tag)) {
@@ -243,6 +247,12 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         void finish() {
+            // All that tables of joins tell is told before any of them forgets what it has.
+            for (int tag = 0; tag < cores.length; tag++) {
+                if (cores[tag] != null && plan.isJoined(tag)) {
+                    cores[tag].tell();
+                }
+            }
             // What is over others comes after them.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null) {

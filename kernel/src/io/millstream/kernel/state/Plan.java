@@ -168,6 +168,11 @@ final class Plan implements Serializable {
         return over.get(tag);
     }
 
+    /** Whether it is a side of a join of tables. */
+    boolean isJoined(int tag) {
+        return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
+    }
+
     int place(int tag) {
         return places.get(tag);
     }

@@ -216,7 +216,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 for (int other : plan.over(tag)) {
                     all = over(other, tag, all);
                 }
-                cores[tag] = shelves.get(tag).open(all);
+                cores[tag] = shelves.get(tag).open(all, plan.capacity(tag));
             }
             return cores[tag];
         }

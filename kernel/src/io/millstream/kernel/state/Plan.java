@@ -13,6 +13,7 @@ import io.millstream.kernel.core.Rules;
 import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
 import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.WholeTime;
 import java.io.Serializable;
@@ -171,6 +172,12 @@ final class Plan implements Serializable {
     /** Whether it is a side of a join of tables. */
     boolean isJoined(int tag) {
         return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
+    }
+
+    /** How many slices its cache has: few, where rows are only looked up, and there is nothing to tell. */
+    int capacity(int tag) {
+        boolean isLookedUp = items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
+        return isLookedUp ? Table.CAPACITY / 10 : Table.CAPACITY;
     }
 
     int place(int tag) {

@@ -50,6 +50,7 @@ __all__ = ["Total", "measure", "pairs_of", "records_read", "tables_of", "total"]
 
 _PATIENCE_S = 600.0
 _TELL_EVERY_S = 2.0
+_STILL_S = 0.1
 _BEGIN_MS = 1_700_000_000_000
 _APART = timedelta(seconds=5)
 _GRACE = timedelta(seconds=10)
@@ -466,6 +467,9 @@ class Jobs:
 
         def processed(records: int) -> None:
             self._wait(lambda: java.ask("seen"), records, "records processed", lambda: True)
+            seen = 0
+            while seen < (seen := java.ask("seen")):  # until it is at rest
+                time.sleep(_STILL_S)
 
         if case.is_lookup:
             processed(case.keys)

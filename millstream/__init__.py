@@ -22,6 +22,18 @@ from millstream.dsl.emission import (
     StrictBufferConfig,
     Suppressed,
 )
+from millstream.dsl.error_handlers import (
+    ConsumerRecord,
+    DeserializationExceptionHandler,
+    ErrorHandlerContext,
+    ErrorHandlerResponse,
+    ErrorHandlerResult,
+    FailedRecord,
+    ProcessingExceptionHandler,
+    ProducerRecord,
+    ProductionExceptionHandler,
+    SerializationExceptionOrigin,
+)
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.grouped_table import KGroupedTable
@@ -45,9 +57,11 @@ from millstream.dsl.options import (
     Named,
     Produced,
     Repartitioned,
+    StoreType,
 )
 from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.store_suppliers import Stores
 from millstream.dsl.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -139,6 +153,7 @@ from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
 from millstream.runtime.supervision import (
     StreamsUncaughtExceptionResponse,
     StreamThreadExceptionResponse,
@@ -146,6 +161,7 @@ from millstream.runtime.supervision import (
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (
+    DailyTimeWindows,
     JoinWindows,
     SessionWindows,
     SlidingWindows,
@@ -168,11 +184,18 @@ __all__ = [
     "CogroupedKStream",
     "ConfigException",
     "Consumed",
+    "ConsumerRecord",
+    "DailyTimeWindows",
     "DefaultProductionExceptionHandler",
+    "DeserializationExceptionHandler",
     "EagerBufferConfig",
     "EmitStrategy",
+    "ErrorHandlerContext",
+    "ErrorHandlerResponse",
+    "ErrorHandlerResult",
     "ExecutorLostException",
     "FailOnInvalidTimestamp",
+    "FailedRecord",
     "FailureContext",
     "FailureReason",
     "FailureRecord",
@@ -217,8 +240,11 @@ __all__ = [
     "Position",
     "PositionBound",
     "Printed",
+    "ProcessingExceptionHandler",
     "ProcessorStateException",
     "Produced",
+    "ProducerRecord",
+    "ProductionExceptionHandler",
     "PythonWorkerException",
     "Query",
     "QueryResult",
@@ -233,6 +259,7 @@ __all__ = [
     "Serde",
     "Serdes",
     "SerializationException",
+    "SerializationExceptionOrigin",
     "SessionRangeQuery",
     "SessionWindow",
     "SessionWindowedCogroupedKStream",
@@ -240,12 +267,15 @@ __all__ = [
     "SessionWindows",
     "SetupException",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "StateQueryRequest",
     "StateQueryResult",
     "StateRestoreListener",
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
     "StoreQueryParameters",
+    "StoreType",
+    "Stores",
     "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
@@ -257,6 +287,7 @@ __all__ = [
     "StreamsUncaughtExceptionResponse",
     "StrictBufferConfig",
     "Suppressed",
+    "SuspendReason",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

@@ -34,6 +34,10 @@ EMBEDDED: Final = "embedded"
 MASKED: Final = "[hidden]"
 TOKEN_PROVIDER: Final = "sasl.oauthbearer.token.provider"  # noqa: S105  # a key's name
 
+_DURATION = re.compile(
+    r"([-+]?)p(?=.)(?:([-+]?\d+)d)?(?:t(?=.)(?:([-+]?\d+)h)?(?:([-+]?\d+)m)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?s)?)?",
+    re.ASCII | re.IGNORECASE,
+)
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
 _APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
 _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
@@ -228,10 +232,18 @@ class StreamsConfig(Mapping[str, Any]):
         return bool(self._values["default.dsl.store"] == "in_memory")
 
     def continues(self, kind: str) -> bool:
-        """Whether a record that fails in this way is dropped: 'deserialization', 'processing', …"""
+        """Whether a record that fails in this way may be dropped: 'deserialization', 'processing', …"""
+        return bool(self._handler(kind) != "fail")
+
+    @property
+    def own_handlers(self) -> dict[str, Any]:
+        """The record-level handlers that are the user's own, classes or instances, by the kind of failure."""
+        given = {kind: self._handler(kind) for kind in _HANDLERS}
+        return {kind: handler for kind, handler in given.items() if not isinstance(handler, str)}
+
+    def _handler(self, kind: str) -> Any:
         name = f"{kind}.exception.handler"
-        given = self._given.get(name, self._given.get(f"default.{name}", "fail"))
-        return bool(given == "continue")
+        return self._given.get(name, self._given.get(f"default.{name}", "fail"))
 
     @property
     def dead_letter_topic(self) -> str | None:
@@ -341,6 +353,8 @@ def _without_prefix(name: str) -> str:
 
 def masked(name: str, value: Any) -> Any:
     """A value as it may be shown: what looks like a secret by its key is hidden."""
+    if name.endswith(".exception.handler") and not isinstance(value, str):
+        return (value if isinstance(value, type) else type(value)).__qualname__
     return MASKED if _SECRET.search(name) else value
 
 
@@ -391,16 +405,48 @@ def _checked(name: Any, value: Any) -> Any:
     if name == "application.server":
         converted = converted.strip()
         _check_application_server(converted)
-    if key.valid:
+    if key.valid and isinstance(converted, str):
         return next((fit for fit in key.valid if fit.lower() == converted.lower()), converted)
     return converted
 
 
+def reset_of(value: Any, name: str = "auto.offset.reset") -> str | int:
+    """What `auto.offset.reset` says: earliest, latest, none, or how many milliseconds back.
+
+    Raises:
+        ConfigException: there is no such policy.
+
+    Source: AutoOffsetResetStrategy.fromString (KIP-1106).
+    """
+    text = str(value).lower()
+    if text in ("earliest", "latest", "none"):
+        return text
+    kind, _, duration = text.partition(":")
+    duration_ms = _iso_duration_ms(duration) if kind == "by_duration" else None
+    if duration_ms is None:
+        raise ConfigException(
+            f"'{name}' is {value!r}; it can be earliest, latest, none, or by_duration and a duration of "
+            "ISO 8601 that is not negative, such as by_duration:PT1H"
+        )
+    return duration_ms
+
+
+def _iso_duration_ms(text: str) -> int | None:
+    """A duration as java.time.Duration.parse reads it, in milliseconds; None if it is none, or negative."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    whole = 86_400 * int(days or 0) + 3_600 * int(hours or 0) + 60 * int(minutes or 0) + int(seconds or 0)
+    part = int(f"{fraction or ''}000"[:3])
+    milliseconds = 1_000 * whole + (-part if (seconds or "").startswith("-") else part)
+    milliseconds = -milliseconds if sign == "-" else milliseconds
+    return milliseconds if milliseconds >= 0 else None
+
+
 def _passed_on(name: str, value: Any) -> Any:
-    if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset") and (
-        str(value).lower() not in ("earliest", "latest")
-    ):
-        raise ConfigException(f"'{name}' is {value!r}; it can be earliest or latest")
+    if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset"):
+        reset_of(value, name)
     goes_to = next(
         (doc for prefix, doc in PREFIXES.items() if name.startswith(prefix) and len(name) > len(prefix)), None
     )
@@ -519,15 +565,16 @@ def _serde(key: Key, value: Any) -> Any:
     )
 
 
-def exception_handler(name: str, value: Any) -> str:
-    """What a record-level handler means: "fail" or "continue".
+def exception_handler(name: str, value: Any) -> Any:
+    """What a record-level handler means: "fail" or "continue", or the handler itself if it is the user's own.
 
     Args:
         name: the key that it was given for, such as `processing.exception.handler`.
-        value: one of the classes of dsl/handlers.py, its name, Kafka's full name of it, or what it means.
+        value: one of the classes of dsl/handlers.py, its name, Kafka's full name of it, or what it means; or
+            a class of the user's own, or an instance of it, below one of those of dsl/error_handlers.py.
 
     Raises:
-        ConfigException: it is something else; a function or a class of the user's own, for instance.
+        ConfigException: it is something else; a function, for instance.
     """
     kind = name.removeprefix("default.").partition(".")[0]
     handlers = _HANDLERS[kind]
@@ -548,12 +595,31 @@ def exception_handler(name: str, value: Any) -> str:
             f"'{name}' is {short}, which is for '{other}.exception.handler'; it can be {_either(handlers)}"
         )
     shown = repr(value) if isinstance(value, str) else getattr(value, "__qualname__", type(value).__name__)
+    wanted = f"{kind.capitalize()}ExceptionHandler"
+    own = None if isinstance(value, str) else _own_handler(value)
+    if own == wanted:
+        missing = sorted(getattr(value, "__abstractmethods__", ()))
+        if missing:
+            raise ConfigException(
+                f"'{name}' is {shown}, which lacks the method {missing[0]}(context, record, exception)"
+            )
+        return value
+    if own is not None:
+        raise ConfigException(f"'{name}' is {shown}, which is a {own}; a handler for it is a {wanted}")
     raise ConfigException(
-        f"'{name}' is {shown}; it can be {_either(handlers)}. Every record is processed by Spark, and no "
-        "Python of the program's runs for one, so a handler of your own could not be asked. With 'continue' "
-        "and 'errors.dead.letter.queue.topic.name', the records that fail go to a topic, whose reader can "
-        "decide"
+        f"'{name}' is {shown}; it can be {_either(handlers)}, or a handler of your own: a subclass of "
+        f"millstream.{wanted}, given as the class or an instance"
     )
+
+
+def _own_handler(value: Any) -> str | None:
+    """Which kind of handler a class, or an instance of one, is below."""
+    of = value if isinstance(value, type) else type(value)
+    for each in of.__mro__:
+        kind = each.__name__.removesuffix("ExceptionHandler").lower()
+        if each.__module__ in ("millstream", "millstream.dsl.error_handlers") and kind in _HANDLERS:
+            return each.__name__
+    return None
 
 
 def _either(handlers: Mapping[str, str]) -> str:
@@ -569,7 +635,7 @@ def _check_range(key: Key, value: Any) -> None:
         raise ConfigException(
             "'replication.factor' is 0; it has to be 1 or more, or -1 for the brokers' default"
         )
-    if not key.valid:
+    if not key.valid or (key.type is Type.HANDLER and not isinstance(value, str)):
         return
     text = str(value).lower()
     for refused, reason in key.refused:

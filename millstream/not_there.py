@@ -17,6 +17,10 @@ __all__ = ["NOT_YET", "TellsPythonNames", "TellsWhatIsMissing"]
 _PROCESSOR = (
     "the Processor API is not there yet; map_values with a UDF, or aggregate with a Python fold, may do"
 )
+_BUILDER = (
+    "a store builder is for the Processor API, which is not there yet; give a supplier to Materialized.as_"
+)
+_HEADERS = "stores keep timestamps and no headers: use the method without 'with_headers'"
 _STATE = "a store is declared where it is filled, with Materialized.as_('name')"
 
 NOT_YET: Mapping[str, Mapping[str, str]] = {
@@ -47,9 +51,26 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "add_read_only_state_store": "use StreamsBuilder.table() or global_table()",
         "connect_processor_and_state_stores": _PROCESSOR,
     },
+    "Stores": {
+        "lru_map": "a store is a view of its changelog and holds all keys, as does what the table is made of "
+        "in Spark: none can be forgotten for its number alone; use in_memory_key_value_store() or a window",
+        "persistent_timestamped_key_value_store_with_headers": _HEADERS,
+        "persistent_timestamped_window_store_with_headers": _HEADERS,
+        "persistent_session_store_with_headers": _HEADERS,
+        "key_value_store_builder": _BUILDER,
+        "timestamped_key_value_store_builder": _BUILDER,
+        "timestamped_key_value_store_with_headers_builder": _BUILDER,
+        "versioned_key_value_store_builder": _BUILDER,
+        "window_store_builder": _BUILDER,
+        "timestamped_window_store_builder": _BUILDER,
+        "timestamped_window_store_with_headers_builder": _BUILDER,
+        "session_store_builder": _BUILDER,
+        "session_store_with_headers_builder": _BUILDER,
+    },
     "KafkaStreams": {
-        "set_standby_update_listener": "all_local_store_partition_lags() tells how far standbys are",
-        "client_instance_ids": "client metrics of KIP-714 are not there yet; metrics has the client's own",
+        "client_instance_ids": "brokers give such an id to each Kafka client that pushes metrics to "
+        "them (KIP-714), and those that Spark has for the records do not tell theirs; metrics has the "
+        "client's own figures",
         "register_metric_for_subscription": "client metrics of KIP-714 are not there yet",
         "unregister_metric_from_subscription": "client metrics of KIP-714 are not there yet",
         "local_threads_metadata": "it was removed from Kafka Streams: use metadata_for_local_threads()",

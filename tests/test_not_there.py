@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millstream import KafkaStreams, Serdes, StreamsBuilder, TimeWindows, Topology
+from millstream import KafkaStreams, Serdes, Stores, StreamsBuilder, TimeWindows, Topology
 from millstream.dsl.grouped import KGroupedStream
 from millstream.not_there import NOT_YET, TellsWhatIsMissing
 from millstream.runtime.participation import topology_fingerprint
@@ -39,6 +39,7 @@ def objects() -> dict[str, Any]:
         "Topology": topology.build(),
         "BranchedKStream": stream.split(),
         "GlobalKTable": builder.global_table("users"),
+        "Stores": Stores,
     }
 
 
@@ -62,8 +63,9 @@ def test_every_name_of_the_table_says_what_to_do_and_is_really_missing() -> None
             java = "".join(part.title() if number else part for number, part in enumerate(name.split("_")))
             for asked in (name, java):
                 told = message(lambda asked=asked, kind=kind: getattr(made[kind], asked))  # type: ignore[misc]
+                what = f"type object '{kind}'" if kind == "Stores" else f"'{kind}' object"
                 assert told == (
-                    f"'{kind}' object has no attribute '{asked}': Millstream does not have Kafka Streams' "
+                    f"{what} has no attribute '{asked}': Millstream does not have Kafka Streams' "
                     f"{kind}.{asked}; {instead}"
                 )
 
@@ -104,7 +106,7 @@ def test_whoever_probes_for_what_may_be_there_finds_what_there_is() -> None:
         assert not hasattr(each, "__array__"), kind
         assert getattr(each, "transform", None) is None, kind
         assert type(copy.copy(each)) is type(each)
-        assert type(each).__new__(type(each)) is not None
+        assert isinstance(each, type) or type(each).__new__(type(each)) is not None
         assert message(lambda each=each: each.__array__).endswith("no attribute '__array__'")  # type: ignore[misc]
     topology: Topology = objects()["Topology"]
     assert topology_fingerprint(copy.deepcopy(topology)) == topology_fingerprint(topology)

@@ -197,6 +197,7 @@ class KStream(StreamJoins, TellsWhatIsMissing):
             value_serde,
             partitions=repartitioned.number_of_partitions,
             implicit=False,
+            partitioner=repartitioned.partitioner,
         )
         return KStream(self._drafts, draft, key_serde, value_serde)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.drafts import Draft, Drafts
@@ -385,6 +386,7 @@ def declare_store(
 
     Source: MaterializedInternal.
     """
+    _check_supplier(materialized, windows)
     kind, retention_ms, history_ms = StoreKind.KEY_VALUE, None, None
     if materialized.history is not None:
         if windows is not None:
@@ -407,6 +409,7 @@ def declare_store(
         value_serde=value_serde,
         queryable=materialized.store_name is not None,
         persistent=materialized.store_type is not StoreType.IN_MEMORY,
+        type_is_default=materialized.store_type is None,
         logged=materialized.logging_enabled,
         source_topic=source_topic,
         topic_config=dict(materialized.topic_config),
@@ -416,6 +419,30 @@ def declare_store(
         history_ms=history_ms,
         cached=materialized.caching_enabled,
     )
+
+
+def _check_supplier(materialized: Materialized, windows: Windows | None) -> None:
+    """Raise if `Stores` described a store that this table cannot have."""
+    supplier = materialized.supplier
+    if supplier is None:
+        return
+    kind, fitting = StoreKind.KEY_VALUE, "persistent_key_value_store(name)"
+    if isinstance(windows, SessionWindows):
+        kind, fitting = StoreKind.SESSION, "persistent_session_store(name, retention)"
+    elif windows is not None:
+        kind, fitting = StoreKind.WINDOW, "persistent_window_store(name, retention, window_size)"
+    if supplier.kind is not kind:
+        raise TopologyException(
+            f"{supplier} is a {supplier.kind.value} store, and this table has a {kind.value} store: use "
+            f"Stores.{fitting}, or give the name alone"
+        )
+    if supplier.window_size is None or windows is None or isinstance(windows, SessionWindows):
+        return
+    if milliseconds(supplier.window_size, "the window size") != windows.size_ms:
+        raise TopologyException(
+            f"{supplier} has windows of another size than windowed_by(): {supplier.window_size}, not "
+            f"{timedelta(milliseconds=windows.size_ms)}; whoever reads it would see other ends"
+        )
 
 
 def _retention(materialized: Materialized, windows: Windows) -> int:

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from millstream.dsl.serdes import Serde
+from millstream.dsl.store_suppliers import StoreSupplier
 from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
 from millstream.topology.functions import accepts, arity, describe_function
@@ -215,11 +216,7 @@ class Produced(WithSerdesAndName):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.partitioner is not None and (not callable(self.partitioner) or not arity(self.partitioner)):
-            raise TopologyException(
-                "the partitioner of Produced is a function of (value), (key, value) or (key, value, record), "
-                f"got {describe_function(self.partitioner)}"
-            )
+        _check_partitioner("Produced", self.partitioner)
 
     @classmethod
     def with_(
@@ -258,17 +255,25 @@ class Grouped(WithSerdesAndName):
 class Repartitioned(WithSerdesAndName):
     """How a repartition topic is made. The name becomes the topic's: `<name>-repartition`.
 
+    Attributes:
+        number_of_partitions: of the topic; None: as many as upstream has.
+        partitioner: `lambda key, value: …` to the Column of partition numbers; None, and where it is NULL: as
+            Kafka's producers do, by the key.
+
     Source: org.apache.kafka.streams.kstream.Repartitioned.
-    Differs: no partitioner; internal topics are partitioned by the key alone.
+    Differs: an aggregation or a join behind it goes by keys all the same: one key is one row, whichever
+        partitions its records are in.
     """
 
     number_of_partitions: int | None = None
+    partitioner: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         count = self.number_of_partitions
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
             raise TopologyException(f"number_of_partitions of Repartitioned is 1 or more, got {count!r}")
+        _check_partitioner("Repartitioned", self.partitioner)
 
     @classmethod
     def with_(
@@ -276,9 +281,14 @@ class Repartitioned(WithSerdesAndName):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         number_of_partitions: int | None = None,
+        partitioner: Callable[..., Any] | None = None,
     ) -> Repartitioned:
         """A topic with these serdes; without a number, it has as many partitions as upstream."""
-        return cls(key_serde, value_serde, None, number_of_partitions)
+        return cls(key_serde, value_serde, None, number_of_partitions, partitioner)
+
+    def with_stream_partitioner(self, partitioner: Callable[..., Any] | None) -> Repartitioned:
+        """The same with another partitioner."""
+        return replace(self, partitioner=partitioner)
 
     def with_number_of_partitions(self, number_of_partitions: int | None) -> Repartitioned:
         """The same with another number of partitions."""
@@ -309,6 +319,7 @@ class Materialized(_WithSerdes):
         retention: for the store of a windowed aggregation: how long a window can be queried, counted from
             its start (a session: its end). None: as long as records of it can come.
         history: for a table's store: how far back it can be read as of an earlier time. None: only as it is.
+        supplier: what `Stores` said of the store; the attributes above follow it.
 
     Source: org.apache.kafka.streams.kstream.Materialized.
     """
@@ -320,6 +331,7 @@ class Materialized(_WithSerdes):
     store_type: StoreType | None = None
     retention: timedelta | None = None
     history: timedelta | None = None
+    supplier: StoreSupplier | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -347,10 +359,20 @@ class Materialized(_WithSerdes):
             )
 
     @classmethod
-    def as_(cls, store_name: str | StoreType) -> Materialized:
-        """A store of this name, which can be queried by it; or an unnamed store of this type."""
+    def as_(cls, store_name: str | StoreType | StoreSupplier) -> Materialized:
+        """A store of this name, which can be queried by it; one that `Stores` describes; or an unnamed store
+        of this type."""
         if isinstance(store_name, StoreType):
             return cls(store_type=store_name)
+        if isinstance(store_name, StoreSupplier):
+            type = StoreType.ROCKS_DB if store_name.persistent else StoreType.IN_MEMORY
+            return cls(
+                store_name=store_name.name,
+                store_type=type,
+                retention=store_name.retention,
+                history=store_name.history,
+                supplier=store_name,
+            )
         return cls(store_name=validate_name(store_name, "store name"))
 
     @classmethod
@@ -381,6 +403,7 @@ class Materialized(_WithSerdes):
 
     def with_retention(self, retention: timedelta) -> Materialized:
         """The same, with windows kept for so long; only for the stores of windowed aggregations."""
+        self._check_no_supplier("retention")
         return replace(self, retention=retention)
 
     def with_history(self, history: timedelta) -> Materialized:
@@ -391,11 +414,19 @@ class Materialized(_WithSerdes):
 
         Source: KIP-889 (Stores.persistentVersionedKeyValueStore).
         """
+        self._check_no_supplier("history")
         return replace(self, history=history)
 
     def with_store_type(self, store_type: StoreType) -> Materialized:
         """The same in another kind of store."""
+        self._check_no_supplier("store type")
         return replace(self, store_type=store_type)
+
+    def _check_no_supplier(self, what: str) -> None:
+        if self.supplier is not None:
+            raise TopologyException(
+                f"Cannot set {what} when store supplier is pre-configured: {self.supplier} has it"
+            )
 
 
 @dataclass(frozen=True)
@@ -441,6 +472,14 @@ class Branched:
     def with_name(self, name: str) -> Branched:
         """The same with another name."""
         return replace(self, name=validate_name(name, "name of a branch"))
+
+
+def _check_partitioner(option: str, partitioner: Any) -> None:
+    if partitioner is not None and (not callable(partitioner) or not arity(partitioner)):
+        raise TopologyException(
+            f"the partitioner of {option} is a function of (value), (key, value) or (key, value, record), "
+            f"got {describe_function(partitioner)}"
+        )
 
 
 def option(given: Any, kind: type[O], operation: str) -> O:

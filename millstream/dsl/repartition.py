@@ -8,7 +8,7 @@ from __future__ import annotations
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.serdes import Serde
 from millstream.topology.names import repartition_names
-from millstream.topology.nodes import Repartition
+from millstream.topology.nodes import Function, Repartition
 
 __all__ = ["add_repartition", "check_repartition"]
 
@@ -34,6 +34,7 @@ def add_repartition(
     *,
     partitions: int | None = None,
     implicit: bool = True,
+    partitioner: Function | None = None,
 ) -> Draft:
     """A draft of a repartition whose topic is `<prefix>-repartition`."""
     names = drafts.names.repartition(prefix)
@@ -48,5 +49,6 @@ def add_repartition(
         value_serde=value_serde,
         partitions=partitions,
         implicit=implicit,
+        partitioner=partitioner,
     )
     return drafts.add(node, parent)

@@ -9,6 +9,7 @@ Serdes are frozen, compare by value, and can be pickled.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import struct
@@ -16,6 +17,8 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from operator import index, methodcaller
 from typing import Any
 
@@ -238,7 +241,10 @@ class JsonSerde(Serde):
         made_at: the line of the program that made it, for messages.
 
     Bytes: as Spark's `to_json` writes them: no spaces, and no fields that are null. Keys stay in the order
-    of the dict; where the bytes themselves matter (a key), list them in the order of the schema.
+    of the dict; where the bytes themselves matter (a key), list them in the order of the schema. A Python
+    datetime, date, Decimal or bytes is written as Spark writes a timestamp (in milliseconds; without a zone:
+    TIMESTAMP_NTZ), a date, a decimal and a binary.
+    Differs: what is read in Python is what JSON has: texts for times and binaries, floats for decimals.
     """
 
     name: str = field(default="json", init=False)
@@ -252,11 +258,8 @@ class JsonSerde(Serde):
         if not isinstance(value, Mapping):
             raise self._refuse_value(value, "a dict")
         try:
-            text = json.dumps(
-                _without_nulls(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-            )
-            return text.encode()
-        except (TypeError, ValueError, RecursionError) as error:
+            return _text(_without_nulls(value)).encode()
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise self._refuse_value(value, f"a dict that JSON can express ({error})") from error
 
     def _decode(self, data: bytes) -> dict[str, Any]:
@@ -267,6 +270,42 @@ class JsonSerde(Serde):
         if not isinstance(value, dict):
             raise self._refuse_data(data, "a JSON object (this is a JSON value of another kind)")
         return value
+
+
+def _text(value: Any) -> str:
+    """JSON, where `json` can write it; else with what Spark's `to_json` has a form for besides."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except TypeError:
+        return _spark_text(value)
+
+
+def _spark_text(value: Any) -> str:
+    """The same by parts.
+
+    Raises:
+        TypeError: JSON and Spark have no form for something.
+        ValueError: a Decimal is no number.
+    """
+    if isinstance(value, Mapping):
+        # The key with its quotes is what json writes of {key: 0}, without the rest.
+        fields = (f"{_text({key: 0})[1:-3]}:{_text(inner)}" for key, inner in value.items())
+        return f"{{{','.join(fields)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, bytes | bytearray):
+        return f'"{base64.b64encode(value).decode()}"'
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return f'"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
+    if isinstance(value, datetime):
+        return f'"{value.isoformat(timespec="milliseconds")}"'
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"{value} is no JSON value")
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 
 def _without_nulls(value: Any) -> Any:

@@ -85,7 +85,7 @@ class _OfActive:
     """Tells a listener of the stores that are restored in order to be read, and not of standbys, which are
     never done. One that becomes active is restored for the rest of its way.
 
-    Source: KIP-988 has listeners of their own for standbys; there are none here.
+    Source: KIP-988; standbys have a listener of their own (standby_updates.py).
     """
 
     def __init__(self, listener: StateRestoreListener, is_standby: Callable[[TopicPartition], bool]) -> None:
@@ -477,6 +477,7 @@ class Assembly:
             self._parts.changelog(self._config),
             on_failure=on_failure,
             listener=None if self.listener is None else _OfActive(self.listener, self._view.is_standby),
+            watch=self._view.standbys,
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,

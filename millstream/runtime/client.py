@@ -68,6 +68,7 @@ from millstream.runtime.policies import default_budget
 from millstream.runtime.queries import InteractiveQueries
 from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import ResetPlan, To
+from millstream.runtime.standby_updates import StandbyUpdates
 from millstream.runtime.states import State
 from millstream.runtime.supervision import Failure
 from millstream.runtime.supervisor import Supervisor
@@ -77,6 +78,7 @@ from millstream.runtime.wiring import Parts, QueryServing, real_parts
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
+    from millstream.runtime.standby_updates import StandbyUpdateListener
     from millstream.stores.updater import StateRestoreListener
     from millstream.topology.topology import Topology
 
@@ -546,6 +548,18 @@ class KafkaStreams(InteractiveQueries):
         """
         self._only_created("GlobalStateRestoreListener")
         self._assembly.listener = listener
+
+    def set_standby_update_listener(self, listener: StandbyUpdateListener | None) -> None:
+        """Tell `listener` what becomes of standbys here: begun, loaded, and let go of; None: nobody.
+
+        Raises:
+            IllegalStateException: the client was started before.
+
+        Source: KIP-988; KafkaStreams.setStandbyUpdateListener.
+        """
+        self._only_created("StandbyUpdateListener")
+        told = None if listener is None else StandbyUpdates(listener, self._view.is_standby)
+        self._view.standbys = told
 
     # --- threads -----------------------------------------------------------------------------------------
 

@@ -188,7 +188,7 @@ def begin(
     location: str,
     topics: Topics,
     sources: Mapping[str, TopicDescription],
-    default: OffsetReset,
+    default: OffsetResetPolicy,
 ) -> None:
     """Have a pipeline without a checkpoint begin where the last reset said, if there was one.
 
@@ -202,8 +202,8 @@ def begin(
 
     Raises:
         IllegalStateException: the last reset was not finished.
-        StreamsException: Kafka or the files cannot be reached; or a source has AutoOffsetReset.none(), and no
-            reset said where it begins.
+        StreamsException: Kafka or the files cannot be reached; or a source has AutoOffsetReset.none(), or the
+            configuration for it, and no reset said where it begins.
     """
     raise_if_half_reset(files, location)
     starts = read_starts(files, location)
@@ -218,8 +218,9 @@ def begin(
         if _began(pipeline, node, reset, number, directory, files, topics, sources, starts):
             continue
         if reset is OffsetReset.NONE:
+            policy = "auto.offset.reset=none" if node.offset_reset is None else "AutoOffsetReset.none()"
             raise StreamsException(
-                f"pipeline {pipeline.name}: {scan.reads} has AutoOffsetReset.none(), and there is neither a "
+                f"pipeline {pipeline.name}: {scan.reads} has {policy}, and there is neither a "
                 "checkpoint nor a reset that says where to begin; say it with `millstream reset`, or give "
                 "the source another policy"
             )

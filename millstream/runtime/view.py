@@ -16,6 +16,7 @@ from millstream.ports import BytesStore
 from millstream.query.metadata import default_partitioner
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
+from millstream.runtime.standby_updates import StandbyUpdates
 from millstream.topology.nodes import Store
 
 __all__ = ["ClientView"]
@@ -50,6 +51,8 @@ class ClientView:
         self._restored: set[TopicPartition] = set()
         self._warm: set[TopicPartition] = set()
         self._snapshot = self._built()
+        self.standbys: StandbyUpdates | None = None
+        """What tells a listener of standbys, if there is one. Set before the first store is opened."""
 
     def snapshot(self) -> StoreSnapshot:
         """What is now: the same object until something changes."""
@@ -103,6 +106,8 @@ class ClientView:
             self._restored.discard(part.changelog)
             self._warm.discard(part.changelog)
             self._publish()
+        if self.standbys is not None:
+            self.standbys.role_changed(part)
 
     def restored(self, changelog: TopicPartition) -> None:
         """A store is up to date."""
@@ -124,6 +129,8 @@ class ClientView:
 
     def closing(self, changelog: TopicPartition) -> None:
         """A store is about to be closed."""
+        if self.standbys is not None:
+            self.standbys.closing(changelog)
         with self._lock:
             self._open.pop(changelog, None)
             self._restored.discard(changelog)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
-from millstream.config import StreamsConfig, as_text
+from millstream.config import StreamsConfig, as_text, reset_of
 from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
-from millstream.topology.nodes import OffsetReset, Store
+from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
 __all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
 
@@ -227,10 +227,10 @@ def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     return {name: value for name, value in options.items() if name not in _SPARKS_OWN}
 
 
-def offset_reset(config: StreamsConfig) -> OffsetReset:
+def offset_reset(config: StreamsConfig) -> OffsetResetPolicy:
     name = "auto.offset.reset"
-    value = config.client_options("consumer.", "main.consumer.").get(name, "earliest")
-    return OffsetReset(str(value).lower())
+    reset = reset_of(config.client_options("consumer.", "main.consumer.").get(name, "earliest"))
+    return OffsetReset(reset) if isinstance(reset, str) else OffsetResetByDuration(reset)
 
 
 def default_extractor(config: StreamsConfig) -> Any:

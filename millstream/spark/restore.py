@@ -22,9 +22,9 @@ from millstream.model import PARTS_HEADER, StoreKind
 from millstream.spark import serdes
 from millstream.spark.mergeable import Mergeable
 from millstream.spark.stateful import parts_from_bytes
-from millstream.topology.windows import SlidingWindows, TimeWindows, Windows
+from millstream.topology.windows import DailyTimeWindows, SlidingWindows, TimeWindows, Windows
 
-__all__ = ["Restored", "from_changelogs"]
+__all__ = ["Restored", "end_of_day", "from_changelogs"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
     if into.kind is StoreKind.SESSION:
         return F.substring(key, F.lit(1), size - 16), _number(key, size - 7), _number(key, size - 15)
     start = _number(key, size - 11)
+    if isinstance(into.windows, DailyTimeWindows):
+        return F.substring(key, F.lit(1), size - 12), start, end_of_day(start, into.windows)
     if isinstance(into.windows, TimeWindows):
         length = into.windows.size_ms
     elif isinstance(into.windows, SlidingWindows):
@@ -89,6 +91,13 @@ def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
     else:
         raise TopologyException("windows of no kind that is known; this is a bug, please report it")
     return F.substring(key, F.lit(1), size - 12), start, start + length
+
+
+def end_of_day(start: Column, days: DailyTimeWindows) -> Column:
+    """Where the kernel's DailyWindows ends one that begins here: at the same hour of the next day's clock."""
+    day = F.to_date(F.from_utc_timestamp(F.timestamp_millis(start), days.zone.key))
+    ends = F.timestamp_seconds(86_400 * F.unix_date(F.date_add(day, 1)) + 3600 * days.start_hour)
+    return F.unix_millis(F.to_utc_timestamp(ends, days.zone.key))
 
 
 def _number(content: Column, place: Column) -> Column:

@@ -205,20 +205,23 @@ def _complaint(serde: Serde, data: Column, where: Column, takes: str) -> Column:
 
 
 def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
-    # Not FAILFAST: its error does not say which record it was, and does say what was in it.
-    marked = T.StructType([*schema.fields, T.StructField(_CORRUPT, T.StringType())])
-    parsed = F.from_json(data.cast("string"), marked, {"columnNameOfCorruptRecord": _CORRUPT})
+    # Not FAILFAST: its error does not say which record it was, and does say what was in it. Spark's parser
+    # ends behind the value, whatever follows; so the value is put where something has to follow.
+    text = F.concat(F.lit(f'{{"{_VALUE}":'), data.cast("string"), F.lit("}"))
+    marked = T.StructType([T.StructField(_VALUE, schema), T.StructField(_CORRUPT, T.StringType())])
+    parsed = F.from_json(text, marked, {"columnNameOfCorruptRecord": _CORRUPT})
     wrong = _wrong(Serdes.json(schema), data, where, _JSON_TAKES).cast(schema)
 
     def check(row: Column) -> Column:
-        fits = row.isNotNull() & row[_CORRUPT].isNull()
-        return F.when(fits, row.dropFields(_CORRUPT)).otherwise(wrong)
+        fits = row[_VALUE].isNotNull() & row[_CORRUPT].isNull()
+        return F.when(fits, row[_VALUE]).otherwise(wrong)
 
     # A lambda over an array of one is the only way to name a value within an expression, so as to parse once.
     return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))
 
 
 _JSON_TAKES = "a JSON object that fits its schema"
+_VALUE = "value"
 _CORRUPT = "_millstream_corrupt"
 """A field that Spark's JSON parser fills when it could not read the others."""
 

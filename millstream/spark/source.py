@@ -54,7 +54,7 @@ def read_kafka(
     *,
     application_id: str,
     options: Mapping[str, str],
-    default_reset: OffsetReset,
+    default_reset: OffsetResetPolicy,
     max_records_per_batch: int | None,
 ) -> DataFrame:
     """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""

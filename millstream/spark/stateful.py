@@ -28,6 +28,7 @@ from millstream.spark.aggregate import Made, Pending, column_of, fold_of, window
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
+from millstream.spark.java_names import java_class
 from millstream.spark.joins import Join, Joined, Lookup, Side, settings_of, takes_null_keys
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
@@ -43,7 +44,13 @@ from millstream.topology.nodes import (
     TableSource,
     ToTable,
 )
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import (
+    DailyTimeWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 
 __all__ = ["Item", "Late", "Results", "aggregate", "bucket_names", "item_of", "layout"]
 
@@ -265,9 +272,9 @@ def aggregate(
             ]
         )
         if any_order:
-            rows = DataFrame(_state_package().Combined.of(rows._jdf, description), spark)
+            rows = DataFrame(_of_kernel("Combined").of(rows._jdf, description), spark)
         before = None if restored is None else _restored(items, restored)._jdf
-        operator = _state_package().Operator.of(
+        operator = _of_kernel("Operator").of(
             _ordered(_in_buckets(rows, items), any_order=any_order)._jdf,
             description,
             before,
@@ -586,12 +593,12 @@ def _core(pending: Pending) -> tuple[str, dict[str, int]]:
     if node.stored.retention_ms is not None:
         old["retention"] = node.stored.retention_ms
     if isinstance(windows, TimeWindows):
-        return "fixed", {
-            **old,
-            "size": windows.size_ms,
-            "advance": windows.advance_ms,
-            "grace": windows.grace_ms,
-        }
+        span = {"size": windows.size_ms, "advance": windows.advance_ms, "grace": windows.grace_ms}
+        if isinstance(windows, DailyTimeWindows):
+            return f"daily {windows.zone.key}", {**old, **span, "hour": windows.start_hour}
+        if isinstance(windows, UnlimitedWindows) and windows.start_ms:
+            span["origin"] = windows.start_ms
+        return "fixed", {**old, **span}
     if isinstance(windows, SlidingWindows):
         return "sliding", {**old, "difference": windows.time_difference_ms, "grace": windows.grace_ms}
     if isinstance(windows, SessionWindows):
@@ -740,17 +747,16 @@ def _restored(items: Sequence[Item], restored: Callable[[Item], DataFrame]) -> D
 
 
 def _order() -> Any:
-    return _state_package().Order
+    return _of_kernel("Order")
 
 
-def _state_package() -> Any:
-    jvm: Any = SparkSession.active()._jvm
-    return jvm.io.millstream.kernel.state
+def _of_kernel(name: str) -> Any:
+    return java_class(SparkSession.active()._jvm, f"io.millstream.kernel.state.{name}")
 
 
 def _bucket(key: Column, partitions: int) -> Column:
     jvm: Any = SparkSession.active()._jvm
-    names = jvm.java.util.ArrayList()
+    names = java_class(jvm, "java.util.ArrayList")()
     for name in bucket_names(partitions):
         names.add(name)
     return Column(_order().bucket(key._jc, names))

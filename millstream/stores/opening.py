@@ -32,7 +32,7 @@ def open_store(
     Args:
         store: its name, its kind, and whether it is to be persistent.
         path: its directory; None for a store in memory.
-        in_memory: keep even a persistent one in memory.
+        in_memory: keep a persistent one in memory too, unless the program says what keeps it.
 
     Raises:
         LockException: the directory is open elsewhere, in this process or another.
@@ -82,7 +82,7 @@ def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
 def _open_inner(
     store: Store, task_id: TaskId, path: Path | None, in_memory: bool, max_iterators: int
 ) -> OrderedBytesStore:
-    if in_memory or not store.persistent or path is None:
+    if (in_memory and store.type_is_default) or not store.persistent or path is None:
         from millstream.stores.memory import MemoryStore
 
         return MemoryStore(store.name, task_id, max_iterators=max_iterators)

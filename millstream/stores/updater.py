@@ -130,6 +130,18 @@ class _Shared:
     failure: BaseException | None = None
 
 
+class Watch(Protocol):
+    """Told, on the updater's thread, of each store that begins and of all that it loads, restored or not."""
+
+    def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
+        """It begins at one offset; the changelog ends before the other."""
+
+    def loaded(
+        self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
+    ) -> None:
+        """So many records more are in it, up to, and without, `position`."""
+
+
 class StoreUpdater:
     """Keeps stores up to date with their changelogs, on a thread of its own called `name`.
 
@@ -148,6 +160,7 @@ class StoreUpdater:
         *,
         on_failure: Callable[[BaseException], None],
         listener: StateRestoreListener | None = None,
+        watch: Watch | None = None,
         on_restored: Callable[[TopicPartition], None] | None = None,
         on_restoring: Callable[[TopicPartition], None] | None = None,
         poll_timeout_s: float = 0.05,
@@ -159,6 +172,7 @@ class StoreUpdater:
         self._check_epoch = check_epoch
         self._on_failure = on_failure
         self._listener = listener
+        self._watch = watch
         self._on_restored = on_restored
         self._on_restoring = on_restoring
         self._poll_timeout_s = poll_timeout_s
@@ -397,6 +411,8 @@ class StoreUpdater:
         follower.position = follower.restore_from = start.offset
         follower.end = follower.restore_until = end
         follower.started = True
+        if self._watch is not None:
+            self._watch.begun(partition, store, start.offset, end)
         listener = self._listener
         if listener is not None:
             self._tell(lambda: listener.on_restore_start(partition, store.name, start.offset, end))
@@ -435,6 +451,10 @@ class StoreUpdater:
         self._records_applied += len(batch.entries)
         follower.position = batch.next_offset
         follower.end = max(follower.end, batch.next_offset)
+        if self._watch is not None:
+            self._watch.loaded(
+                batch.partition, follower.store, len(batch.entries), batch.next_offset, follower.end
+            )
         if follower.restored:
             return
         follower.total_restored += len(batch.entries)

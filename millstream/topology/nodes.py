@@ -95,6 +95,7 @@ class Store:
         value_serde: the serde of its values; likewise.
         queryable: whether the user named it (`KTable.queryable_store_name`).
         persistent: RocksDB, else memory.
+        type_is_default: whether the program left that open, so that the configuration may say otherwise.
         logged: whether it has a changelog. A store is a view of its changelog, so one without
             cannot be queried.
         source_topic: for a table, or a global table, read from a topic: that topic is the changelog, there
@@ -125,6 +126,7 @@ class Store:
     history_ms: int | None = None
     cached: bool = True
     duplicates: bool = False
+    type_is_default: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +300,7 @@ class Repartition(Node):
         partitions: as asked for, or None: as many as upstream has.
         implicit: made by an aggregation whose key may have changed. Spark can shuffle instead, so such a
             one needs no topic; one the user asked for has its topic.
+        partitioner: chooses each record's partition; where it is NULL, and without one, the key does.
     """
 
     topic: str = ""
@@ -308,6 +311,7 @@ class Repartition(Node):
     partitions: int | None = None
     implicit: bool = True
     null_keys: bool = False
+    partitioner: Function | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,16 @@ timestamp seen so far in the partition that its key is in, and not by a clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
 from millstream.errors import TopologyException
 from millstream.model import MAX_TIMESTAMP_MS, TimeWindow
 
 __all__ = [
+    "DailyTimeWindows",
     "JoinWindows",
     "SessionWindows",
     "SlidingWindows",
@@ -22,6 +24,9 @@ __all__ = [
     "Windows",
     "milliseconds",
 ]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds(duration: Any, what: str) -> int:
@@ -111,21 +116,47 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows(TimeWindows):
-    """One window for each key, from 1970 on, that never closes: all time, with a windowed key.
+    """One window for each key, from 1970 or a later time on, that never closes.
 
     Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
-    Differs: it ends with the year 9999, the last time that records have here, and not with 64 bits. There is
-        no `startOn`: filter the stream by `record.timestamp`; the start of the window stays 1970.
+    Differs: it ends with the year 9999, the last time that records have here, and not with 64 bits.
     """
 
     size_ms: int = MAX_TIMESTAMP_MS
     advance_ms: int = MAX_TIMESTAMP_MS
     grace_ms: int = 0
+    start_ms: int = 0
 
     @classmethod
     def of(cls) -> UnlimitedWindows:
         """One window for all time."""
         return cls()
+
+    def start_on(self, start: datetime) -> UnlimitedWindows:
+        """One window from this time on; a record that is earlier is in none, and is not counted as late.
+
+        Raises:
+            TopologyException: it is no time, has no zone, or is before 1970.
+        """
+        if not isinstance(start, datetime) or start.tzinfo is None:
+            raise TopologyException(
+                "the start of unlimited windows is a datetime with a time zone, such as "
+                f"datetime(2026, 1, 1, tzinfo=UTC); got {start!r}"
+            )
+        start_ms = (start - _EPOCH) // timedelta(milliseconds=1)
+        if start_ms < 0:
+            raise TopologyException(f"Window start time (startMs) cannot be negative, got {start_ms} ms")
+        length_ms = MAX_TIMESTAMP_MS - start_ms
+        return UnlimitedWindows(length_ms, length_ms, 0, start_ms)
+
+    def windows_for(self, timestamp: int) -> dict[int, TimeWindow]:
+        """The one window, unless it begins after this time (in ms).
+
+        Source: org.apache.kafka.streams.kstream.UnlimitedWindows.windowsFor.
+        """
+        if timestamp < self.start_ms:
+            return {}
+        return {self.start_ms: TimeWindow(self.start_ms, MAX_TIMESTAMP_MS)}
 
     def advance_by(self, advance: timedelta) -> TimeWindows:
         """Refused: there is one window.
@@ -136,7 +167,80 @@ class UnlimitedWindows(TimeWindows):
         raise TopologyException("unlimited windows do not advance: there is one for all time")
 
     def __str__(self) -> str:
-        return "unlimited windows"
+        if self.start_ms == 0:
+            return "unlimited windows"
+        return f"unlimited windows from {_EPOCH + timedelta(milliseconds=self.start_ms):%Y-%m-%d %H:%M:%S%z}"
+
+
+@dataclass(frozen=True, slots=True)
+class DailyTimeWindows(TimeWindows):
+    """Days of a time zone: each from one hour of its clock to the same hour of the next day.
+
+    They are 23 or 25 hours long where clocks change. If clocks skip the hour, the day begins when they do; if
+    they show it twice, the first time. The first day begins with 1970, if not later.
+
+    `DailyTimeWindows.of("Europe/Berlin", start_hour=18)`
+
+    Source: DailyTimeWindows of Confluent's kafka-streams-examples, an own class of windows.
+    Differs: a day ends when the next one begins; there, one that clocks have begin later ends later as well.
+        Other own windows there are none: which windows a record is in is found out inside Spark, without
+        Python. A window's true end is known where it is made: in `to_stream()`, when it closes and in what
+        is late. As there, bytes of a key do not have it: whoever reads them, and a store, sees 24 hours.
+        Kafka Streams lets each day close after 24 hours with `EmitStrategy.on_window_close()`.
+    """
+
+    size_ms: int = 86_400_000
+    advance_ms: int = 86_400_000
+    grace_ms: int = 0
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    start_hour: int = 0
+
+    _HINT: ClassVar = 'DailyTimeWindows.of("Europe/Berlin", start_hour=18)'
+
+    @classmethod
+    def of(
+        cls, zone: ZoneInfo | str, *, start_hour: int = 0, grace: timedelta = timedelta(0)
+    ) -> DailyTimeWindows:
+        """Days that begin at this hour, 0 to 23, each open for so long after its end.
+
+        Raises:
+            TopologyException: there is no such zone or hour.
+        """
+        if isinstance(start_hour, bool) or not isinstance(start_hour, int) or not 0 <= start_hour <= 23:
+            raise TopologyException(f"a day begins at an hour from 0 to 23, got {start_hour!r}")
+        if isinstance(zone, str):
+            try:
+                zone = ZoneInfo(zone)
+            except (ValueError, OSError, KeyError) as error:
+                raise TopologyException(f"no time zone {zone!r}; write it as in {cls._HINT}") from error
+        if not isinstance(zone, ZoneInfo) or not zone.key:
+            raise TopologyException(f"the time zone of days is a name or a ZoneInfo, as in {cls._HINT}")
+        return cls(grace_ms=milliseconds(grace, "the grace period"), zone=zone, start_hour=start_hour)
+
+    def advance_by(self, advance: timedelta) -> TimeWindows:
+        """Refused: a day begins when another ends.
+
+        Raises:
+            TopologyException: always.
+        """
+        raise TopologyException("days do not advance by anything else: each begins when another ends")
+
+    def windows_for(self, timestamp: int) -> dict[int, TimeWindow]:
+        """The day that has this time (in ms). Source: the kernel's DailyWindows."""
+        at = (_EPOCH + timedelta(milliseconds=timestamp)).astimezone(self.zone)
+        # Where clocks are put back around midnight, a day may have begun whose date it is not yet again.
+        day = at.date() + timedelta(days=1)
+        while self._begin(day) > timestamp:
+            day -= timedelta(days=1)
+        start = max(0, self._begin(day))
+        return {start: TimeWindow(start, self._begin(day + timedelta(days=1)))}
+
+    def _begin(self, day: date) -> int:
+        begin = datetime.combine(day, time(self.start_hour), self.zone)
+        return (begin.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+    def __str__(self) -> str:
+        return f"days of {self.zone.key} from {self.start_hour:02}:00, {_grace(self.grace_ms)}"
 
 
 @dataclass(frozen=True, slots=True)

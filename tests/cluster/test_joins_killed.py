@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ from millstream.broker import EmbeddedKafka
 pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number}" for number in range(7)]
+RESULTS: dict[str, Callable[[str, str], tuple[str, str]]] = {
+    "table": lambda name, word: (word, f"{name} row of {word}"),
+    "global": lambda name, word: (name, f"{word} row of {word}"),
+    "stream": lambda name, word: (name, f"{word} {word}"),
+    "tables": lambda name, word: (name, f"{word} 1"),
+}
+"""What comes of a record in each output: key and value."""
 
 
 class Joining:
@@ -24,10 +32,11 @@ class Joining:
     def __init__(self, kafka: EmbeddedKafka, directory: Path, guarantee: str) -> None:
         self.cluster = Cluster(kafka, directory)
         self.proof = Proof(self.cluster, ())
-        self.out = self.cluster.topic("out")
-        rows = self.cluster.topic("rows", 3)
-        for word in WORDS:
-            self.cluster.produce(rows, [f"row of {word}"], key=word.encode())
+        self.outputs = {name: self.cluster.topic(f"out-{name}") for name in (*RESULTS, "grouped")}
+        rows, everywhere = self.cluster.topic("rows", 3), self.cluster.topic("everywhere", 2)
+        for topic in (rows, everywhere):
+            for word in WORDS:
+                self.cluster.produce(topic, [f"row of {word}"], key=word.encode())
         self.points = directory / "points"
         self.points.mkdir()
         self.client = self.cluster.start(
@@ -42,7 +51,8 @@ class Joining:
             fresh=True,
             source=self.proof.source,
             rows=rows,
-            output=self.out,
+            everywhere=everywhere,
+            outputs=self.outputs,
             handler="patient",
         )
         self.cluster.wait_until_running()
@@ -58,19 +68,32 @@ class Joining:
         self.client = self.cluster.again(self.client)
         self.cluster.wait_until_running()
 
-    def joined(self) -> Counter[str]:
-        """How often each record was joined."""
-        entries, _ = entries_of(self.cluster.servers, self.out)
-        for word, value, _ in entries:
-            assert value.decode().endswith(f"-{word} row of {word}")
-        return Counter(value.decode().partition(" ")[0] for _, value, _ in entries)
+    def joined(self, how: str = "table") -> Counter[str]:
+        """How often each record was joined in this way."""
+        entries, _ = entries_of(self.cluster.servers, self.outputs[how])
+        found: Counter[str] = Counter()
+        for key, value, _ in entries:
+            name = value.decode().partition(" ")[0] if how == "table" else key
+            assert (key, value.decode()) == RESULTS[how](name, name.partition("-")[2])
+            found[name] += 1
+        return found
+
+    def grouped(self) -> dict[str, int]:
+        """What was told last of each value."""
+        entries, _ = entries_of(self.cluster.servers, self.outputs["grouped"])
+        return {key: int.from_bytes(value, "big") for key, value, _ in entries}
+
+    def incomplete(self) -> list[str]:
+        """The outputs in which records are missing."""
+        return [how for how in RESULTS if self.joined(how).keys() != self.proof.ids]
 
     def settle(self) -> None:
-        """Until all records are joined and counted."""
+        """Until all records are joined in each way, and counted."""
         expected = self.proof.words
         told = self.client.told
-        wait_until(lambda: self.joined().keys() == self.proof.ids, told("each record is joined"), 90)
+        wait_until(lambda: not self.incomplete(), told("each record is joined in each way"), 120)
         wait_until(lambda: self.client.counts() == expected, told(f"the counts are {expected}"), 90)
+        wait_until(lambda: self.grouped() == expected, told(f"rows are grouped as {expected}"), 90)
 
 
 @pytest.mark.timeout(300)
@@ -105,6 +128,7 @@ def test_with_exactly_once_a_killed_join_has_each_result_once(kafka: EmbeddedKaf
             joining.client.kill()
             joining.start_again()
             joining.settle()
-            assert set(joining.joined().values()) == {1}
+            for how in RESULTS:
+                assert set(joining.joined(how).values()) == {1}, how
     finally:
         joining.cluster.close()

@@ -120,6 +120,7 @@ def test_materialized_as_a_store_type_has_no_name():
         lambda: Repartitioned.as_("a").with_number_of_partitions("3"),
         lambda: Repartitioned.as_("a").with_number_of_partitions(True),
         lambda: Produced.with_().with_stream_partitioner(3),
+        lambda: Repartitioned.with_().with_stream_partitioner(3),
         lambda: Produced.with_().with_stream_partitioner(lambda: 3),
         lambda: Branched.with_function(lambda: None),
         lambda: Branched.with_consumer("branch"),

@@ -6,6 +6,8 @@ import math
 import pickle
 import struct
 import uuid
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,38 @@ def test_json_is_written_as_spark_writes_it():
     """No spaces, text as it is, no null fields at any depth, nulls in lists kept."""
     value = {"user": "Jürgen", "amount": None, "tags": ["a", None], "at": {"x": 1.5, "y": None}}
     assert JSON.serialize(value) == '{"user":"Jürgen","tags":["a",null],"at":{"x":1.5}}'.encode()
+
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678_999, timezone(timedelta(hours=1)))
+SPARKS_TYPES = {
+    "at": AT,
+    "ntz": AT.replace(tzinfo=None),
+    "day": date(2026, 1, 2),
+    "price": Decimal("12.30"),
+    "small": Decimal("1E-10"),
+    "raw": b"\x01\xff",
+    "list": [{"raw": bytearray(b""), "none": None, "text": "ß"}, None],
+}
+
+
+def test_json_has_a_form_for_what_spark_writes_of_its_types():
+    """Times in milliseconds and UTC, binaries in base64, decimals as numbers, at every depth."""
+    assert json.loads(JSON.serialize({"n": Decimal("1.50"), "raw": b"x"})) == {"n": 1.5, "raw": "eA=="}
+    assert (
+        JSON.serialize(SPARKS_TYPES)
+        == (
+            '{"at":"2026-01-02T02:04:05.678Z","ntz":"2026-01-02T03:04:05.678","day":"2026-01-02","price":12.30,'
+            '"small":1E-10,"raw":"Af8=","list":[{"raw":"","text":"ß"},null]}'
+        ).encode()
+    )
+    for wrong in (
+        object(),
+        Decimal("NaN"),
+        {1, 2},
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+    ):
+        with pytest.raises(SerializationException, match="a dict that JSON can express"):
+            JSON.serialize({"day": date(2026, 1, 2), "wrong": wrong})
 
 
 @quick

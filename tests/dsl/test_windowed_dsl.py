@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from millstream import (
+    DailyTimeWindows,
     EmitStrategy,
     KGroupedStream,
     Materialized,
@@ -28,6 +30,7 @@ from millstream import (
     WindowedSerdes,
 )
 from millstream.dsl.options import Consumed
+from millstream.model import MAX_TIMESTAMP_MS as MAX
 from millstream.model import StoreKind
 from millstream.topology.nodes import Aggregate, ColumnAggregation, Fold, Sink, Store
 
@@ -304,6 +307,48 @@ def test_the_windows_of_a_time_are_kafkas() -> None:
         "[a@15/27]",
         "[a@20/32]",
     ]
+
+
+def test_unlimited_windows_may_begin_later() -> None:
+    """UnlimitedWindowsTest: what is before the start is in no window; a start before 1970 is refused."""
+    windows = UnlimitedWindows.of().start_on(datetime(2026, 1, 1, tzinfo=UTC))
+    start = 1_767_225_600_000
+    assert windows.windows_for(start - 1) == {}
+    assert windows.windows_for(start) == windows.windows_for(start + 1) == {start: TimeWindow(start, MAX)}
+    assert str(windows) == "unlimited windows from 2026-01-01 00:00:00+0000"
+    assert (
+        windows != UnlimitedWindows.of() == UnlimitedWindows.of().start_on(datetime(1970, 1, 1, tzinfo=UTC))
+    )
+    with pytest.raises(TopologyException, match="cannot be negative, got -1 ms"):
+        UnlimitedWindows.of().start_on(datetime(1970, 1, 1, tzinfo=UTC) - timedelta(milliseconds=1))
+    for wrong in (datetime(2026, 1, 1), 5, None):
+        with pytest.raises(TopologyException, match="a datetime with a time zone, such as"):
+            UnlimitedWindows.of().start_on(wrong)  # type: ignore[arg-type]
+
+
+def test_days_of_a_time_zone_are_23_to_25_hours_long() -> None:
+    """From one hour of the clock to the same one of the next day."""
+    days = DailyTimeWindows.of("Europe/Berlin", start_hour=2, grace=FIVE)
+    assert str(days) == "days of Europe/Berlin from 02:00, grace 5 min"
+    assert days == DailyTimeWindows.of(ZoneInfo("Europe/Berlin"), start_hour=2, grace=FIVE)
+
+    def hours(*times: int) -> list[float]:
+        (window,) = days.windows_for(int(datetime(*times, tzinfo=UTC).timestamp() * 1000)).values()
+        return [(window.end_ms - window.start_ms) / 3_600_000, window.start.hour]
+
+    assert hours(2026, 3, 28, 12) == [24, 1]
+    assert hours(2026, 3, 29, 12) == [23, 1]  # at 2 it was 3
+    assert hours(2026, 10, 25, 12) == [25, 0]  # the first 2 of two
+    assert hours(2026, 10, 26, 12) == [24, 1]
+    with pytest.raises(TopologyException, match="each begins when another ends"):
+        days.advance_by(ONE)
+    wrong: Any
+    for wrong in ("Berlin", "../x", 5):
+        with pytest.raises(TopologyException, match="time zone"):
+            DailyTimeWindows.of(wrong)
+    for wrong in (-1, 24, "6", True):
+        with pytest.raises(TopologyException, match="from 0 to 23"):
+            DailyTimeWindows.of("UTC", start_hour=wrong)
 
 
 def test_unlimited_windows_are_one_window() -> None:

@@ -5,17 +5,22 @@ Expected values are the traces of Kafka Streams (tests/snapshots/traces).
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 from java_programs import KernelJava
 from snapshots.traces import Row, Step, Trace, difference, step, traces
 
+from millstream import DailyTimeWindows
+
 MAIN = "io.millstream.kernel.core.TracesMain"
+SUMS = "io.millstream.kernel.core.SumsMain"
 FOLDS = ("count", "reduce", "aggregate")
 OPERATIONS = {*FOLDS, "stream", "table", "group_by_key", "windowed_by", "suppress", "to_stream"}
 FILES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
@@ -210,3 +215,57 @@ def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_ja
     assert once[0]["out"] == [["a", "z", 8, 8, 8], ["b", "y", 9, 9, 9]]
     (steps,) = ask(kernel_java, [{**case, "batches": [2, 2]}])
     assert steps[1]["out"] == [["a", "z", 8, 8, 8], ["a", "v", 9, 9, 9]]
+
+
+@pytest.mark.disk
+def test_days_are_those_that_windows_for_has(kernel_java: KernelJava) -> None:
+    """Also where clocks skip or repeat the hour at which a day begins, midnight, or a whole day."""
+    changes = (
+        ("Europe/Berlin", 2, "2026-03-29T01:00"),
+        ("Europe/Berlin", 2, "2026-10-25T01:00"),
+        ("Europe/Berlin", 0, "1970-01-01T01:00"),
+        ("America/St_Johns", 0, "2010-11-07T02:31"),
+        ("America/Havana", 0, "2026-11-01T05:00"),
+        ("Australia/Lord_Howe", 2, "2026-04-04T15:00"),
+        ("Pacific/Apia", 0, "2011-12-30T10:00"),
+    )
+    for zone, hour, change in changes:
+        at = int(datetime.fromisoformat(f"{change}Z").timestamp() * 1000)
+        times = sorted(
+            {max(0, at + minutes * 60_000 + 1) for minutes in range(-3000, 3000, 7)} | {at, at + 1}
+        )
+        asked = {"windows": "daily", "zone": zone, "hour": hour, "grace": 0, "op": "windowed_by"}
+        program = [{"op": "stream"}, {"op": "group_by_key"}, asked, {"op": "count"}]
+        ((*steps,),) = ask(
+            kernel_java, [{"program": program, "records": [["a", "x", time] for time in times]}]
+        )
+        told = [(row[3], row[4]) for step in steps for row in step["out"]]
+        days = DailyTimeWindows.of(zone, start_hour=hour)
+        ours = [window for time in times for window in days.windows_for(time).values()]
+        assert told == [(window.start_ms, window.end_ms) for window in ours], zone
+        assert all(window.start_ms <= time < window.end_ms for window, time in zip(ours, times, strict=True))
+        chain = sorted(set(told))
+        assert len(chain) >= 3
+        assert all(one[1] == other[0] for one, other in itertools.pairwise(chain)), zone
+
+
+@pytest.mark.disk
+@pytest.mark.parametrize(("capacity", "length"), [(1, 3), (7, 3), (1_000, 200)])
+def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: KernelJava) -> None:
+    """Each key once, as they first came, until so many are there; whatever their bytes are."""
+    chance = random.Random(capacity)
+    keys = [b"", *(chance.randbytes(chance.randint(0, length)) for _ in range(1_500))]
+    records = [(chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9)) for _ in range(5_000)]
+    said = kernel_java(
+        SUMS, "".join(f"{key.hex()},{at},{number}\n" for key, at, number in records), str(capacity)
+    )
+    expected: list[str] = []
+    sums: dict[bytes, list[int]] = {}
+    for key, at, number in records:
+        latest, total = sums.get(key, (at, 0))
+        sums[key] = [max(latest, at), total + number]
+        if len(sums) == capacity:
+            expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+            sums = {}
+    expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+    assert said.splitlines() == expected

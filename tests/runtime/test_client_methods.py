@@ -70,6 +70,7 @@ CALLS: dict[str, Callable[[KafkaStreams], object]] = {
     "hook": lambda client: set_hook(client, lambda args: None),
     "no hook": lambda client: set_hook(client, None),
     "restore listener": lambda client: client.set_global_state_restore_listener(None),
+    "standby listener": lambda client: client.set_standby_update_listener(None),
     "store": lambda client: client.store(COUNTS).get("a"),
     "wait, a little": lambda client: client.wait(LITTLE),
     "until running, a little": lambda client: client.wait_until_running(LITTLE),
@@ -84,9 +85,14 @@ NOW = (StateStoreNotAvailableException, "is {state}")
 NO_START = (ISE, r"is {state}; start\(\) works once")
 CLEAN = (ISE, r"Cannot clean up while running\..*is {state}; close\(\) it first")
 SET = "before calling start\\(\\). Current state is: {state}"
-LISTENER, HANDLER, RESTORE = (
+LISTENER, HANDLER, RESTORE, STANDBY = (
     (ISE, f"Can only set {what} {SET}")
-    for what in ("StateListener", "UncaughtExceptionHandler", "GlobalStateRestoreListener")
+    for what in (
+        "StateListener",
+        "UncaughtExceptionHandler",
+        "GlobalStateRestoreListener",
+        "StandbyUpdateListener",
+    )
 )
 NEGATIVE = (ValueError, "Timeout can't be negative")
 POISON = (PipelineException, "'p0' failed")
@@ -122,6 +128,7 @@ TABLE: dict[str, tuple[object, ...]] = {
     "hook":                    (None, *[HANDLER] * 6),
     "no hook":                 (None, *[HANDLER] * 6),
     "restore listener":        (None, *[RESTORE] * 6),
+    "standby listener":        (None, *[STANDBY] * 6),
     "store":                   ((StreamsNotStartedException, "start"),
                                 (StreamsRebalancingException, "restor|REBALANCING"), None, *[NOW] * 4),
     "wait, a little":          (WAIT, State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN,

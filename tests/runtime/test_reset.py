@@ -34,7 +34,7 @@ from millstream.runtime.supervision import Response
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
 from millstream.testing.world import FakeWorld
-from millstream.topology.nodes import OffsetReset
+from millstream.topology.nodes import OffsetReset, OffsetResetByDuration
 
 A, B = TopicPartition("in", 0), TopicPartition("in", 1)
 
@@ -205,6 +205,12 @@ def test_a_source_that_is_to_begin_nowhere_waits_for_a_reset() -> None:
         begun("p0.1")
     files.write("p0.2/offsets/0", b"v1")
     assert not begun("p0.2")
+    other = StreamsBuilder()
+    other.stream("in").to("out")
+    arguments = (other.build().pipelines[0], (Scan("in"),), "p0.3", files, "here", topics, sources)
+    with pytest.raises(StreamsException, match=r"pipeline p0: in has auto\.offset\.reset=none, and"):
+        begin(*arguments, OffsetReset.NONE)
+    begin(*arguments, OffsetResetByDuration(1000))
     starts = Starts("noon", True, {"in": TopicStart(sources["in"].topic_id, {0: 0})})
     files.write(STARTS, starts.to_bytes())
     assert begun("p0.1")

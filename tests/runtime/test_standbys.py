@@ -24,6 +24,7 @@ from millstream.query.metadata import HostInfo, KeyQueryMetadata, default_partit
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import Role
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.standby_updates import SuspendReason
 from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
 
@@ -335,6 +336,65 @@ def test_the_restore_listener_hears_of_what_becomes_active(member: Make, world: 
     second.wait_until_running(SOON)
     for partition in {0, 1, 2} - there:
         assert [what for what, where in listener.told if where == partition] == ["start", "end"]
+
+
+class Updates:
+    """A standby update listener that remembers what it was told, by partition."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, list[tuple[object, ...]]] = {0: [], 1: [], 2: []}
+
+    def on_update_start(self, partition: TopicPartition, store: str, start: int) -> None:
+        self.told[partition.partition].append(("start", store, start))
+
+    def on_batch_loaded(
+        self, partition: TopicPartition, store: str, task_id: TaskId, position: int, size: int, end: int
+    ) -> None:
+        assert task_id == TaskId(0, partition.partition)
+        self.told[partition.partition].append(("loaded", store, position, size, end))
+
+    def on_update_suspended(
+        self, partition: TopicPartition, store: str, position: int, end: int, reason: SuspendReason
+    ) -> None:
+        self.told[partition.partition].append(("suspended", store, position, end, reason))
+        raise RuntimeError("what it raises changes nothing")
+
+
+def test_the_standby_listener_hears_of_standbys_alone(member: Make, world: FakeWorld) -> None:
+    """KIP-988: where each begins, what it loads, also later, and that it is active now, or closed."""
+    count(world, 1, *WORDS)
+    first, second = member("A", num__standby__replicas=1), member("B", num__standby__replicas=1)
+    updates, others = Updates(), Updates()
+    first.set_standby_update_listener(others)
+    second.set_standby_update_listener(updates)
+    running(first)
+    at_rest(world, first)
+    running(second)
+    at_rest(world, first, second)
+    for client in (first, second):
+        wait_until(lambda client=client: is_warm(client), "it is warm", SOON_S)
+    kept = {int(task.partition("_")[2]) for task in standby(second)}
+    assert kept
+    for number in {0, 1, 2} - kept:  # warmed up before they moved here
+        assert [told[0] for told in updates.told[number]] in ([], ["start", "loaded", "suspended"])
+    ends = {number: world.log.end(TopicPartition(CHANGELOG, number)) for number in range(3)}
+    for number in kept:
+        assert updates.told[number] == [("start", "counts", 0), ("loaded", "counts", *[ends[number]] * 3)]
+    count(world, 2, *WORDS)
+    later = {number: world.log.end(TopicPartition(CHANGELOG, number)) for number in range(3)}
+    for number in kept:
+        wait_until(lambda number=number: updates.told[number][-1][2] == later[number], "it follows", SOON_S)
+        assert sum(told[3] for told in updates.told[number][2:]) == later[number] - ends[number]
+        assert {told[0] for told in updates.told[number][2:]} == {"loaded"}
+    first.close(SOON)
+    for number, told in others.told.items():
+        closed = [each for each in told if each[0] == "suspended"]
+        assert number in kept or closed
+        assert all(each[-1] is SuspendReason.MIGRATED for each in closed)
+    wait_until(lambda: len(active(second)) == 3, "all are active", SOON_S)
+    for number in kept:
+        suspended = ("suspended", "counts", later[number], later[number], SuspendReason.PROMOTED)
+        assert updates.told[number][-1] == suspended
 
 
 # --- where is my key ---------------------------------------------------------------------------------------

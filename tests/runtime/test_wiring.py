@@ -12,7 +12,7 @@ from millstream.model import TaskId
 from millstream.runtime import wiring
 from millstream.stores.memory import MemoryStore
 from millstream.stores.rocksdb import RocksDBStore
-from millstream.topology.nodes import OffsetReset, Store
+from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, Store
 
 BASE = {"application.id": "app", "bootstrap.servers": "a:1"}
 
@@ -54,6 +54,23 @@ def test_sources_start_at_the_beginning_unless_told_otherwise() -> None:
     assert wiring.offset_reset(StreamsConfig(BASE)) is OffsetReset.EARLIEST
     latest = StreamsConfig({**BASE, "consumer.auto.offset.reset": "Latest"})
     assert wiring.offset_reset(latest) is OffsetReset.LATEST
+    none = StreamsConfig({**BASE, "auto.offset.reset": "none"})
+    assert wiring.offset_reset(none) is OffsetReset.NONE
+
+
+def test_sources_can_start_so_far_back() -> None:
+    """A duration as Java's Duration.parse reads it; what is below a millisecond is cut off."""
+    for text, expected in (
+        ("PT1H", 3_600_000),
+        ("P1D", 86_400_000),
+        ("p2dt3h4m5.0067s", 183_845_006),
+        ("PT-1M90S", 30_000),
+        ("-PT-2S", 2_000),
+        ("PT0S", 0),
+        ("PT2,5S", 2_500),
+    ):
+        config = StreamsConfig({**BASE, "consumer.auto.offset.reset": f"by_duration:{text}"})
+        assert wiring.offset_reset(config) == OffsetResetByDuration(expected)
 
 
 def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from snapshots.trace_joins import JOINS
@@ -687,6 +688,50 @@ def header_cases() -> Iterator[Case]:
     yield "time limit, 1 record", [source(op="table"), limit(50, records=1), TO_STREAM], records
 
 
+# --- own windows -----------------------------------------------------------------------------------------
+
+
+def moments(times: str) -> list[Record]:
+    """Records of the key a at these times of 2026."""
+    return a(*(int(datetime.fromisoformat(f"2026-{each}").timestamp() * 1000) for each in times.split()))
+
+
+def own_windows_cases() -> Iterator[Case]:
+    """Days, where clocks change as well, with their ends; and all time from some time on."""
+    hour, text = 3_600_000, {"op": "select_key", "key": "text"}
+    for zone, begins, grace, times in (
+        ("UTC", 0, 0, "11-22T00:00Z 11-22T23:59:59.999Z 11-23T00:00Z 11-22T23:00Z"),
+        # Clocks go forward on March 29, at 2: 23 hours; and at 2 it is 3.
+        (
+            "Europe/Berlin",
+            0,
+            hour,
+            "03-28T23:00Z 03-29T21:59Z 03-29T22:00Z 03-29T10:00Z 03-29T23:00Z 03-29T21:00Z 03-28T12:00Z",
+        ),
+        # Clocks go back on October 25, from 3 to 2: 25 hours.
+        (
+            "Europe/Berlin",
+            0,
+            0,
+            "10-24T22:00Z 10-25T22:59Z 10-24T21:59Z 10-25T22:30Z 10-25T23:00Z 10-25T22:59Z",
+        ),
+        ("Europe/Berlin", 2, 0, "10-24T23:59Z 10-25T00:00Z 10-25T01:30Z 10-26T00:59Z 10-26T01:00Z"),
+        (
+            "America/New_York",
+            18,
+            hour,
+            "11-01T22:59Z 11-01T23:00Z 10-31T22:00Z 11-01T23:59Z 11-02T00:00Z 11-01T22:00Z",
+        ),
+        ("Asia/Kolkata", 5, 0, "01-01T00:00Z 01-01T23:30Z 01-01T23:29Z 01-02T00:00Z"),
+    ):
+        days = {"op": "windowed_by", "windows": "daily", "zone": zone, "hour": begins, "grace": grace}
+        name = f"days of {zone} from {begins}: {times[:5]}"
+        yield name, [*folded(days, CONCAT, retention=100 * hour), text], moments(times)
+    from_some_time = {"op": "windowed_by", "windows": "unlimited", "start": 100, "grace": 0}
+    by_start = {"op": "select_key", "key": "key and start"}
+    yield "from a time on", [*folded(from_some_time, CONCAT), by_start], a(99, 100, 0, 1_000_000, 5, 101)
+
+
 FILES: dict[str, Callable[[], Iterator[Case]]] = {
     "time": time_cases,
     "sliding": sliding_cases,
@@ -696,6 +741,7 @@ FILES: dict[str, Callable[[], Iterator[Case]]] = {
     "suppress": suppress_cases,
     "chains": chain_cases,
     "headers": header_cases,
+    "own_windows": own_windows_cases,
     **JOINS,
 }
 """The files of traces, and what makes the cases of each."""

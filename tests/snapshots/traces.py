@@ -28,12 +28,13 @@ is with the result named "with", which is on its right. Times are in millisecond
                      the program names one, and "history", how long it keeps versions, if it does
     group_by, select_key
                      "key": "value" (its text; null if it is null), "all" (the text `all`), "key" (without
-                     its window), "key and start" (`a@10`), or "letter" (the value's first; null if it is
-                     a `-` or there is no value). group_by of a table makes a new value as well, "value":
-                     the same if there is none, "rest" (what follows the first letter; null if nothing
-                     does) or "number" (the same, as a number)
+                     its window), "key and start" (`a@10`), "text" (`[a@10/20]`), or "letter" (the value's
+                     first; null if it is a `-` or there is no value). group_by of a table makes a new
+                     value as well, "value": the same if there is none, "rest" (what follows the first
+                     letter; null if nothing does) or "number" (the same, as a number)
     windowed_by      "windows": "time" with "size", "advance" and "grace"; "sliding" with "difference" and
-                     "grace"; "session" with "gap" and "grace"
+                     "grace"; "session" with "gap" and "grace"; "daily" with "zone", "hour" and "grace";
+                     "unlimited" with "start"
     count, reduce, aggregate
                      "store"; "emit": "close" is EmitStrategy.onWindowClose; "retention"; "kind": "in memory",
                      if the store is not RocksDB's. "function" of reduce: "sum", "min", "max" (they pass over

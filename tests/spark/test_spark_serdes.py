@@ -6,6 +6,8 @@ import math
 import random
 import struct
 import uuid
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -151,6 +153,9 @@ def test_spark_reads_the_values_that_python_reads(spark: SparkSession) -> None:
         (JSON, b"[1]", "a JSON object that fits its schema"),
         (JSON, b'{"a": "secret"}', "a JSON object that fits its schema"),
         (JSON, b'{"a": 1', "a JSON object that fits its schema"),
+        (JSON, b'{"a": 1}x', "a JSON object that fits its schema"),
+        (JSON, b'{"a": 1}{"a": 2}', "a JSON object that fits its schema"),
+        (JSON, b'[{"a": 1}]', "a JSON object that fits its schema"),
     ],
 )
 def test_bytes_that_do_not_fit_are_an_error_that_names_the_record(
@@ -306,3 +311,22 @@ def test_a_custom_serde_is_its_own_two_halves(spark: SparkSession) -> None:
     assert [None if row.b is None else bytes(row.b) for row in encoded.collect()] == [b"cba", None]
     decoded = encoded.select(serdes.from_bytes(reversed_text, F.col("b"), F.lit("here")).alias("v"))
     assert [row.v for row in decoded.collect()] == ["abc", None]
+
+
+def test_json_of_python_is_json_of_spark_for_times_decimals_and_binaries(spark: SparkSession) -> None:
+    """To the byte; and Spark reads it back."""
+    serde = Serdes.json("at TIMESTAMP, ntz TIMESTAMP_NTZ, day DATE, price DECIMAL(10, 2), raw BINARY")
+    value = {
+        "at": datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC),
+        "ntz": datetime(2026, 1, 2, 3, 4, 5),
+        "day": date(2026, 1, 2),
+        "price": Decimal("12.30"),
+        "raw": b"\x01\xff",
+    }
+    data = spark.createDataFrame([(bytearray(serde.serialize(value)),)], "v binary")
+    read = data.select(serdes.from_bytes(serde, F.col("v"), F.lit("here")).alias("r"))
+    (row,) = read.select(
+        "r", serdes.to_bytes(serde, F.col("r"), read.schema["r"].dataType, "r").alias("b")
+    ).collect()
+    assert bytes(row.b) == serde.serialize(value)
+    assert (row.r.ntz, row.r.day, row.r.price, bytes(row.r.raw)) == tuple(list(value.values())[1:])

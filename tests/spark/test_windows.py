@@ -21,6 +21,7 @@ from waiting import wait_until
 
 from millstream import (
     Consumed,
+    DailyTimeWindows,
     KGroupedStream,
     KTable,
     Materialized,
@@ -41,6 +42,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 from millstream.model import MAX_TIMESTAMP_MS
+from millstream.spark.restore import end_of_day
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
@@ -496,3 +498,16 @@ def test_unlimited_windows_take_in_everything() -> None:
         ]
         assert driver.get_window_store("all").fetch("a", 0) == 3
         assert driver.dropped_records == 0
+
+
+def test_where_days_end_is_known_from_where_they_begin(spark: SparkSession) -> None:
+    """What comes back from a changelog has a start alone; of days, their lengths differ."""
+    for zone, hour in (("Europe/Berlin", 2), ("America/New_York", 0), ("Asia/Kolkata", 5)):
+        days = DailyTimeWindows.of(zone, start_hour=hour)
+        begins = 1_767_225_600_000
+        windows = [
+            window for day in range(366) for window in days.windows_for(begins + day * 86_400_000).values()
+        ]
+        starts = spark.createDataFrame([(window.start_ms,) for window in windows], "start long")
+        ends = starts.select("start", end_of_day(F.col("start"), days)).collect()
+        assert {(start, end) for start, end in ends} == {(each.start_ms, each.end_ms) for each in windows}

@@ -235,3 +235,18 @@ def test_a_fold_needs_the_serde_of_its_result() -> None:
     assert "Materialized.as_('totals').with_value_serde(Serdes.json('total double, n long'))" in str(
         caught.value
     )
+
+
+def test_a_fold_that_names_no_serde_has_the_configured_one() -> None:
+    """default.value.serde, as in Kafka Streams: in its result, its store and its changelog."""
+    builder = StreamsBuilder()
+    table = (
+        builder.stream("in", STRINGS)
+        .group_by_key()
+        .aggregate(lambda: 0, lambda key, value, total: total + int(value), Materialized.as_("sums"))
+    )
+    table.to_stream().to("out")
+    with TopologyTestDriver(builder.build(), {"default.value.serde": "long"}) as driver:
+        pipe(driver, "in", ("k", "1"), ("k", "2"))
+        assert rows(driver, "sums") == {"k": 3}
+        assert read(driver, "out", value=Serdes.long()) == [("k", 3)]

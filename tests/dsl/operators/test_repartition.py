@@ -46,3 +46,18 @@ def test_a_topic_may_be_read_by_a_pipeline_with_a_lower_number_than_its_writer()
         pipe(driver, "first", ("a", "x"))
         pipe(driver, "second", ("b", "yy"))
         assert read(driver, "out", value=Serdes.integer()) == [("a", 1), ("b", 2)]
+
+
+def test_a_partitioner_chooses_the_partition_of_the_topic() -> None:
+    """As a sink's; NULL leaves it to the key, and what counts keys behind it counts each as one."""
+    builder = StreamsBuilder()
+    chosen = Repartitioned.as_("again").with_stream_partitioner(
+        lambda key, value: F.when(key == "k", F.length(value))
+    )
+    counted = builder.stream("in", STRINGS).repartition(chosen).group_by_key().count()
+    counted.to_stream().to("out")
+    with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+        pipe(driver, "in", ("k", "vvv"), ("k", "vv"), ("l", "v"))
+        again = driver._output("app-again-repartition")
+        assert [record.partition for record in again] == [3, 2, -1]
+        assert read(driver, "out", value=Serdes.long()) == [("k", 2), ("l", 1)]

@@ -12,6 +12,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
+import java.time.ZoneId;
+import java.time.ZonedDateTime;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -64,10 +67,13 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.UnlimitedWindows;
 import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.ValueMapper;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.kstream.Windows;
+import org.apache.kafka.streams.kstream.internals.TimeWindow;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
@@ -232,9 +238,45 @@ public class TraceAll {
             case "time" -> grouped.windowedBy(
                 TimeWindows.ofSizeAndGrace(ms(op, "size"), grace).advanceBy(ms(op, "advance")));
             case "sliding" -> grouped.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(op, "difference"), grace));
+            case "daily" -> grouped.windowedBy(
+                new Days(ZoneId.of(text(op, "zone")), op.get("hour").asInt(), op.get("grace").asLong()));
+            case "unlimited" -> grouped.windowedBy(
+                UnlimitedWindows.of().startOn(Instant.ofEpochMilli(op.get("start").asLong())));
             case "session" -> grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(op, "gap"), grace));
             default -> throw new IllegalArgumentException("unknown windows: " + op);
         };
+    }
+
+    /** As DailyTimeWindows of Confluent's kafka-streams-examples: from an hour of a zone's clock to the next day's. */
+    static final class Days extends Windows<TimeWindow> {
+        private final ZoneId zone;
+        private final int hour;
+        private final long grace;
+
+        Days(final ZoneId zone, final int hour, final long grace) {
+            this.zone = zone;
+            this.hour = hour;
+            this.grace = grace;
+        }
+
+        @Override
+        public Map<Long, TimeWindow> windowsFor(final long timestamp) {
+            final ZonedDateTime at = Instant.ofEpochMilli(timestamp).atZone(zone);
+            final ZonedDateTime day = at.truncatedTo(ChronoUnit.DAYS);
+            final ZonedDateTime begin = (at.getHour() >= hour ? day : day.minusDays(1)).withHour(hour);
+            final long start = begin.toInstant().toEpochMilli();
+            return Map.of(start, new TimeWindow(start, begin.plusDays(1).toInstant().toEpochMilli()));
+        }
+
+        @Override
+        public long size() {
+            return Duration.ofDays(1).toMillis();
+        }
+
+        @Override
+        public long gracePeriodMs() {
+            return grace;
+        }
     }
 
     /** How the store of an operation is kept; and, from now on, which stores there are. */
@@ -258,6 +300,9 @@ public class TraceAll {
     long length() {
         if (windows == null || windows.has("gap")) {
             return -1;
+        }
+        if (windows.has("hour") || windows.has("start")) {
+            return windows.has("hour") ? Duration.ofDays(1).toMillis() : Long.MAX_VALUE;
         }
         return windows.get(windows.has("size") ? "size" : "difference").asLong();
     }
@@ -414,6 +459,7 @@ public class TraceAll {
             case "letter" -> value == null || value.toString().startsWith("-") ? null
                 : value.toString().substring(0, 1);
             case "key" -> key instanceof Windowed windowed ? (String) windowed.key() : (String) key;
+            case "text" -> key.toString();
             case "key and start" -> ((Windowed) key).key() + "@" + ((Windowed) key).window().start();
             default -> throw new IllegalArgumentException("unknown key: " + function);
         };

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.DailyWindows;
 import io.millstream.kernel.core.FixedWindows;
 import io.millstream.kernel.core.Latest;
 import io.millstream.kernel.core.Pairs;
@@ -20,13 +21,15 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /** The aggregations of one operator, as Python describes them. */
 final class Plan implements Serializable {
     private static final long serialVersionUID = 1;
+
+    /** The name of a core, before that of its time zone. */
+    private static final String DAILY = "daily ";
 
     final List<Item> items = new ArrayList<>();
 
@@ -61,6 +64,10 @@ final class Plan implements Serializable {
             return (int) setting(name);
         }
 
+        private boolean isDaily() {
+            return core.startsWith(DAILY);
+        }
+
         boolean isWindowed() {
             return !core.equals("whole") && !core.equals("latest");
         }
@@ -92,7 +99,7 @@ final class Plan implements Serializable {
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
         long span() {
-            return switch (core) {
+            return switch (isDaily() ? "fixed" : core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
                 case "suppress" -> Math.max(1_000, setting("delay") / 256);
@@ -105,15 +112,6 @@ final class Plan implements Serializable {
         private long retention() {
             long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
             return settings.getOrDefault("retention", least + setting("grace"));
-        }
-
-        /** The parts that a row brings, but for those of folds. */
-        Object[] parts(Row row) {
-            Object[] parts = new Object[columns.size()];
-            for (int i = 0; i < parts.length; i++) {
-                parts[i] = Values.read(row.get(columns.get(i)), types.get(i));
-            }
-            return parts;
         }
 
         Parts parts() {
@@ -130,11 +128,18 @@ final class Plan implements Serializable {
                 case "latest" -> new Latest(task);
                 case "records" -> new Records(
                         task, setting("before") + setting("after"), pairs().retention(), pairs().patience());
-                case "fixed" -> new FixedWindows(task, setting("size"), setting("advance"), setting("grace"));
+                case "fixed" -> new FixedWindows(
+                        task, setting("size"), setting("advance"), setting("grace"), setting("origin"));
                 case "sliding" -> new SlidingWindows(task, setting("difference"), setting("grace"), retention());
                 case "sessions" -> new SessionWindows(task, setting("gap"), setting("grace"), retention());
                 case "suppress" -> new Suppress(task, limits());
-                default -> throw new IllegalArgumentException("no core '" + core + "'");
+                default -> {
+                    if (!isDaily()) {
+                        throw new IllegalArgumentException("no core '" + core + "'");
+                    }
+                    String zone = core.substring(DAILY.length());
+                    yield new DailyWindows(task, zone, setting("hour"), setting("grace"));
+                }
             };
         }
 

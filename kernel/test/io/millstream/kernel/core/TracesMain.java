@@ -164,6 +164,8 @@ public final class TracesMain {
         switch (windows.get("windows").asText()) {
             case "time":
                 return new FixedWindows(task, windows.get("size").asLong(), windows.get("advance").asLong(), grace);
+            case "daily":
+                return new DailyWindows(task, windows.get("zone").asText(), windows.get("hour").asLong(), grace);
             case "sliding":
                 long size = windows.get("difference").asLong();
                 return new SlidingWindows(task, size, grace, retention(2 * size + grace));

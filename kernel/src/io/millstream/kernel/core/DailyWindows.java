@@ -1,0 +1,59 @@
+package io.millstream.kernel.core;
+
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalTime;
+import java.time.ZoneId;
+
+/**
+ * The days of a time zone, each from one hour of the clock to the same hour of the next day: 23 or 25 hours where
+ * clocks change.
+ *
+ * <p>If clocks skip that hour, a day begins when they do; if they show it twice, the first time. The first day begins
+ * with 1970, if not later.
+ */
+public final class DailyWindows extends TimedWindows {
+    private static final long DAY = 86_400_000;
+    private final ZoneId zone;
+    private final LocalTime hour;
+    /** The window that was asked for last. */
+    private long start = -1;
+
+    private long end = -1;
+
+    public DailyWindows(Task task, String zone, long hour, long grace) {
+        // No day has been longer than two, of those that had clocks put back by one.
+        super(task, DAY, 2 * DAY + grace, grace);
+        this.zone = ZoneId.of(zone);
+        this.hour = LocalTime.of((int) hour, 0);
+    }
+
+    private long beginning(LocalDate day) {
+        return day.atTime(hour).atZone(zone).toInstant().toEpochMilli();
+    }
+
+    @Override
+    protected long first(long at) {
+        if (at < start || at >= end) {
+            // Where clocks are put back around midnight, a day may have begun whose date it is not yet again.
+            LocalDate day = Instant.ofEpochMilli(at).atZone(zone).toLocalDate().plusDays(1);
+            while (beginning(day) > at) {
+                day = day.minusDays(1);
+            }
+            start = Math.max(0, beginning(day));
+            end = beginning(day.plusDays(1));
+        }
+        return start;
+    }
+
+    @Override
+    protected long after(long begin) {
+        return Long.MAX_VALUE;
+    }
+
+    @Override
+    protected long end(long begin) {
+        first(begin);
+        return end;
+    }
+}

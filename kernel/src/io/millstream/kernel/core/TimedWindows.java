@@ -1,0 +1,71 @@
+package io.millstream.kernel.core;
+
+/** Windows whose starts and ends are known from a record's time alone. Source: KStreamWindowAggregate. */
+abstract class TimedWindows extends Windowed {
+    private final long grace;
+
+    /**
+     * @param span of time that a slice covers
+     * @param needed how long after its span a slice is needed, in stream time
+     */
+    TimedWindows(Task task, long span, long needed, long grace) {
+        super(task, span, needed);
+        this.grace = grace;
+    }
+
+    /** Where the first window begins that a record of this time is in; if there is none, after the record. */
+    protected abstract long first(long at);
+
+    /** Where the window begins that comes after the one that begins there; if there is none, after all records. */
+    protected abstract long after(long begin);
+
+    /** Where the window ends that begins there. */
+    protected abstract long end(long begin);
+
+    @Override
+    protected long moment(Window window) {
+        return window.start;
+    }
+
+    @Override
+    protected void process(byte[] key, long at, Object[] record) {
+        clock.streamTime = Math.max(clock.streamTime, at);
+        long closes = clock.streamTime - grace;
+        Slice slice = null;
+        for (long start = first(at); start <= at; start = after(start)) {
+            long end = end(start);
+            if (end <= closes) {
+                told.late(key, at, start, end, clock.streamTime);
+                continue;
+            }
+            if (slice == null || slice.number != number(start)) {
+                slice = slice(key, start);
+            }
+            update(slice, start, end, at, record);
+        }
+    }
+
+    private void update(Slice slice, long start, long end, long at, Object[] record) {
+        Window window = slice.find(start);
+        if (window == null) {
+            window = new Window(start, end, at, parts.first(record));
+            add(slice, window);
+            if (closing != null) {
+                closing.add(window.end, slice.key, start);
+            }
+        } else {
+            changing(window);
+            window.at = Math.max(window.at, at);
+            parts.add(window.parts, record);
+        }
+        table.changed(window);
+    }
+
+    @Override
+    public void finish() {
+        if (closing != null) {
+            tellClosed(clock.streamTime - grace);
+        }
+        super.finish();
+    }
+}

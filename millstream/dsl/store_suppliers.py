@@ -1,0 +1,187 @@
+"""Store suppliers: Kafka Streams' names for how a table's store is kept, given to `Materialized.as_`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from millstream.errors import TopologyException
+from millstream.model import StoreKind
+from millstream.not_there import TellsPythonNames
+from millstream.topology.names import validate_name
+from millstream.topology.windows import milliseconds
+
+__all__ = ["StoreSupplier", "Stores"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSupplier:
+    """A store that `Stores` describes.
+
+    Attributes:
+        made_by: the method of `Stores`, for messages.
+        name: of the store.
+        kind: how its keys are made.
+        persistent: RocksDB, else memory.
+        retention: for window and session stores: how long a window is kept.
+        window_size: for a window store: how long each of its windows is.
+        history: how far back it can be read as of an earlier time. None: only as it is.
+    """
+
+    made_by: str
+    name: str
+    kind: StoreKind = StoreKind.KEY_VALUE
+    persistent: bool = True
+    retention: timedelta | None = None
+    window_size: timedelta | None = None
+    history: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        validate_name(self.name, "store name")
+
+    def __str__(self) -> str:
+        return f"Stores.{self.made_by}({self.name!r}, …)"
+
+
+class Stores(metaclass=TellsPythonNames):
+    """How a table's store is kept: `Materialized.as_(Stores.in_memory_key_value_store("counts"))`.
+
+    The same can be said without: `Materialized.as_("counts").with_store_type(StoreType.IN_MEMORY)`, and
+    `with_retention`, `with_history`. One that is named here is kept so, whatever `default.dsl.store` says.
+
+    Source: org.apache.kafka.streams.state.Stores.
+    Differs: each store has its records' timestamps, where Kafka's `persistentKeyValueStore` and
+        `persistentWindowStore` have none. Stores are views of changelogs, filled by Spark: they hold all
+        keys, and there are no builders of them.
+    """
+
+    @staticmethod
+    def persistent_key_value_store(name: str) -> StoreSupplier:
+        """In RocksDB, each key's last value."""
+        return StoreSupplier("persistent_key_value_store", name)
+
+    @staticmethod
+    def persistent_timestamped_key_value_store(name: str) -> StoreSupplier:
+        """The same, which has timestamps here anyway."""
+        return StoreSupplier("persistent_timestamped_key_value_store", name)
+
+    @staticmethod
+    def in_memory_key_value_store(name: str) -> StoreSupplier:
+        """In memory, each key's last value."""
+        return StoreSupplier("in_memory_key_value_store", name, persistent=False)
+
+    @staticmethod
+    def persistent_versioned_key_value_store(
+        name: str, history_retention: timedelta, segment_interval: timedelta | None = None
+    ) -> StoreSupplier:
+        """In RocksDB, with a past so far back: `Materialized.with_history`.
+
+        Args:
+            name: of the store.
+            history_retention: how far back it can be read as of an earlier time.
+            segment_interval: checked, and without an effect: a version is forgotten by itself here, not with
+                a segment.
+
+        Raises:
+            TopologyException: a duration is negative, or the interval is nothing.
+
+        Source: KIP-889.
+        """
+        _at_least(history_retention, "historyRetention", 0)
+        if segment_interval is not None:
+            _at_least(segment_interval, "segmentInterval", 1)
+        return StoreSupplier("persistent_versioned_key_value_store", name, history=history_retention)
+
+    @staticmethod
+    def persistent_window_store(
+        name: str,
+        retention_period: timedelta,
+        window_size: timedelta,
+        retain_duplicates: bool = False,
+    ) -> StoreSupplier:
+        """In RocksDB, windows of this size, each for so long after its start.
+
+        Raises:
+            TopologyException: a duration is negative, windows are longer than they are kept, or duplicates
+                are to be retained: that is for joins of streams, whose stores Spark keeps.
+        """
+        return _windows(
+            "persistent_window_store", name, retention_period, window_size, retain_duplicates, persistent=True
+        )
+
+    @staticmethod
+    def persistent_timestamped_window_store(
+        name: str,
+        retention_period: timedelta,
+        window_size: timedelta,
+        retain_duplicates: bool = False,
+    ) -> StoreSupplier:
+        """The same, which has timestamps here anyway."""
+        made_by = "persistent_timestamped_window_store"
+        return _windows(made_by, name, retention_period, window_size, retain_duplicates, persistent=True)
+
+    @staticmethod
+    def in_memory_window_store(
+        name: str,
+        retention_period: timedelta,
+        window_size: timedelta,
+        retain_duplicates: bool = False,
+    ) -> StoreSupplier:
+        """The same in memory."""
+        made_by = "in_memory_window_store"
+        return _windows(made_by, name, retention_period, window_size, retain_duplicates, persistent=False)
+
+    @staticmethod
+    def persistent_session_store(name: str, retention_period: timedelta) -> StoreSupplier:
+        """In RocksDB, sessions, each for so long after its end.
+
+        Raises:
+            TopologyException: the retention is negative.
+        """
+        _at_least(retention_period, "retentionPeriod", 0)
+        return StoreSupplier(
+            "persistent_session_store", name, kind=StoreKind.SESSION, retention=retention_period
+        )
+
+    @staticmethod
+    def in_memory_session_store(name: str, retention_period: timedelta) -> StoreSupplier:
+        """The same in memory.
+
+        Raises:
+            TopologyException: the retention is negative.
+        """
+        _at_least(retention_period, "retentionPeriod", 0)
+        return StoreSupplier(
+            "in_memory_session_store", name, StoreKind.SESSION, persistent=False, retention=retention_period
+        )
+
+
+def _windows(
+    made_by: str,
+    name: str,
+    retention: timedelta,
+    window_size: timedelta,
+    retain_duplicates: bool,
+    *,
+    persistent: bool,
+) -> StoreSupplier:
+    retention_ms = _at_least(retention, "retentionPeriod", 0)
+    size_ms = _at_least(window_size, "windowSize", 0)
+    if size_ms > retention_ms:
+        raise TopologyException(
+            f"The retention period of the window store {name} must be no smaller than its window size. "
+            f"Got size=[{size_ms}], retention=[{retention_ms}]"
+        )
+    if retain_duplicates:
+        raise TopologyException(
+            f"the window store {name} cannot retain duplicates: a table has one value for each key and "
+            "window, and what a join of streams keeps is in its query's state"
+        )
+    return StoreSupplier(made_by, name, StoreKind.WINDOW, persistent, retention, window_size)
+
+
+def _at_least(duration: timedelta, what: str, least_ms: int) -> int:
+    duration_ms = milliseconds(duration, f"the {what} of a store")
+    if duration_ms < least_ms:
+        raise TopologyException(f"{what} cannot be {'zero or ' if least_ms else ''}negative")
+    return duration_ms

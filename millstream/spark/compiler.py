@@ -1540,10 +1540,18 @@ class Compiler:
             self.names,
             key_serde,
             self._buckets(join),
-            at_once=True,
+            at_once=not (isinstance(join, TableJoin) and self._is_cached(node.parents[0])),
             carried=carried if isinstance(node, Lookup) else (),
         )
         return replace(item, links=links_of(node, self.sides))
+
+    def _is_cached(self, table: Node) -> bool:
+        """Whether of a key's changes in a micro-batch only the last one is told."""
+        if history_of(table) is not None:
+            return False  # Kafka Streams has no cache over such stores
+        while table.store is None and table.parents:
+            table = table.parents[-1]
+        return self.context.cached and (table.store is None or table.store.cached)
 
     @property
     def _asks_for_context(self) -> bool:

@@ -125,10 +125,11 @@ def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
         if history_ms is None:
             return "latest", settings
         return "versions", {**settings, "history": history_ms}
-    if isinstance(node, StreamTableJoin) and node.grace_ms is not None:
-        return "waiting", {"grace": node.grace_ms}
     if isinstance(node, Lookup):
-        return "lookup", {}
+        alone = {"alone": int(node.type is JoinType.LEFT)}
+        if isinstance(node, StreamTableJoin) and node.grace_ms is not None:
+            return "waiting", {"grace": node.grace_ms, **alone}
+        return "lookup", alone
     if isinstance(node, TableJoin):
         return "table_join", {}
     join = node.join if isinstance(node, Side) else node

@@ -174,9 +174,13 @@ def item_of(
     if isinstance(node, StreamJoin | TableJoin):
         return replace(item, has_rows=False)
     if isinstance(node, TableSource | ToTable | Side | Lookup):
-        row = Part(names.new("l"), F.col(value), pending.flow.type_of(pending.lane.value), "last")
+        type_ = pending.flow.type_of(pending.lane.value)
+        row = Part(names.new("l"), F.col(value), type_, "last")
+        if isinstance(node, Side | Lookup) and isinstance(type_, T.StringType):
+            # Nothing looks into it: so it need not become a string of Java's, and UTF-8 again, on its way.
+            row = Part(row.name, row.column.cast("binary"), T.BinaryType(), "last")
         more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
-        opaque = Mergeable([row, *more], F.col(row.name), row.type, lambda value, at: value)
+        opaque = Mergeable([row, *more], F.col(row.name), type_, lambda value, at: value)
         return replace(
             item, parts=opaque, at_once=at_once or not isinstance(node, ToTable), carried=tuple(carried)
         )
@@ -381,13 +385,16 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
 def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str) -> Joined:
     """The columns of what comes of a join; what the record that it looked for had besides its value."""
     others = {each.pending.node: each for each in items}
-    sides = {name: others[node].parts.parts[0].name for name, node in item.links.items()}
+
+    def row_of(side: Item, prefix: str = "") -> str:
+        column = F.col(f"{prefix}{side.parts.parts[0].name}").cast(side.parts.type)
+        return new.with_column("v", F.when(mine, column))
+
     if not isinstance(item.pending.node, Lookup):
-        sides = {name: new.with_column("v", F.when(mine, F.col(column))) for name, column in sides.items()}
+        sides = {name: row_of(others[node]) for name, node in item.links.items()}
     else:
-        value, *carried = (part.name for part in item.parts.parts)
-        table = new.with_column("v", F.when(mine, F.col(sides["table"])))
-        sides = {"left": value, "right": table}
+        carried = [part.name for part in item.parts.parts[1:]]
+        sides = {"left": row_of(item), "right": row_of(others[item.links["table"]])}
         new.df = new.df.withColumns(
             {
                 name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
@@ -396,7 +403,7 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: st
         )
     old = {}
     if item.core == "table_join":
-        old = {f"old_{name}": f"old_{others[node].parts.parts[0].name}" for name, node in item.links.items()}
+        old = {f"old_{name}": row_of(others[node], "old_") for name, node in item.links.items()}
         if item.links["left"] is item.links["right"]:  # only one side at a time has another value
             for number, name in enumerate(("left", "right")):
                 changed = F.col(side) == number
@@ -632,7 +639,7 @@ def _limits(node: Suppress) -> dict[str, int]:
     }
 
 
-_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged", "silent", "old"))
+_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged", "silent", "old", "alone"))
 """Settings that what is kept does not depend on."""
 
 

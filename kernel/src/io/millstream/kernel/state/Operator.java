@@ -211,7 +211,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
         private Lookup lookup(int tag) {
             if (lookups[tag] == null) {
-                lookups[tag] = new Lookup(() -> table(plan.items.get(tag).link("table")), told(tag));
+                Plan.Item item = plan.items.get(tag);
+                boolean isLeft = item.setting("alone") != 0;
+                lookups[tag] = new Lookup(() -> table(item.link("table")), isLeft, told(tag));
             }
             return lookups[tag];
         }
@@ -224,7 +226,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 for (int other : plan.over(tag)) {
                     all = over(other, tag, all);
                 }
-                cores[tag] = shelves.get(tag).open(all);
+                cores[tag] = shelves.get(tag).open(all, plan.capacity(tag));
             }
             return cores[tag];
         }
@@ -256,6 +258,12 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         void finish() {
+            // All that tables of joins tell is told before any of them forgets what it has.
+            for (int tag = 0; tag < cores.length; tag++) {
+                if (cores[tag] != null && plan.isJoined(tag)) {
+                    cores[tag].tell();
+                }
+            }
             // What is over others comes after them.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null) {

@@ -14,6 +14,7 @@ import io.millstream.kernel.core.Rules;
 import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
 import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Versions;
 import io.millstream.kernel.core.WholeTime;
@@ -190,6 +191,17 @@ final class Plan implements Serializable {
 
     List<Integer> over(int tag) {
         return over.get(tag);
+    }
+
+    /** Whether it is a side of a join of tables. */
+    boolean isJoined(int tag) {
+        return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
+    }
+
+    /** How many slices its cache has: few, where rows are only looked up, and there is nothing to tell. */
+    int capacity(int tag) {
+        boolean isLookedUp = items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
+        return isLookedUp ? Table.CAPACITY / 10 : Table.CAPACITY;
     }
 
     int place(int tag) {

@@ -113,10 +113,10 @@ final class Shelf implements Kept {
     }
 
     /** The core, as it was left; to be given back to {@link #close}. */
-    Core open(Told told) {
+    Core open(Told told, int capacity) {
         open();
         Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
-        Table table = new Table(this, changes, item.atOnce(), Table.CAPACITY);
+        Table table = new Table(this, changes, item.atOnce(), capacity);
         return item.core(new Task(rules, table, told, time, due, closing, item.remembers()));
     }
 

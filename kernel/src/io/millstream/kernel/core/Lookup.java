@@ -18,7 +18,7 @@ public final class Lookup {
     /** @param key null for a record that has no row */
     public void record(byte[] key, long at, Object[] parts) {
         Window found = key == null ? null : table.get().lookAsOf(key, at);
-        if (Keyed.isThere(found)) {
+        if (found != null && Keyed.isThere(found)) {
             matches.match(key, at, parts, found.parts);
         } else if (isLeft) {
             matches.match(key, at, parts, null);

@@ -33,7 +33,7 @@ from millstream.dsl.handlers import (
     LogAndFailExceptionHandler,
     LogAndFailProcessingExceptionHandler,
 )
-from millstream.dsl.join_options import Joined, StreamJoined
+from millstream.dsl.join_options import Joined, StreamJoined, TableJoined
 from millstream.dsl.kstream import BranchedKStream, KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import (
@@ -257,6 +257,7 @@ __all__ = [
     "StreamsUncaughtExceptionResponse",
     "StrictBufferConfig",
     "Suppressed",
+    "TableJoined",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

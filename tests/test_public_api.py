@@ -117,6 +117,7 @@ PUBLIC = [
     "StreamsUncaughtExceptionResponse",
     "StrictBufferConfig",
     "Suppressed",
+    "TableJoined",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
+    ForeignKeyChanges,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
+    ForeignKeySubscribe,
     GlobalRead,
     GlobalTable,
     Node,
@@ -208,8 +212,9 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
     if isinstance(node, ToTable):
         parent = node.parents[0]
         return isinstance(parent, Repartition) and parent not in cuts
-    kinds = Aggregate | Cogroup | Suppress | StreamTableJoin | StreamJoin | TableJoin | TableGroupBy
-    return isinstance(node, kinds)
+    joins = StreamTableJoin | StreamJoin | TableJoin
+    by_foreign_keys = ForeignKeySubscribe | ForeignKeyLookup | ForeignKeyChanges | ForeignKeyJoin
+    return isinstance(node, Aggregate | Cogroup | Suppress | TableGroupBy | joins | by_foreign_keys)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:

@@ -14,6 +14,7 @@ from millstream.dsl.ktable import KTable, check_function, check_joiner, declare_
 from millstream.dsl.options import Materialized, Named, name_of, option
 from millstream.errors import TopologyException
 from millstream.topology import nodes
+from millstream.topology.functions import arity, describe_function
 from millstream.topology.nodes import JoinType
 
 __all__ = ["join_tables"]
@@ -73,7 +74,8 @@ def join_tables(
         )
 
     two = callable(arguments[1]) if len(arguments) > 1 else bool(arguments) and "joiner" in options
-    form = by_foreign_key if "foreign_key_extractor" in options or two else by_key
+    told = {"foreign_key_extractor", "table_joined"} & set(options)
+    form = by_foreign_key if told or two else by_key
     try:
         inspect.signature(form).bind(*arguments, **options)
     except TypeError as error:
@@ -104,6 +106,12 @@ def _join_by_foreign_key(
     if not isinstance(right, KTable):
         raise TopologyException(f"{operation}() by a foreign key takes a KTable, got {right!r}")
     check_function(operation, extractor)
+    if arity(extractor) == 3:
+        raise TopologyException(
+            f"the foreign key extractor of {operation}() is a function of a row alone, which may have been "
+            "read long ago: `lambda value: …`, or `lambda key, value: …`; got "
+            f"{describe_function(extractor)}"
+        )
     check_joiner(operation, joiner)
     if left._drafts is not right._drafts:
         raise TopologyException(
@@ -134,7 +142,14 @@ def _join_by_foreign_key(
     declared = declare_store(given, drafts.names, _OUTPUT, key_serde, given.value_serde)
 
     subscribe = drafts.add(nodes.ForeignKeySubscribe(send, (), extractor, type), left._draft)
-    there = nodes.Repartition(source, (), topic=f"{asks}-topic", sink_name=sink, key_serde=right._key_serde)
+    there = nodes.Repartition(
+        source,
+        (),
+        topic=f"{asks}-topic",
+        sink_name=sink,
+        key_serde=right._key_serde,
+        value_serde=right._value_serde,
+    )
     subscriptions = nodes.Store(store, key_serde=right._key_serde, queryable=False)
     received = drafts.add(
         nodes.ForeignKeyLookup(lookup, (), (receive,), subscriptions),
@@ -143,7 +158,12 @@ def _join_by_foreign_key(
     )
     changed = drafts.add(nodes.ForeignKeyChanges(changes, (), subscriptions), right._draft)
     return_ = nodes.Repartition(
-        again, (), topic=f"{answers}-topic", sink_name=back, key_serde=left._key_serde
+        again,
+        (),
+        topic=f"{answers}-topic",
+        sink_name=back,
+        key_serde=left._key_serde,
+        value_serde=right._value_serde,
     )
     node = nodes.ForeignKeyJoin(
         result, (), joiner, type, (resolver,), declared if declared.queryable else None

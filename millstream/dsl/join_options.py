@@ -135,6 +135,8 @@ class StreamJoined(_WithOtherSerde):
 class TableJoined(Named):
     """How two tables are joined by a foreign key: the beginning of the names of the join's steps and topics.
 
+    `orders.join(users, lambda order: order.user, joiner, TableJoined.as_("orders-by-user"))`
+
     Source: org.apache.kafka.streams.kstream.TableJoined.
     Differs: no partitioners; internal topics are partitioned by the key alone.
     """

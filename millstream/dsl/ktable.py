@@ -232,13 +232,17 @@ class KTable(TellsWhatIsMissing):
         them the key. A row changes when either side's does, and goes away with the first of them.
 
         `orders.join(users, lambda order: order.user, lambda order, user: …)` joins by a foreign key: the
-        first function names a row of the other table, and the result has this table's keys.
+        first function, of a row's value or of its key and value, names a row of the other table, and the
+        result has this table's keys. Where that is NULL, there is no row. `TableJoined.as_("priced")` names
+        the topics between the tables, which need not have the same number of partitions.
 
         Raises:
             TopologyException: `other` is no table of the same builder; the joiner does not take two or three
-                arguments; keys have different serdes on both sides; a name is taken.
+                arguments, or the foreign key's function one or two; keys have different serdes on both
+                sides; a name is taken. When it is compiled: a foreign key is not of the type of the other
+                table's keys.
 
-        Source: org.apache.kafka.streams.kstream.KTable.join.
+        Source: org.apache.kafka.streams.kstream.KTable.join. KIP-213 (foreign keys), KIP-775.
         """
         return self._join_either_way("join", nodes.JoinType.INNER, other, arguments, options)
 
@@ -269,7 +273,8 @@ class KTable(TellsWhatIsMissing):
     def left_join(self, other: KTable, /, *arguments: Any, **options: Any) -> KTable:
         """The same with a row for each key that this table has; without a match, its right value is null.
 
-        `users.left_join(accounts, lambda user, account: …)`
+        `users.left_join(accounts, lambda user, account: …)`, or by a foreign key
+        `orders.left_join(users, lambda order: order.user, lambda order, user: …)`
 
         Raises:
             TopologyException: as `join`.

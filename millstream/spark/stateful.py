@@ -28,7 +28,16 @@ from millstream.spark.aggregate import Made, Pending, column_of, fold_of, window
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
-from millstream.spark.joins import Join, Joined, Lookup, Side, settings_of, takes_null_keys
+from millstream.spark.joins import (
+    ForeignKey,
+    Join,
+    Joined,
+    Lookup,
+    OfSides,
+    Side,
+    settings_of,
+    takes_null_keys,
+)
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
 from millstream.spark.sink import Output, written_fields
@@ -37,9 +46,7 @@ from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
     Node,
-    StreamJoin,
     Suppress,
-    TableJoin,
     TableSource,
     ToTable,
 )
@@ -98,7 +105,7 @@ class Item:
     @property
     def is_kept(self) -> bool:
         """Whether it has state (Plan.Item.isKept)."""
-        return self.core not in ("lookup", "table_join")
+        return self.core not in ("lookup", "table_join", "changes")
 
     @property
     def is_windowed(self) -> bool:
@@ -164,9 +171,9 @@ def item_of(
         pending, key, value, key_serde, partitions, Mergeable(), at_once, core=core, settings=settings
     )
     node = pending.node
-    if isinstance(node, StreamJoin | TableJoin):
+    if isinstance(node, OfSides):
         return replace(item, has_rows=False)
-    if isinstance(node, TableSource | ToTable | Side | Lookup):
+    if isinstance(node, TableSource | ToTable | Side | Lookup | ForeignKey):
         row = Part(names.new("l"), F.col(value), pending.flow.type_of(pending.lane.value), "last")
         more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
         opaque = Mergeable([row, *more], F.col(row.name), row.type, lambda value, at: value)
@@ -285,7 +292,10 @@ def aggregate(
     )
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
-        mine = F.col(called["tag"]).isin([number, *behind])
+        told = [number, *behind]
+        if item.core == "changes":
+            told = [other for other, each in enumerate(items) if each.pending.node is item.links["table"]]
+        mine = F.col(called["tag"]).isin(told)
         where = F.lit(f"{item.pending.node.name}: a key")
         if isinstance(item.pending.node, Side):
             continue
@@ -376,23 +386,50 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column) -> Joine
     """The columns of what comes of a join; what the record that it looked for had besides its value."""
     others = {each.pending.node: each for each in items}
     sides = {name: others[node].parts.parts[0].name for name, node in item.links.items()}
+    if isinstance(item.pending.node, ForeignKey):
+        return _by_foreign_key(item, others[item.links["table"]], new, mine)
     if item.core != "lookup":
         sides = {name: new.with_column("v", F.when(mine, F.col(column))) for name, column in sides.items()}
     else:
-        value, *carried = (part.name for part in item.parts.parts)
         table = new.with_column("v", F.when(mine, F.col(sides["table"])))
-        sides = {"left": value, "right": table}
-        new.df = new.df.withColumns(
-            {
-                name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
-                for name, column in zip(item.carried, carried, strict=True)
-            }
-        )
-    old = {}
+        sides = {"left": item.parts.parts[0].name, "right": table}
+        _give_back(item, new)
+    old: dict[str, str] = {}
     if item.core == "table_join":
         old = {f"old_{name}": f"old_{others[node].parts.parts[0].name}" for name, node in item.links.items()}
     flag = new.with_column("f", mine)
-    return Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], **old)
+    joined = Joined(item.key, item.key_serde, flag, sides["left"], sides["right"])
+    return replace(joined, old_left=old.get("old_left"), old_right=old.get("old_right"))
+
+
+def _by_foreign_key(item: Item, table: Item, new: Flow, mine: Column) -> Joined:
+    """Likewise, of a part of a join by a foreign key. Of what changes of a table tell, those are the left."""
+    row = table.parts.parts[0].name
+    old = f"old_{row}" if table.pending.remembers else None
+    now = new.with_column("v", F.when(mine, F.col(row)))
+    joined = Joined(
+        item.key,
+        item.key_serde,
+        new.with_column("f", mine),
+        now,
+        now,
+        table_serde=table.pending.lane.value_serde,
+    )
+    if item.core == "changes":
+        return replace(joined, old_left=old)
+    _give_back(item, new)
+    return replace(joined, left=item.parts.parts[0].name, old_right=old)
+
+
+def _give_back(item: Item, new: Flow) -> None:
+    """The columns that the operator carried, by the names that they had."""
+    _, *carried = (part.name for part in item.parts.parts)
+    new.df = new.df.withColumns(
+        {
+            name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
+            for name, column in zip(item.carried, carried, strict=True)
+        }
+    )
 
 
 def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:

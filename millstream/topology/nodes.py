@@ -575,8 +575,8 @@ class ForeignKeyLookup(Node):
     stored: Store = field(default_factory=lambda: Store(""))
 
     @property
-    def store(self) -> Store | None:
-        return self.stored
+    def stores(self) -> tuple[Store, ...]:
+        return (self.stored,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,8 @@ def build(spec: dict[str, Any]) -> Topology:
     its updates. `windows` counts them by windows and by sessions as well. `poison` names the file of
     `poisoned`; `table` a topic for a global table."""
     if "rows" in spec:
-        return build_joined(spec["source"], spec["rows"], spec["output"])
+        build = build_joined_by_foreign_key if spec.get("foreign_keys") else build_joined
+        return build(spec["source"], spec["rows"], spec["output"])
     if "proof" in spec:
         return build_proof(spec["source"], spec["proof"], spec.get("poison"))
     builder = StreamsBuilder()
@@ -149,6 +150,19 @@ def build_joined(source: str, rows: str, output: str) -> Topology:
     joined = by_value.join(table, lambda key, row: concat_ws(" ", key, row))
     joined.to(output)
     joined.group_by_key().count(Materialized.as_("counts"))
+    return builder.build()
+
+
+def build_joined_by_foreign_key(source: str, rows: str, output: str) -> Topology:
+    """The same, where the records are rows of a table, each with the row that its value names. Two queries,
+    which write to each other."""
+    builder = StreamsBuilder()
+    table = builder.table(rows, _TEXTS, Materialized.as_("rows"))
+    records = builder.table(source, _TEXTS)
+    joined = records.join(table, lambda word: word, lambda key, word, row: concat_ws(" ", key, row))
+    joined.to_stream().to(output)
+    by_word = joined.group_by(lambda joined: (substring_index(joined, " ", -1), joined))
+    by_word.count(Materialized.as_("counts"))
     return builder.build()
 
 

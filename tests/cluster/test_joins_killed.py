@@ -16,12 +16,13 @@ from millstream.broker import EmbeddedKafka
 pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number}" for number in range(7)]
+by_keys_of_both_kinds = pytest.mark.parametrize("foreign_keys", [False, True], ids=["key", "foreign key"])
 
 
 class Joining:
-    """An application whose one client runs app.py's `build_joined`."""
+    """An application whose one client runs app.py's `build_joined`, or the same by foreign keys."""
 
-    def __init__(self, kafka: EmbeddedKafka, directory: Path, guarantee: str) -> None:
+    def __init__(self, kafka: EmbeddedKafka, directory: Path, guarantee: str, *, foreign_keys: bool) -> None:
         self.cluster = Cluster(kafka, directory)
         self.proof = Proof(self.cluster, ())
         self.out = self.cluster.topic("out")
@@ -44,6 +45,7 @@ class Joining:
             rows=rows,
             output=self.out,
             handler="patient",
+            foreign_keys=foreign_keys,
         )
         self.cluster.wait_until_running()
 
@@ -61,7 +63,8 @@ class Joining:
     def joined(self) -> Counter[str]:
         """How often each record was joined."""
         entries, _ = entries_of(self.cluster.servers, self.out)
-        for word, value, _ in entries:
+        for key, value, _ in entries:
+            word = key.rpartition("-")[2]  # a record's own key, or its value
             assert value.decode().endswith(f"-{word} row of {word}")
         return Counter(value.decode().partition(" ")[0] for _, value, _ in entries)
 
@@ -73,12 +76,13 @@ class Joining:
         wait_until(lambda: self.client.counts() == expected, told(f"the counts are {expected}"), 90)
 
 
+@by_keys_of_both_kinds
 @pytest.mark.timeout(300)
 def test_a_killed_join_goes_on_with_its_table_and_counts_nothing_twice(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, foreign_keys: bool
 ) -> None:
     """At least once: in the middle of a backlog of some micro-batches."""
-    joining = Joining(kafka, tmp_path, "at_least_once")
+    joining = Joining(kafka, tmp_path, "at_least_once", foreign_keys=foreign_keys)
     try:
         joining.proof.write(WORDS * 150)
         wait_until(joining.joined, joining.client.told("it joins"), 90)
@@ -90,13 +94,17 @@ def test_a_killed_join_goes_on_with_its_table_and_counts_nothing_twice(
         joining.cluster.close()
 
 
+@by_keys_of_both_kinds
 @pytest.mark.timeout(300)
-def test_with_exactly_once_a_killed_join_has_each_result_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_with_exactly_once_a_killed_join_has_each_result_once(
+    kafka: EmbeddedKafka, tmp_path: Path, foreign_keys: bool
+) -> None:
     """Where some sink partitions of a micro-batch are committed and others are not; and where all are, and
     Spark does not know it."""
-    joining = Joining(kafka, tmp_path, "exactly_once_v2")
+    joining = Joining(kafka, tmp_path, "exactly_once_v2", foreign_keys=foreign_keys)
+    last = "p1" if foreign_keys else "p0"
     try:
-        for places in (["p0-0.marked", "p0-2.marked", "p0-4.marked"], ["p0-run.written"]):
+        for places in (["p0-0.marked", "p0-2.marked", "p0-4.marked"], [f"{last}-run.written"]):
             stops = [joining.points / f"{joining.cluster.application_id}-{place}" for place in places]
             for stop in stops:
                 stop.touch()

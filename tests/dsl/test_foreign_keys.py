@@ -104,6 +104,10 @@ def test_mistakes(builder, orders, users):
         orders.join(users, same, same)
     with refused("join() takes a function", "'user'"):
         orders.join(users, "user", both)
+    with refused("the foreign key extractor of join()", "`lambda key, value: …`"):
+        orders.join(users, lambda key, value, record: value, both)
+    with refused("join() of tables is", "missing a required argument: 'foreign_key_extractor'"):
+        orders.join(users, joiner=both, table_joined=TableJoined.as_("j"))
     with refused("join() takes a TableJoined here"):
         orders.join(users, same, both, "j")
     with refused("got a KTable of another StreamsBuilder"):

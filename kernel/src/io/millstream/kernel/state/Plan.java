@@ -60,18 +60,24 @@ final class Plan implements Serializable {
             return (int) setting(name);
         }
 
-        boolean isWindowed() {
+        /** Whether a key has slices of several windows each, and not one value. */
+        boolean isSliced() {
             return !core.equals("whole") && !core.equals("latest");
+        }
+
+        /** Whether its slices go when their time has come. */
+        boolean isWindowed() {
+            return isSliced() && !core.equals("references");
         }
 
         /** Whether it has state. */
         boolean isKept() {
-            return !core.equals("lookup") && !core.equals("table_join");
+            return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
         /** Whether its parts go out as they came: nothing looks into them. */
         boolean isOpaque() {
-            return core.equals("latest") || core.equals("lookup") || core.equals("records");
+            return List.of("latest", "lookup", "records", "references").contains(core);
         }
 
         /** Whether what is told says what was told before. */
@@ -188,6 +194,9 @@ final class Plan implements Serializable {
             Item item = items.get(number);
             if (item.of >= 0) {
                 over.get(item.of).add(number);
+            }
+            if (item.core.equals("references")) {
+                over.get(item.link("table")).add(number);
             }
             if (item.settings.containsKey("left")) {
                 over.get(item.link("left")).add(number);

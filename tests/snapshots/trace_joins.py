@@ -675,8 +675,8 @@ def foreign_key_cases() -> Iterator[Case]:
         for kind in INNER_OR_LEFT:
             yield f"{kind}, {name}", joined(kind, *ops), moves
     third = at(
-        "a=u1@1 r:u=U@2 q:u=1@3 b=w1@4 q:w=2@5 r:w=W@6 a=w2@7 q:w=null@8 r:u=null@9 b=u2@10 a=null@11 "
-        "q:u=3@12 r:u=V@13 b=-@14 b=w3@15 q:w=4@16 r:w=null@17"
+        "a=u1@1 r:u=U@2 q:u=P@3 b=w1@4 q:w=Q@5 r:w=W@6 a=w2@7 q:w=null@8 r:u=null@9 b=u2@10 a=null@11 "
+        "q:u=R@12 r:u=V@13 b=-@14 b=w3@15 q:w=S@16 r:w=null@17"
     )
     three = [*named("q", table("q")), *named("r", table("r")), table()]
     for first in INNER_OR_LEFT:
@@ -684,7 +684,7 @@ def foreign_key_cases() -> Iterator[Case]:
             twice = [by_letter(first), by_letter(then, "q")]
             yield f"{first} with one, {then} with another", [*three, *twice, TO_STREAM], third
     both = [*three, by_letter("join"), {"op": "left_join", "with": "q"}, TO_STREAM]
-    yield "join, left_join with the same key", both, at("q:a=1@1 a=u1@2 r:u=U@3 q:a=2@4 a=null@5 a=u2@6")
+    yield "join, left_join with the same key", both, at("q:a=P@1 a=u1@2 r:u=U@3 q:a=Q@4 a=null@5 a=u2@6")
     itself = alone(at("a=b1@1 b=a1@2 a=b2@3 c=a1@4 a=c1@5 b=null@6 a=-@7 c=c1@8 c=c2@9 a=null@10 c=null@11"))
     for kind in INNER_OR_LEFT:
         one = [*named("t", source(op="table")), by_letter(kind, "t"), TO_STREAM]

@@ -20,6 +20,7 @@ from millstream.topology.nodes import (
     JoinType,
     Repartition,
 )
+from millstream.topology.pipeline import writers_first
 
 
 def same(value):
@@ -85,6 +86,18 @@ def test_both_topics_are_real_and_fit_to_the_tables(builder, orders, users):
         "app-j-subscription-response-topic": 2,
         "app-j-subscription-store-changelog": 5,
     }
+
+
+def test_the_right_side_is_compiled_first(builder, orders, users):
+    """It settles how foreign keys and its values are written, which the left side has to know."""
+    orders.left_join(users, same, both, named="j")
+    topology = builder.build()
+    left, right = topology.pipelines
+    assert writers_first([left, right]) == [right, left]
+    assert writers_first([right, left]) == [right, left]
+    told = topology.explain()
+    assert "table orders with table users by a foreign key: all of the left side (j-result)" in told
+    assert "store j-subscription-store in the query's state; " in told
 
 
 def test_keywords(builder, orders, users):

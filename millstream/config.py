@@ -228,10 +228,18 @@ class StreamsConfig(Mapping[str, Any]):
         return bool(self._values["default.dsl.store"] == "in_memory")
 
     def continues(self, kind: str) -> bool:
-        """Whether a record that fails in this way is dropped: 'deserialization', 'processing', …"""
+        """Whether a record that fails in this way may be dropped: 'deserialization', 'processing', …"""
+        return bool(self._handler(kind) != "fail")
+
+    @property
+    def own_handlers(self) -> dict[str, Any]:
+        """The record-level handlers that are the user's own, classes or instances, by the kind of failure."""
+        given = {kind: self._handler(kind) for kind in _HANDLERS}
+        return {kind: handler for kind, handler in given.items() if not isinstance(handler, str)}
+
+    def _handler(self, kind: str) -> Any:
         name = f"{kind}.exception.handler"
-        given = self._given.get(name, self._given.get(f"default.{name}", "fail"))
-        return bool(given == "continue")
+        return self._given.get(name, self._given.get(f"default.{name}", "fail"))
 
     @property
     def dead_letter_topic(self) -> str | None:
@@ -341,6 +349,8 @@ def _without_prefix(name: str) -> str:
 
 def masked(name: str, value: Any) -> Any:
     """A value as it may be shown: what looks like a secret by its key is hidden."""
+    if name.endswith(".exception.handler") and not isinstance(value, str):
+        return (value if isinstance(value, type) else type(value)).__qualname__
     return MASKED if _SECRET.search(name) else value
 
 
@@ -391,7 +401,7 @@ def _checked(name: Any, value: Any) -> Any:
     if name == "application.server":
         converted = converted.strip()
         _check_application_server(converted)
-    if key.valid:
+    if key.valid and isinstance(converted, str):
         return next((fit for fit in key.valid if fit.lower() == converted.lower()), converted)
     return converted
 
@@ -519,15 +529,16 @@ def _serde(key: Key, value: Any) -> Any:
     )
 
 
-def exception_handler(name: str, value: Any) -> str:
-    """What a record-level handler means: "fail" or "continue".
+def exception_handler(name: str, value: Any) -> Any:
+    """What a record-level handler means: "fail" or "continue", or the handler itself if it is the user's own.
 
     Args:
         name: the key that it was given for, such as `processing.exception.handler`.
-        value: one of the classes of dsl/handlers.py, its name, Kafka's full name of it, or what it means.
+        value: one of the classes of dsl/handlers.py, its name, Kafka's full name of it, or what it means; or
+            a class of the user's own, or an instance of it, below one of those of dsl/error_handlers.py.
 
     Raises:
-        ConfigException: it is something else; a function or a class of the user's own, for instance.
+        ConfigException: it is something else; a function, for instance.
     """
     kind = name.removeprefix("default.").partition(".")[0]
     handlers = _HANDLERS[kind]
@@ -548,12 +559,31 @@ def exception_handler(name: str, value: Any) -> str:
             f"'{name}' is {short}, which is for '{other}.exception.handler'; it can be {_either(handlers)}"
         )
     shown = repr(value) if isinstance(value, str) else getattr(value, "__qualname__", type(value).__name__)
+    wanted = f"{kind.capitalize()}ExceptionHandler"
+    own = None if isinstance(value, str) else _own_handler(value)
+    if own == wanted:
+        missing = sorted(getattr(value, "__abstractmethods__", ()))
+        if missing:
+            raise ConfigException(
+                f"'{name}' is {shown}, which lacks the method {missing[0]}(context, record, exception)"
+            )
+        return value
+    if own is not None:
+        raise ConfigException(f"'{name}' is {shown}, which is a {own}; a handler for it is a {wanted}")
     raise ConfigException(
-        f"'{name}' is {shown}; it can be {_either(handlers)}. Every record is processed by Spark, and no "
-        "Python of the program's runs for one, so a handler of your own could not be asked. With 'continue' "
-        "and 'errors.dead.letter.queue.topic.name', the records that fail go to a topic, whose reader can "
-        "decide"
+        f"'{name}' is {shown}; it can be {_either(handlers)}, or a handler of your own: a subclass of "
+        f"millstream.{wanted}, given as the class or an instance"
     )
+
+
+def _own_handler(value: Any) -> str | None:
+    """Which kind of handler a class, or an instance of one, is below."""
+    of = value if isinstance(value, type) else type(value)
+    for each in of.__mro__:
+        kind = each.__name__.removesuffix("ExceptionHandler").lower()
+        if each.__module__ in ("millstream", "millstream.dsl.error_handlers") and kind in _HANDLERS:
+            return each.__name__
+    return None
 
 
 def _either(handlers: Mapping[str, str]) -> str:
@@ -569,7 +599,7 @@ def _check_range(key: Key, value: Any) -> None:
         raise ConfigException(
             "'replication.factor' is 0; it has to be 1 or more, or -1 for the brokers' default"
         )
-    if not key.valid:
+    if not key.valid or (key.type is Type.HANDLER and not isinstance(value, str)):
         return
     text = str(value).lower()
     for refused, reason in key.refused:

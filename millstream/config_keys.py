@@ -435,7 +435,8 @@ _WORKING = (
         "fail",
         _MEDIUM,
         "What happens to a record whose bytes its serde cannot read: 'fail' (LogAndFailExceptionHandler) "
-        "ends the pipeline, 'continue' (LogAndContinueExceptionHandler) drops the record and counts it.",
+        "ends the pipeline, 'continue' (LogAndContinueExceptionHandler) drops the record and counts it. Or a "
+        "DeserializationExceptionHandler of your own, which is asked about each.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
@@ -454,7 +455,8 @@ _WORKING = (
         "What happens to a record for which the Columns of a function raise (a cast, an overflow, a division "
         "by zero): 'fail' (LogAndFailProcessingExceptionHandler) ends the pipeline, 'continue' "
         "(LogAndContinueProcessingExceptionHandler) drops the record and counts it. An exception in Python "
-        "(a UDF, a fold) or within an aggregate function always ends the pipeline.",
+        "(a UDF, a fold) or within an aggregate function always ends the pipeline. Or a "
+        "ProcessingExceptionHandler of your own, which is asked about each.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
@@ -466,7 +468,8 @@ _WORKING = (
         "null key that the topic does not take, no such partition): 'fail' "
         "(DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
         "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Failures that are not "
-        "about one record, and those of changelog records, always end the pipeline.",
+        "about one record, and those of changelog records, always end the pipeline. Or a "
+        "ProductionExceptionHandler of your own, which is asked about each.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(

@@ -13,6 +13,7 @@ import pytest
 from millstream.config import StreamsConfig, as_text, masked
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance
 from millstream.dsl import handlers
+from millstream.dsl.error_handlers import ErrorHandlerResponse, ProcessingExceptionHandler
 from millstream.dsl.serdes import Serdes
 from millstream.errors import ConfigException
 from millstream.kafka.clients import membership_config, restore_consumer_config
@@ -403,19 +404,41 @@ def test_the_old_names_of_handlers_count_unless_the_new_one_is_given(kind: str) 
     assert not StreamsConfig({**BASE, old: "continue", new: "fail"}).continues(kind)
 
 
-def test_a_handler_of_ones_own_is_refused_with_the_reason() -> None:
-    """No Python runs for a record, so none is asked; the way that is left is shown."""
+def test_what_is_no_handler_is_refused_with_the_reason() -> None:
+    """What it can be is shown; a subclass of a ready-made one, which has no code, is none."""
 
     class Mine(handlers.LogAndContinueExceptionHandler):
         pass
 
     for value in (lambda record: "continue", Mine, Mine(), "com.example.Mine", None.__class__, 1):
         text = refusal({"deserialization.exception.handler": value})
-        assert "Every record is processed by Spark" in text
         assert "'continue' (LogAndContinueExceptionHandler)" in text
-        assert "errors.dead.letter.queue.topic.name" in text
+        assert "a subclass of millstream.DeserializationExceptionHandler, given as the class or an" in text
     text = refusal({"processing.exception.handler": handlers.LogAndContinueExceptionHandler})
     assert "is for 'deserialization.exception.handler'" in text
+
+
+def test_a_handler_of_ones_own_is_a_class_or_an_instance() -> None:
+    """Of the kind that the key is for, with the method that decides; what is shown of it has no address."""
+
+    class Mine(ProcessingExceptionHandler):
+        def handle_error(self, context: Any, record: Any, exception: Exception) -> ErrorHandlerResponse:
+            return ErrorHandlerResponse.resume()
+
+    class Unfinished(ProcessingExceptionHandler):
+        pass
+
+    key = "processing.exception.handler"
+    for handler in (Mine, Mine()):
+        config = StreamsConfig({**BASE, key: handler})
+        assert config.continues("processing")
+        assert config.own_handlers == {"processing": handler}
+        assert "Mine" in repr(config)
+        assert " at 0x" not in repr(config)
+    assert StreamsConfig(BASE).own_handlers == {}
+    text = refusal({"production.exception.handler": Mine})
+    assert "which is a ProcessingExceptionHandler; a handler for it is a ProductionExceptionHandler" in text
+    assert "lacks the method handle_error(context, record, exception)" in refusal({key: Unfinished})
 
 
 @pytest.mark.parametrize(("given", "ratio"), [(0, 0.0), ("0.25", 0.25), (1, 1.0), (0.5, 0.5)])

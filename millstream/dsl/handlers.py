@@ -1,7 +1,7 @@
 """The record-level handlers: names for what happens to a record that cannot be read, processed or written.
 
-They are values for the configuration, and have no code: every record is processed by Spark, so there is no
-Python that a record could be handed to. Their texts, Kafka's full class names, and plain "fail" and
+They are values for the configuration, and have no code: what they say is part of Spark's plan. A handler with
+code is a subclass of one in error_handlers.py. Their texts, Kafka's full class names, and plain "fail" and
 "continue" mean the same.
 
     {"deserialization.exception.handler": millstream.LogAndContinueExceptionHandler}

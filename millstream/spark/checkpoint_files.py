@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import StreamsException
 from millstream.spark.failures import first_line
+from millstream.spark.java_names import java_class
 
 __all__ = ["HadoopCheckpointFiles"]
 
@@ -36,7 +37,7 @@ class HadoopCheckpointFiles:
         jvm: Any = spark._jvm
         self._root = root.rstrip("/") or "/"
         self._jvm = jvm
-        self._path: Any = jvm.org.apache.hadoop.fs.Path
+        self._path: Any = java_class(jvm, "org.apache.hadoop.fs.Path")
         try:
             conf = spark._jsparkSession.sessionState().newHadoopConf()
             self._fs: Any = self._path(self._root).getFileSystem(conf)
@@ -110,7 +111,7 @@ class HadoopCheckpointFiles:
         """A directory with all that is in it."""
         try:
             conf = self._fs.getConf()
-            util = self._jvm.org.apache.hadoop.fs.FileUtil
+            util = java_class(self._jvm, "org.apache.hadoop.fs.FileUtil")
             if util.copy(self._fs, self._at(old), self._fs, self._at(new), False, conf):
                 return
         except Py4JJavaError as error:
@@ -133,7 +134,7 @@ class HadoopCheckpointFiles:
                 return None
             raise self._failed("read", path, error) from error
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            return bytes(java_class(self._jvm, "org.apache.commons.io.IOUtils").toByteArray(stream))
         except Py4JJavaError as error:
             raise self._failed("read", path, error) from error
         finally:

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.error_handlers import SerializationExceptionOrigin
 from millstream.dsl.printed import printing
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import Extractor, FailOnInvalidTimestamp
@@ -27,6 +28,7 @@ from millstream.model import StoreKind
 from millstream.ports import Scan
 from millstream.spark import foreign_keys, serdes
 from millstream.spark.aggregate import Pending, group
+from millstream.spark.asking import Asking, Place, Reader
 from millstream.spark.dropped import LATE, UNTIMED
 from millstream.spark.flow import (
     HEADERS,
@@ -59,7 +61,7 @@ from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.printing import outlet, to_file, to_stdout
 from millstream.spark.restore import Restored
-from millstream.spark.sink import Output, output_rows, with_epoch
+from millstream.spark.sink import Output, Question, output_rows, with_epoch
 from millstream.spark.stateful import Item, Results, aggregate, item_of, largest_so_far, layout
 from millstream.spark.timestamps import stamp
 from millstream.spark.trace import as_column, called, trace, translated
@@ -156,6 +158,8 @@ class Compiled:
     """How many partitions each topic of the application's own has."""
     drops: bool = False
     """Whether there is a step that can drop a record, and have it counted."""
+    asking: Asking | None = None
+    """Asks the user's own handlers; None: there are none."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -242,6 +246,8 @@ class Compiler:
     """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
     failures: int = 0
+    places: list[Place] = field(default_factory=list)
+    """Where records can fail that handlers of the user's own are asked about."""
 
     def compile(self) -> Compiled:
         inputs = set(self.pipeline.inputs)
@@ -279,7 +285,14 @@ class Compiler:
             for store, laid_out in self.layouts.items()
             if store in places
         }
-        return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions, self.failures > 0)
+        drops = self.failures > 0
+        return Compiled(rows, dict(self.store_serdes), scans, layouts, partitions, drops, self._asking())
+
+    def _asking(self) -> Asking | None:
+        handlers, runs = self.context.handlers, self.pipeline.subtopologies
+        if not handlers.own:
+            return None
+        return Asking(handlers.own, handlers.configs, self.places, runs[0] if len(runs) == 1 else None)
 
     def _parents(self, node: Node) -> tuple[Node, ...]:
         if isinstance(node, StreamGlobalTableJoin):
@@ -423,16 +436,18 @@ class Compiler:
         value = flow.with_column("v", F.col(tried_value)["r0"])
         failed = flow.with_column("d", F.col(tried_key).isNull() | F.col(tried_value).isNull())
         raw_key, raw_value = self._forget_raw(flow)
-        self._drop(
-            node,
-            flow,
-            failed,
-            "deserialization",
+        exception, message = (
             F.lit(SERIALIZATION_FAILED),
             F.when(
                 F.col(tried_key).isNull(), serdes.complaint(key_serde, F.col(raw_key), where_key)
             ).otherwise(serdes.complaint(value_serde, F.col(raw_value), where_value)),
         )
+        if "deserialization" in self.context.handlers.own:
+            place = F.lit(self._place_of(Place("deserialization", node.name)))
+            nothing = F.lit(None).cast("binary")
+            self._ask(node, flow, failed, Question(place, exception, message, nothing, nothing))
+        else:
+            self._drop(node, flow, failed, "deserialization", exception, message)
         lane = flow.narrow(
             Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes
         )
@@ -459,8 +474,8 @@ class Compiler:
         return flow.narrow(lane, ~F.col(skipped), alone=not flow.lanes)
 
     def _forget_raw(self, flow: Flow) -> tuple[str, str]:
-        """Drop the bytes that were read, unless dead letters need them; returns what they are then called."""
-        if self.context.handlers.dead_letters:
+        """Drop the bytes that were read, unless they are told of; returns what they are then called."""
+        if self.context.handlers.needs_source:
             flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
         else:
             flow.df = flow.df.drop("key", "value")
@@ -482,8 +497,7 @@ class Compiler:
 
         That they go no further is up to the caller, who narrows the lane.
         """
-        flow.uncounted.append(Failure(failed, self.failures, kind, node.name))
-        self.failures += 1
+        self._count(node, flow, failed, kind)
         handlers = self.context.handlers
         if handlers.dead_letter_topic is None:
             return
@@ -500,6 +514,55 @@ class Compiler:
         letters = DeadLetters(f"{node.name}-dead-letters", (node,))
         output = Output(F.lit(handlers.dead_letter_topic), key, value, headers=True, errors=errors)
         self._pin(letters, flow, Lane(RAW_KEY, RAW_VALUE, failed), output)
+
+    def _count(self, node: Node, flow: Flow, failed: str, kind: str) -> None:
+        flow.uncounted.append(Failure(failed, self.failures, kind, node.name))
+        self.failures += 1
+
+    def _ask(
+        self, node: Node, flow: Flow, failed: str, question: Question, topic: Column | None = None
+    ) -> None:
+        """Count the rows of this flag, and have a handler of the user's own asked about each."""
+        place = self.places[-1]
+        self._count(node, flow, failed, place.kind)
+        nothing = F.lit(None).cast("binary")
+        output = Output(
+            F.lit(None).cast("string") if topic is None else topic,
+            nothing,
+            nothing,
+            headers=True,
+            letter=node.name,
+            question=question,
+        )
+        asked = DeadLetters(f"{node.name}-asked", (node,))
+        self._pin(asked, flow, Lane(RAW_KEY, RAW_VALUE, failed), output)
+
+    def _place_of(self, place: Place) -> int:
+        self.places.append(place)
+        return len(self.places) - 1
+
+    def _shown(
+        self, flow: Flow, lane: Lane, *, as_written: bool = False
+    ) -> tuple[tuple[Reader, Reader], tuple[Column, Column]]:
+        """Key and value of a lane for a handler: how they are read in Python, and their bytes, which are NULL
+        where they cannot be had.
+
+        `as_written`: their serdes have failed, so not by those.
+        """
+        readers, columns = [], []
+        for name, serde in ((lane.key, lane.key_serde), (lane.value, lane.value_serde)):
+            type_, column = flow.type_of(name), F.col(name)
+            try:
+                settled = self._settle(None, None if as_written else serde, None, type_)
+                reader, data = Reader(settled), serdes.to_bytes(settled, column, type_, name)
+            except TopologyException:  # no serde writes this type; a struct of it has one
+                wrapped = T.StructType().add("value", type_)
+                of_struct = Serdes.json(wrapped)
+                struct = F.struct(column.alias("value"))
+                reader, data = Reader(of_struct, "value"), serdes.to_bytes(of_struct, struct, wrapped, name)
+            readers.append(reader)
+            columns.append(attempt(flow.kept(lane), data)["r0"])
+        return (readers[0], readers[1]), (columns[0], columns[1])
 
     def _try(
         self, node: Node, function: Function, flow: Flow, lane: Lane, *results: Any
@@ -521,12 +584,17 @@ class Compiler:
             "this record (a cast, an overflow, a division by zero, an index, raise_error; Spark does not say "
             "which)"
         )
-        self._drop(node, flow, failed, "processing", F.lit(PROCESSING_FAILED), F.lit(message), function)
+        if "processing" in self.context.handlers.own:
+            readers, shown = self._shown(flow, lane)
+            place = F.lit(self._place_of(Place("processing", node.name, *readers)))
+            self._ask(node, flow, failed, Question(place, F.lit(PROCESSING_FAILED), F.lit(message), *shown))
+        else:
+            self._drop(node, flow, failed, "processing", F.lit(PROCESSING_FAILED), F.lit(message), function)
         lane = replace(lane, keep=flow.with_column("f", F.col(tried).isNotNull()))
         return lane, tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
 
     def _writable(
-        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column
+        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, topic: Column
     ) -> tuple[Lane, Column, Column]:
         """Key and value to write, and the lane without the records that cannot be written.
 
@@ -535,6 +603,8 @@ class Compiler:
         handlers = self.context.handlers
         if not handlers.production:
             return lane, key, value
+        if "production" in handlers.own:
+            return self._asked_whether_writable(node, flow, lane, key, value, topic)
         tried = flow.with_column("t", attempt(flow.kept(lane), key, value))
         key, value = F.col(tried)["r0"], F.col(tried)["r1"]
         size = flow.with_column("z", record_size(key, value))
@@ -554,6 +624,38 @@ class Compiler:
         exception = F.when(unwritten, F.lit(SERIALIZATION_FAILED)).otherwise(F.lit(RECORD_TOO_LARGE))
         self._drop(node, flow, failed, "production", exception, message)
         return replace(lane, keep=keep), key, value
+
+    def _asked_whether_writable(
+        self, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, topic: Column
+    ) -> tuple[Lane, Column, Column]:
+        """As `_writable`, where a handler of the user's own is asked; it is told which part it is."""
+        written = []
+        for origin, column in (
+            (SerializationExceptionOrigin.KEY, key),
+            (SerializationExceptionOrigin.VALUE, value),
+        ):
+            tried = flow.with_column("t", attempt(flow.kept(lane), column))
+            failed = flow.with_column("d", flow.kept(lane) & F.col(tried).isNull())
+            readers, shown = self._shown(flow, lane, as_written=True)
+            place = F.lit(self._place_of(Place("production", node.name, *readers, origin)))
+            message = F.lit(f"{node.name}: the serde cannot write the {origin.value}")
+            self._ask(
+                node, flow, failed, Question(place, F.lit(SERIALIZATION_FAILED), message, *shown), topic
+            )
+            lane = replace(lane, keep=flow.with_column("f", F.col(tried).isNotNull()))
+            written.append(F.col(tried)["r0"])
+        key, value = written
+        size = flow.with_column("z", flow.own(lane, record_size(key, value)))
+        limit = self.context.handlers.max_request_size
+        failed = flow.with_column("d", flow.kept(lane) & (F.col(size) > limit))
+        place = F.lit(self._place_of(Place("production", node.name)))
+        message = F.concat(
+            F.lit(f"{node.name}: the record has "),
+            F.col(size).cast("string"),
+            F.lit(f" bytes, and max.request.size of the producer is {limit}"),
+        )
+        self._ask(node, flow, failed, Question(place, F.lit(RECORD_TOO_LARGE), message, key, value), topic)
+        return replace(lane, keep=flow.with_column("f", flow.kept(lane) & ~F.col(failed))), key, value
 
     def _source_serdes(self, node: Any, what: str) -> tuple[Serde, Serde]:
         key = node.key_serde or self.context.default_key_serde
@@ -610,13 +712,14 @@ class Compiler:
         self.context.repartition_serdes[node] = (key, value)
         key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
         value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
-        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes)
+        topic = self._internal(node.topic)
+        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes, topic)
         self._pin(
             node,
             flow,
             lane,
             Output(
-                topic=self._internal(node.topic),
+                topic=topic,
                 key=key_bytes,
                 value=value_bytes,
                 route=key_bytes,
@@ -831,7 +934,7 @@ class Compiler:
             lane, partition = self._partition(node, node.partitioner, flow, lane)
         key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
         value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
-        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes)
+        lane, key_bytes, value_bytes = self._writable(node, flow, lane, key_bytes, value_bytes, topic)
         self._pin(
             node,
             flow,
@@ -1551,9 +1654,9 @@ class Compiler:
 
     @property
     def _letters(self) -> bool:
-        """Whether rows say what a dead letter needs to know."""
+        """Whether rows say what a dead letter, or a handler of the user's own, needs to know."""
         handlers = self.context.handlers
-        return handlers.production and handlers.dead_letters
+        return bool(handlers.own) or (handlers.production and handlers.dead_letters)
 
     def _rows(self) -> tuple[DataFrame | None, tuple[Scan, ...]]:
         """The rows, and the sources that they come from."""

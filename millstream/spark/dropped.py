@@ -180,6 +180,7 @@ class DropWatch:
         max_ratio: float = 1.0,
         dead_letter_topic: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        own: Collection[str] = (),
     ) -> None:
         self.total = 0
         self.by_node: Counter[str] = Counter()
@@ -189,6 +190,7 @@ class DropWatch:
         self._pipeline = pipeline
         self._max_ratio = max_ratio
         self._topic = dead_letter_topic
+        self._own = sorted(own)
         self._clock = clock
         self._recent: deque[BatchDrops] = deque(maxlen=_WINDOW_BATCHES)
         self._unlogged: list[BatchDrops] = []
@@ -272,6 +274,8 @@ class DropWatch:
         )
 
     def _see(self) -> str:
+        if self._own:
+            return f"handlers of the program's own were asked about those of {', '.join(self._own)}"
         if self._topic is not None:
             return f"they are in the dead letter queue '{self._topic}'"
         return "with errors.dead.letter.queue.topic.name set they would be in a topic"

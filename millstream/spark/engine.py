@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
+from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
@@ -24,6 +25,7 @@ from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, transl
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
+from millstream.spark.programs import python_program
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
@@ -128,9 +130,13 @@ class SparkEngine:
             repartition_serdes=self._repartition_serdes,
             cached=self._settings.cached,
             # What Kafka Streams gives a record, too, before the member counts as lost.
-            patience_ms=int(self._settings.consumer.get("max.poll.interval.ms", 300_000)),
+            patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
         )
+
+    @property
+    def _patience_ms(self) -> int:
+        return int(self._settings.consumer.get("max.poll.interval.ms", 300_000))
 
     def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
         settings = self._settings
@@ -159,7 +165,23 @@ class SparkEngine:
             handlers=settings.handlers,
             run=uuid.uuid4().hex,
             transactions=transactions,
+            asking=None if compiled is None else self._asking(compiled.plan),
         )
+
+    def _asking(self, plan: Compiled) -> str | None:
+        """What asks handlers of the user's own, for the kernel."""
+        if plan.asking is None:
+            return None
+        try:
+            program = python_program(self.spark, plan.asking, self._patience_ms)
+        except Exception as error:  # pickling runs code of the classes of what is pickled
+            names = ", ".join(sorted(f"{kind}.exception.handler" for kind in self._settings.handlers.own))
+            raise StreamsException(
+                f"{names}: a handler cannot be brought to Spark's workers, which is done by pickling: "
+                f"{error}. Give the class instead of an instance, and make what cannot be pickled in its "
+                "configure()"
+            ) from error
+        return str(program.text())
 
     def _transactions(self, claim: CheckpointClaim) -> Transactions | None:
         settings = self._settings
@@ -212,7 +234,11 @@ class SparkEngine:
             raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
         counts = handlers.any or plan.drops
-        drops = DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic) if counts else None
+        drops = (
+            DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own)
+            if counts
+            else None
+        )
 
         def ended(end: PipelineEnd) -> None:
             # With an error class it is what Spark has told, such as a user's function that met no server.

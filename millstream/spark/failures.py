@@ -36,10 +36,20 @@ from millstream.errors import (
 )
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointClaim
+from millstream.spark.asking import HandlerError
 from millstream.spark.damage import Damage
 from millstream.spark.remote import rebuilt
 
-__all__ = ["Report", "causes_of", "first_line", "is_jvm_lost", "may_be_damage", "report_of", "translate"]
+__all__ = [
+    "Report",
+    "causes_of",
+    "first_line",
+    "is_jvm_lost",
+    "may_be_damage",
+    "report_of",
+    "translate",
+    "unreadable",
+]
 
 log = logging.getLogger(__name__)
 
@@ -186,6 +196,7 @@ _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _REFUSED = re.compile(r"io\.millstream\.kernel\.sink\.RecordRefusedException: (?P<said>[^\n]+)")
+_FAILED = re.compile(r"io\.millstream\.kernel\.sink\.RecordFailedException: (?P<said>[^\n]+)")
 _FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
 _TAKEN_BACK = frozenset(
     (
@@ -330,6 +341,11 @@ def translate(
             cause = remote.error
             message = f"{head}: a Python function raised {remote.line}"
             message += f"\n{remote.place}" if remote.place else ""
+            if isinstance(cause, HandlerError):
+                message, cause = f"{head}: {cause}", cause.__cause__ or cause
+        elif (said := _said_by_handler(report)) is not None:
+            message, cause = f"{head}: {said}", unreadable(said)
+            cause.__cause__ = error
         elif error_class == _PYTHON:
             message = f"{head}: a Python function failed\n{report.text}"
         elif unfit := _unfit(report, classes):
@@ -398,6 +414,24 @@ def _refused(report: Report) -> str | None:
             return first_line(message)
     found = _REFUSED.search(report.text)
     return found["said"] if found else None
+
+
+def _said_by_handler(report: Report) -> str | None:
+    """What the sink says of a record about which a handler of the user's own says 'fail'."""
+    for name, message in report.causes:
+        if name == "io.millstream.kernel.sink.RecordFailedException":
+            return first_line(message)
+    found = _FAILED.search(report.text)
+    return found["said"] if found else None
+
+
+def unreadable(said: str) -> StreamsException:
+    """What is wrong with a record, of a sentence that names it if its bytes cannot be read."""
+    if (read := _UNREADABLE.match(said)) is None:
+        return StreamsException(said)
+    return SerializationException(
+        said, topic=read["topic"], partition=int(read["partition"]), offset=int(read["offset"])
+    )
 
 
 def _missing(

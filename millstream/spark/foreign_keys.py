@@ -317,8 +317,8 @@ def _right_serdes(compiler: Compiler, node: Node, topic: Repartition) -> tuple[S
 def _send(
     compiler: Compiler, node: Node, topic: Repartition, flow: Flow, lane: Lane, key: Column, value: Column
 ) -> None:
-    lane, key, value = compiler._writable(node, flow, lane, key, value)
     where = compiler._internal(topic.topic)
+    lane, key, value = compiler._writable(node, flow, lane, key, value, where)
     compiler._pin(node, flow, lane, Output(topic=where, key=key, value=value, route=key, letter=node.name))
 
 

@@ -7,15 +7,17 @@ What it cannot catch: an exception in a Python worker, which ends the task it be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream.config import StreamsConfig
+from millstream.config import MASKED, StreamsConfig, masked
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.java_names import java_class
 
 __all__ = [
     "FAIL",
@@ -40,7 +42,7 @@ PROCESSING_FAILED = "org.apache.kafka.streams.errors.StreamsException"
 
 @dataclass(frozen=True)
 class RecordHandlers:
-    """What happens to a record that fails: True drops it, False ends the pipeline.
+    """What happens to a record that fails: True drops it, or asks a handler; False ends the pipeline.
 
     Attributes:
         deserialization: its bytes cannot be read.
@@ -49,6 +51,8 @@ class RecordHandlers:
         dead_letter_topic: where dropped records go; None: nowhere.
         max_ratio: the share of dropped records above which the pipeline ends all the same.
         max_request_size: of the producer; larger records cannot be written.
+        own: the user's own handlers, classes or instances, by the kind of failure.
+        configs: what they are configured with.
     """
 
     deserialization: bool = False
@@ -57,6 +61,8 @@ class RecordHandlers:
     dead_letter_topic: str | None = None
     max_ratio: float = 1.0
     max_request_size: int = MAX_REQUEST_SIZE
+    own: Mapping[str, Any] = field(default_factory=dict)
+    configs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: StreamsConfig) -> RecordHandlers:
@@ -70,6 +76,8 @@ class RecordHandlers:
             max_request_size=int(
                 config.client_options("producer.").get("max.request.size", MAX_REQUEST_SIZE)
             ),
+            own=config.own_handlers,
+            configs=_told(config),
         )
 
     @property
@@ -79,8 +87,29 @@ class RecordHandlers:
 
     @property
     def dead_letters(self) -> bool:
-        """Whether dropped records are written somewhere."""
-        return self.any and self.dead_letter_topic is not None
+        """Whether dropped records are written somewhere by themselves."""
+        return self.dead_letter_topic is not None and any(
+            getattr(self, kind) and kind not in self.own
+            for kind in ("deserialization", "processing", "production")
+        )
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether anything is told of the record that another one comes from."""
+        return self.dead_letters or bool(self.own)
+
+
+def _told(config: StreamsConfig) -> dict[str, Any]:
+    """What of a configuration leaves the process: no secrets."""
+    return {
+        name: value for name, value in config.items() if _is_plain(value) and masked(name, value) != MASKED
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, str | int | float | bool)
 
 
 FAIL = RecordHandlers()
@@ -99,9 +128,10 @@ def attempt(kept: Column, *results: Column) -> Column:
     # and an exception there is not caught. What stands behind a condition stays there; so there is always
     # one, and it cannot be folded away.
     sometime = F.coalesce(F.unix_micros(F.col(TIMESTAMP)) > F.lit(-(2**62)), F.lit(True))
-    utils = getattr(getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$"), "MODULE$")
+    utils = getattr(java_class(jvm, "org.apache.spark.sql.classic.ExpressionUtils$"), "MODULE$")
     child = utils.expression(F.when(kept & sometime, row)._jc)
-    return Column(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(child)))
+    tried = java_class(jvm, "org.apache.spark.sql.catalyst.expressions.TryEval")(child)
+    return Column(utils.column(tried))
 
 
 def error_headers(exception: Column, message: Column, place: str) -> Column:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import SetupException
 from millstream.kernel import Kernel, shipped_kernel
+from millstream.spark.java_names import java_class
 
 __all__ = ["add_to_driver", "deliver_kernel"]
 
@@ -49,10 +50,10 @@ def add_to_driver(jvm: Any, jars: Iterable[str]) -> None:
     Executors are told of them by `spark.jars`. A class loader that takes none leaves it to the checks that
     follow to say so.
     """
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
         for jar in jars:
-            loader.addURL(jvm.java.io.File(jar).toURI().toURL())
+            loader.addURL(java_class(jvm, "java.io.File")(jar).toURI().toURL())
     except Py4JError:
         log.debug("the class loader of Spark's Java process takes no jars", exc_info=True)
 
@@ -90,14 +91,14 @@ def _said(jvm: Any, kernel: Any, what: str) -> str:
     """What a method without arguments of this very class says: py4j goes by a class's name alone."""
     gateway = SparkContext._gateway
     assert gateway is not None
-    method = kernel.getMethod(what, gateway.new_array(jvm.java.lang.Class, 0))
-    return str(method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0)))
+    method = kernel.getMethod(what, gateway.new_array(java_class(jvm, "java.lang.Class"), 0))
+    return str(method.invoke(None, gateway.new_array(java_class(jvm, "java.lang.Object"), 0)))
 
 
 def _find(jvm: Any, name: str, loader: Any = None) -> Any:
     """A class, as the JVM has it; None: it does not see it."""
-    loader = loader or jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = loader or java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
-        return jvm.java.lang.Class.forName(name, False, loader)
+        return java_class(jvm, "java.lang.Class").forName(name, False, loader)
     except Py4JError:
         return None

@@ -13,17 +13,21 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
+from millstream.errors import PipelineException
 from millstream.model import Record
+from millstream.spark.asking import FAIL as SAYS_FAIL
+from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.dropped import DropWatch, new_reports
-from millstream.spark.failures import report_of, translate
+from millstream.spark.failures import report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.java_names import java_class
 from millstream.spark.session import SharedSession
+from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range
 from millstream.topology.nodes import Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -31,7 +35,6 @@ from millstream.topology.pipeline import Pipeline
 __all__ = ["MemoryEngine", "MemoryPipeline"]
 
 Input = Source | TableSource | Repartition
-_ROW = T.StructType([T.StructField("record", T.StringType())])
 _RECORD = (
     "i int, k string, v string, t string, p int, o bigint, s bigint, "
     "h array<struct<key: string, value: string>>"
@@ -109,7 +112,10 @@ class MemoryPipeline:
         handlers: RecordHandlers = FAIL,
     ) -> None:
         self.pipeline = pipeline
-        self.drops = DropWatch(pipeline.name, handlers.max_ratio, handlers.dead_letter_topic)
+        self.drops = DropWatch(
+            pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
+        )
+        self._asking = compiled.asking
         self._counts_drops = handlers.any or compiled.drops
         self.store_serdes = compiled.store_serdes
         self._stream = stream
@@ -117,7 +123,7 @@ class MemoryPipeline:
         rows = compiled.rows_at(None)
         if rows is not None:
             self._query = (
-                rows.select(_written())
+                rows.select(_written(asks=LETTER in rows.columns))
                 .writeStream.format("memory")
                 .queryName(f"millstream_{uuid.uuid4().hex}")
                 .outputMode("update")
@@ -150,7 +156,36 @@ class MemoryPipeline:
         # One call for all rows, each of them a text in brackets: what costs is a call, not its length.
         lines: str = sink.allData().mkString("\n")
         sink.clear()
-        return [_decoded(json.loads(line[1:-1])) for line in lines.splitlines()]
+        rows = [json.loads(line[1:-1]) for line in lines.splitlines()]
+        return [record for row in rows for record in self._answered(row)]
+
+    def _answered(self, row: dict[str, Any]) -> list[Record]:
+        """What is written for a row: the record that it is, or what a handler answers to what it asks."""
+        if self._asking is None or "asked" not in row.get("l", ()):
+            return [_decoded(row)]
+        try:
+            (answer,) = self._asking.answers([_question(row)])
+        except HandlerError as error:
+            raise self._failed(str(error)) from error.__cause__
+        if answer.result == SAYS_FAIL:
+            raise self._failed(str(answer.said)) from unreadable(str(answer.said))
+        return [
+            Record(
+                letter.topic,
+                -1 if letter.partition is None else letter.partition,
+                -1,
+                letter.key,
+                letter.value,
+                row["s"] if letter.timestamp is None else letter.timestamp,
+                letter.headers,
+            )
+            for letter in answer.letters
+        ]
+
+    def _failed(self, said: str) -> PipelineException:
+        return PipelineException(
+            f"pipeline {self.pipeline.name}: its query failed: {said}", pipeline=self.pipeline.name
+        )
 
     def close(self) -> None:
         if self._query is not None:
@@ -168,11 +203,9 @@ class _MemoryStream:
         self._jvm = jvm
         self._spark = spark
         self._inputs: dict[Input, int] = {}
-        schema = spark._jsparkSession.parseDataType(_ROW.json())
-        encoders = jvm.org.apache.spark.sql.catalyst.encoders
-        encoder = getattr(getattr(encoders, "ExpressionEncoder$"), "MODULE$").apply(schema)
-        companion = getattr(jvm.org.apache.spark.sql.execution.streaming.runtime, "MemoryStream$")
-        self._stream = getattr(companion, "MODULE$").apply(encoder, spark._jsparkSession)
+        text = java_class(jvm, "org.apache.spark.sql.Encoders").STRING()
+        companion = java_class(jvm, "org.apache.spark.sql.execution.streaming.runtime.MemoryStream$")
+        self._stream = getattr(companion, "MODULE$").apply(text, spark._jsparkSession)
 
     def read(self, node: Input) -> DataFrame:
         """The records of one input."""
@@ -181,7 +214,7 @@ class _MemoryStream:
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
-        rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("record", _RECORD).alias("r"))
+        rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("value", _RECORD).alias("r"))
         return rows.where(record["i"] == number).select(
             F.unhex(record["k"]).alias("key"),
             F.unhex(record["v"]).alias("value"),
@@ -193,18 +226,20 @@ class _MemoryStream:
         )
 
     def add(self, records: Mapping[Input, list[Record]]) -> None:
-        rows = self._jvm.java.util.ArrayList()
-        for node, batch in records.items():
-            for record in batch if node in self._inputs else ():
-                values = self._jvm.java.util.ArrayList()
-                values.append(_encoded(self._inputs[node], record))
-                rows.append(self._jvm.org.apache.spark.sql.RowFactory.create(values.toArray()))
-        if rows:
-            self._stream.addData(self._jvm.PythonUtils.toSeq(rows))
+        lines = [
+            _encoded(self._inputs[node], record)
+            for node, batch in records.items()
+            if node in self._inputs
+            for record in batch
+        ]
+        if lines:  # JSON has no line breaks of its own; so all of them go over in one call
+            text = java_class(self._jvm, "java.io.StringReader")("\n".join(lines))
+            rows = java_class(self._jvm, "org.apache.commons.io.IOUtils").readLines(text)
+            self._stream.addData(java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(rows))
 
 
-def _written() -> Column:
-    """A row to write as one JSON text."""
+def _written(*, asks: bool) -> Column:
+    """A row to write as one JSON text; `asks`: with what a handler is asked."""
     headers = F.transform(
         "headers", lambda h: F.struct(h["key"].alias("key"), F.hex(h["value"]).alias("value"))
     )
@@ -215,15 +250,47 @@ def _written() -> Column:
         F.col("partition").alias("p"),
         F.col("timestamp").alias("s"),
         headers.alias("h"),
+        *([_asked().alias("l")] if asks else []),
     )
     return F.to_json(row).alias("record")
 
 
-def _decoded(row: dict[str, Any]) -> Record:
-    headers = tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
-    return Record(
-        row["t"], row.get("p", -1), -1, _bytes(row.get("k")), _bytes(row.get("v")), row["s"], headers
+def _asked() -> Column:
+    letter = F.col(LETTER)
+    texts = [letter[name].alias(name) for name in ("topic", "place", "asked", "exception", "message")]
+    numbers = [letter[name].alias(name) for name in ("partition", "offset")]
+    data = [F.hex(letter[name]).alias(name) for name in ("key", "value", "failed_key", "failed_value")]
+    return F.when(letter["asked"].isNotNull(), F.struct(*texts, *numbers, *data))
+
+
+def _question(row: dict[str, Any]) -> Question:
+    asked = row["l"]
+    return Question(
+        place=asked["asked"],
+        node=asked["place"],
+        exception=asked["exception"],
+        message=asked["message"],
+        topic=asked.get("topic"),
+        raw_key=_bytes(asked.get("key")),
+        raw_value=_bytes(asked.get("value")),
+        partition=asked.get("partition", -1),
+        offset=asked.get("offset", -1),
+        timestamp=row["s"],
+        to=row.get("t"),
+        key=_bytes(asked.get("failed_key")),
+        value=_bytes(asked.get("failed_value")),
+        partition_to=row.get("p", -1),
+        headers=_headers(row),
     )
+
+
+def _decoded(row: dict[str, Any]) -> Record:
+    key, value = _bytes(row.get("k")), _bytes(row.get("v"))
+    return Record(row["t"], row.get("p", -1), -1, key, value, row["s"], _headers(row))
+
+
+def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
 
 
 def _bytes(digits: str | None) -> bytes | None:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.spark.flow import Names
+from millstream.spark.java_names import java_class
 
 __all__ = ["MERGEABLE", "Mergeable", "NotMergeableError", "Part", "take_apart"]
 
@@ -119,7 +120,10 @@ class _Cutter:
         """What was cut last. Of a count of different values it is not "count"."""
 
     def column(self, node: Any) -> Column:
-        return Column(self._jvm.org.apache.spark.sql.Column(node))
+        return Column(java_class(self._jvm, "org.apache.spark.sql.Column")(node))
+
+    def _made(self, kind: str) -> Any:
+        return java_class(self._jvm, f"org.apache.spark.sql.internal.{kind}")
 
     def rebuilt(self, node: Any) -> Any:
         """The node with columns of parts in the place of its aggregate functions; itself if it has none."""
@@ -128,13 +132,12 @@ class _Cutter:
         return node if len(self._parts) == before else new
 
     def _rebuilt(self, node: Any) -> Any:
-        nodes = self._jvm.org.apache.spark.sql.internal
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedFunction":
             if node.functionName().lower() in _CUTS:
                 return _node(self._cut(node))
             children = [self.rebuilt(child) for child in _items(node.arguments())]
-            return nodes.UnresolvedFunction(
+            return self._made("UnresolvedFunction")(
                 node.functionName(),
                 self._jvm.PythonUtils.toSeq(children),
                 node.isDistinct(),
@@ -143,11 +146,15 @@ class _Cutter:
                 node.origin(),
             )
         if kind == "Alias":
-            return nodes.Alias(self.rebuilt(node.child()), node.name(), node.metadata(), node.origin())
+            return self._made("Alias")(
+                self.rebuilt(node.child()), node.name(), node.metadata(), node.origin()
+            )
         if kind == "Cast":
-            return nodes.Cast(self.rebuilt(node.child()), node.dataType(), node.evalMode(), node.origin())
+            return self._made("Cast")(
+                self.rebuilt(node.child()), node.dataType(), node.evalMode(), node.origin()
+            )
         if kind == "UnresolvedExtractValue":
-            return nodes.UnresolvedExtractValue(
+            return self._made("UnresolvedExtractValue")(
                 self.rebuilt(node.child()), self.rebuilt(node.extraction()), node.origin()
             )
         if kind == "CaseWhenOtherwise":
@@ -307,7 +314,7 @@ def _cut_sketch(cutter: _Cutter, name: str, arguments: list[Column], whole: T.Da
 
 def _sketch(value: Column, size: int) -> Column:
     jvm: Any = SparkSession.active()._jvm
-    return Column(jvm.io.millstream.kernel.state.Order.sketch(value._jc, size))
+    return Column(java_class(jvm, "io.millstream.kernel.state.Order").sketch(value._jc, size))
 
 
 def _cut_union(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
+from millstream.spark.java_names import java_class
 from millstream.spark.worker import Program
 
 __all__ = ["python_program"]
@@ -27,7 +28,7 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
     """
     context: Any = spark.sparkContext
     pickler: Any = CloudPickleSerializer
-    return context._jvm.io.millstream.kernel.python.Program(
+    return java_class(context._jvm, "io.millstream.kernel.python.Program")(
         [context.pythonExec, "-m", _WORKER],
         {**context.environment, "PYTHONUNBUFFERED": "YES"},
         list(context._python_includes),

@@ -30,6 +30,7 @@ from millstream.java import find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
+from millstream.spark.java_names import know_classes
 from millstream.spark.kernel import add_to_driver, deliver_kernel
 from millstream.spark.settings import (
     has_connector,
@@ -99,6 +100,7 @@ class SharedSession:
         try:
             _go_on_unless(closing)
             check_connector(base)
+            know_classes(base._jvm)
             deliver_kernel(base)
             self.spark = with_settings(base, sql_settings(settings, told))
             self._gateway = SparkContext._gateway

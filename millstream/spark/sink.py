@@ -39,7 +39,9 @@ from millstream.spark.handlers import FAIL, RecordHandlers
 __all__ = [
     "FENCED",
     "FORMAT",
+    "LETTER",
     "Output",
+    "Question",
     "Transactions",
     "output_rows",
     "sink_options",
@@ -54,7 +56,7 @@ FENCED = "fenced"
 """The column that is true for records of changelogs."""
 
 _COLUMNS = ("topic", "key", "value", "partition", "route", "timestamp")
-_LETTER = "letter"
+LETTER = "letter"
 _LETTER_TYPE = T.StructType(
     [
         T.StructField("key", T.BinaryType()),
@@ -63,9 +65,32 @@ _LETTER_TYPE = T.StructType(
         T.StructField("partition", T.IntegerType()),
         T.StructField("offset", T.LongType()),
         T.StructField("place", T.StringType()),
+        T.StructField("asked", T.IntegerType()),
+        T.StructField("exception", T.StringType()),
+        T.StructField("message", T.StringType()),
+        T.StructField("failed_key", T.BinaryType()),
+        T.StructField("failed_value", T.BinaryType()),
     ]
 )
-"""What a dead letter says of the record that another one comes from, which Kafka refuses."""
+"""What a dead letter says of the record that another one comes from, which Kafka refuses. Of a question, also
+what it is about."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a handler is asked about a record that failed (asking.py).
+
+    Attributes:
+        place: the number of the asking.Place.
+        exception, message: as a dead letter has them.
+        key, value: the record, in bytes.
+    """
+
+    place: Column
+    exception: Column
+    message: Column
+    key: Column
+    value: Column
 
 
 @dataclass(frozen=True)
@@ -84,6 +109,7 @@ class Output:
         letter: the node whose name a dead letter gives, should Kafka refuse the record; None: it gets none.
         look: writes nothing, and is shown the rows instead: gets whether a row belongs to the lane, is true
             for every row.
+        question: writes nothing, and asks a handler; `topic` is where the record was to go, or NULL.
     """
 
     topic: Column
@@ -98,6 +124,7 @@ class Output:
     letter: str | None = None
     look: Callable[[Column], Column] | None = None
     made: Column | None = None
+    question: Question | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +174,7 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
 def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
     """The columns of the records that an output writes."""
     if output.made is not None:
-        names = (*_COLUMNS, "headers", FENCED, *((_LETTER,) if letters else ()))
+        names = (*_COLUMNS, "headers", FENCED, *((LETTER,) if letters else ()))
         return [output.made[name].alias(name) for name in names]
     headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
     if output.errors is not None:
@@ -167,7 +194,7 @@ def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
         F.lit(output.fenced).alias(FENCED),
     ]
     if letters:
-        fields.append(_letter(flow, output.letter).alias(_LETTER))
+        fields.append(_letter(flow, output.letter, output.question).alias(LETTER))
     return fields
 
 
@@ -175,7 +202,7 @@ def _or_null(column: Column | None, type_: str) -> Column:
     return F.lit(None).cast(type_) if column is None else column
 
 
-def _letter(flow: Flow, place: str | None) -> Column:
+def _letter(flow: Flow, place: str | None, question: Question | None) -> Column:
     if place is None:
         return F.lit(None).cast(_LETTER_TYPE)
     # The results of an aggregation were not read from a topic.
@@ -188,6 +215,11 @@ def _letter(flow: Flow, place: str | None) -> Column:
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
         F.lit(place).alias("place"),
+        (F.lit(None) if question is None else question.place).alias("asked"),
+        (F.lit(None) if question is None else question.exception).alias("exception"),
+        (F.lit(None) if question is None else question.message).alias("message"),
+        (nothing if question is None else question.key).alias("failed_key"),
+        (nothing if question is None else question.value).alias("failed_value"),
     ).cast(_LETTER_TYPE)
 
 
@@ -201,7 +233,7 @@ def with_epoch(rows: DataFrame, epoch: int | None) -> DataFrame:
         )
         all_of_them = F.concat(F.coalesce(headers, none), F.array(own).cast(HEADERS_TYPE))
         headers = F.when(F.col(FENCED), all_of_them).otherwise(headers)
-    letter = [_LETTER] if _LETTER in rows.columns else []
+    letter = [LETTER] if LETTER in rows.columns else []
     return rows.select(*_COLUMNS, headers.alias("headers"), *letter)
 
 
@@ -212,6 +244,7 @@ def sink_options(
     run: str = "",
     handlers: RecordHandlers = FAIL,
     transactions: Transactions | None = None,
+    asking: str | None = None,
 ) -> dict[str, str]:
     """The options of a writer of this format.
 
@@ -220,6 +253,7 @@ def sink_options(
         partitions: how many partitions each topic of the application's own has.
         run: names this run of the query; no other has this name.
         transactions: write exactly once; None: at least once.
+        asking: the program that asks handlers of the user's own, as a text of the kernel's.
     """
     # A topic that does not exist is an error after 10 s, not after Kafka's minute.
     options = {f"kafka.{name}": value for name, value in {"max.block.ms": "10000", **producer}.items()}
@@ -239,8 +273,11 @@ def sink_options(
             "kafka.acks": "all",
             "kafka.transaction.timeout.ms": str(transactions.timeout_ms),
         }
+    if asking is not None:
+        options["asking.secret"] = asking  # by this name Spark does not show it
     if handlers.production:
-        options["on.refused"] = "continue"
-        if handlers.dead_letter_topic is not None:
+        asks = "production" in handlers.own
+        options["on.refused"] = "ask" if asks else "continue"
+        if handlers.dead_letter_topic is not None and not asks:
             options["dead.letter.topic"] = handlers.dead_letter_topic
     return options

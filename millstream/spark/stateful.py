@@ -28,6 +28,7 @@ from millstream.spark.aggregate import Made, Pending, column_of, fold_of, window
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
+from millstream.spark.java_names import java_class
 from millstream.spark.joins import (
     ForeignKey,
     Join,
@@ -268,9 +269,9 @@ def aggregate(
             ]
         )
         if any_order:
-            rows = DataFrame(_state_package().Combined.of(rows._jdf, description), spark)
+            rows = DataFrame(_of_kernel("Combined").of(rows._jdf, description), spark)
         before = None if restored is None else _restored(items, restored)._jdf
-        operator = _state_package().Operator.of(
+        operator = _of_kernel("Operator").of(
             _ordered(_in_buckets(rows, items), any_order=any_order)._jdf,
             description,
             before,
@@ -770,17 +771,16 @@ def _restored(items: Sequence[Item], restored: Callable[[Item], DataFrame]) -> D
 
 
 def _order() -> Any:
-    return _state_package().Order
+    return _of_kernel("Order")
 
 
-def _state_package() -> Any:
-    jvm: Any = SparkSession.active()._jvm
-    return jvm.io.millstream.kernel.state
+def _of_kernel(name: str) -> Any:
+    return java_class(SparkSession.active()._jvm, f"io.millstream.kernel.state.{name}")
 
 
 def _bucket(key: Column, partitions: int) -> Column:
     jvm: Any = SparkSession.active()._jvm
-    names = jvm.java.util.ArrayList()
+    names = java_class(jvm, "java.util.ArrayList")()
     for name in bucket_names(partitions):
         names.add(name)
     return Column(_order().bucket(key._jc, names))

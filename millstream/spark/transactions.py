@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from millstream.errors import CheckpointException, ConfigException, StreamsException
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.spark.failures import Report, causes_of, translate
+from millstream.spark.java_names import java_class
 from millstream.spark.settings import TRANSACTION_SETTINGS
 
 __all__ = ["check_session", "end_run", "fit_session", "take_over", "written"]
@@ -70,7 +71,7 @@ def take_over(
         StreamsException: Kafka refuses, or cannot be reached.
     """
     try:
-        runs = _kernel(spark).Run
+        runs = _of_kernel(spark, "Run")
         query, last, done = _query_of(files), _last(files, "offsets"), _last(files, "commits")
         if last is not None and last != done and not runs.isKnown(sink):
             log.warning(
@@ -108,7 +109,7 @@ def written(
 ) -> int:
     """As `Engine.written`. All earlier runs are fenced: what they have left open is settled by that."""
     try:
-        query, runs = _query_of(files), _kernel(spark).Run
+        query, runs = _query_of(files), _of_kernel(spark, "Run")
         if query is None:
             return 0
         runs.claim(sink, 0)
@@ -120,7 +121,7 @@ def written(
 def end_run(spark: SparkSession, sink: Mapping[str, str]) -> None:
     """Close what a run has left in Spark's Java process; its query has ended."""
     try:
-        _kernel(spark).Producers.endRun(sink["run"])
+        _of_kernel(spark, "Producers").endRun(sink["run"])
     except Exception:  # the process may be gone, and all of it with it
         log.debug("the producers of a run could not be closed", exc_info=True)
 
@@ -141,9 +142,8 @@ def _told(error: Py4JError | OSError, claim: CheckpointClaim) -> StreamsExceptio
     return translate(claim.pipeline, (), error, claim=claim, report=report)
 
 
-def _kernel(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.io.millstream.kernel.sink
+def _of_kernel(spark: SparkSession, name: str) -> Any:
+    return java_class(spark._jvm, f"io.millstream.kernel.sink.{name}")
 
 
 def _query_of(files: CheckpointFiles) -> str | None:

@@ -30,6 +30,7 @@ from millstream import (
     Consumed,
     FailureContext,
     Grouped,
+    JoinWindows,
     KafkaStreams,
     LostTopicException,
     Materialized,
@@ -85,8 +86,7 @@ def build(spec: dict[str, Any]) -> Topology:
     its updates. `windows` counts them by windows and by sessions as well. `poison` names the file of
     `poisoned`; `table` a topic for a global table."""
     if "rows" in spec:
-        build = build_joined_by_foreign_key if spec.get("foreign_keys") else build_joined
-        return build(spec["source"], spec["rows"], spec["output"])
+        return build_joined(spec["source"], spec["rows"], spec["everywhere"], spec["outputs"])
     if "proof" in spec:
         return build_proof(spec["source"], spec["proof"], spec.get("poison"))
     builder = StreamsBuilder()
@@ -141,28 +141,35 @@ def build_proof(source: str, outputs: dict[str, str], poison: str | None = None)
     return builder.build()
 
 
-def build_joined(source: str, rows: str, output: str) -> Topology:
-    """Each record by its value, with the row that a table has for that, in `output`; and behind the join a
-    count of them (store `counts`). Both are one query with two stateful operators."""
+def build_joined(source: str, rows: str, everywhere: str, outputs: dict[str, str]) -> Topology:
+    """Each record joined in several ways, once in each of the `outputs`. Its key is its number and its value,
+    `17-w3`.
+
+    `table`: by its value with the row that a table has for that, and a count behind it (store `counts`);
+    `global`: likewise, with a global table; `stream`: with itself, by its key; `tables`: the table of records
+    with a count by key; `foreign`: that table by a foreign key, its value; `grouped`: the updates of how many
+    rows of the table have a value.
+    """
     builder = StreamsBuilder()
     table = builder.table(rows, _TEXTS, Materialized.as_("rows"))
-    by_value = builder.stream(source, _TEXTS).map(lambda key, value: (value, key))
+    global_table = builder.global_table(everywhere, _TEXTS)
+    stream = builder.stream(source, _TEXTS)
+    by_value = stream.map(lambda key, value: (value, key))
     joined = by_value.join(table, lambda key, row: concat_ws(" ", key, row))
-    joined.to(output)
+    joined.to(outputs["table"])
     joined.group_by_key().count(Materialized.as_("counts"))
-    return builder.build()
-
-
-def build_joined_by_foreign_key(source: str, rows: str, output: str) -> Topology:
-    """The same, where the records are rows of a table, each with the row that its value names. Two queries,
-    which write to each other."""
-    builder = StreamsBuilder()
-    table = builder.table(rows, _TEXTS, Materialized.as_("rows"))
-    records = builder.table(source, _TEXTS)
-    joined = records.join(table, lambda word: word, lambda key, word, row: concat_ws(" ", key, row))
-    joined.to_stream().to(output)
-    by_word = joined.group_by(lambda joined: (substring_index(joined, " ", -1), joined))
-    by_word.count(Materialized.as_("counts"))
+    found = stream.join(global_table, lambda key, value: value, lambda value, row: concat_ws(" ", value, row))
+    found.to(outputs["global"])
+    within = JoinWindows.of_time_difference_and_grace(timedelta(hours=1), timedelta(hours=1))
+    stream.join(stream, lambda one, other: concat_ws(" ", one, other), within).to(outputs["stream"])
+    records = stream.to_table()
+    once = stream.group_by_key().count()
+    counted = records.join(once, lambda value, count: concat_ws(" ", value, count))
+    counted.to_stream().to(outputs["tables"])
+    named = records.join(table, lambda value: value, lambda value, row: concat_ws(" ", value, row))
+    named.to_stream().to(outputs["foreign"])
+    grouped = records.group_by(lambda key, value: (value, key)).count()
+    grouped.to_stream().to(outputs["grouped"], Produced.with_(Serdes.string(), Serdes.long()))
     return builder.build()
 
 

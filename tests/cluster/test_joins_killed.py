@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,27 @@ from millstream.broker import EmbeddedKafka
 pytestmark = pytest.mark.cluster
 
 WORDS = [f"w{number}" for number in range(7)]
-by_keys_of_both_kinds = pytest.mark.parametrize("foreign_keys", [False, True], ids=["key", "foreign key"])
+RESULTS: dict[str, Callable[[str, str], tuple[str, str]]] = {
+    "table": lambda name, word: (word, f"{name} row of {word}"),
+    "global": lambda name, word: (name, f"{word} row of {word}"),
+    "stream": lambda name, word: (name, f"{word} {word}"),
+    "tables": lambda name, word: (name, f"{word} 1"),
+    "foreign": lambda name, word: (name, f"{word} row of {word}"),
+}
+"""What comes of a record in each output: key and value."""
 
 
 class Joining:
-    """An application whose one client runs app.py's `build_joined`, or the same by foreign keys."""
+    """An application whose one client runs app.py's `build_joined`."""
 
-    def __init__(self, kafka: EmbeddedKafka, directory: Path, guarantee: str, *, foreign_keys: bool) -> None:
+    def __init__(self, kafka: EmbeddedKafka, directory: Path, guarantee: str) -> None:
         self.cluster = Cluster(kafka, directory)
         self.proof = Proof(self.cluster, ())
-        self.out = self.cluster.topic("out")
-        rows = self.cluster.topic("rows", 3)
-        for word in WORDS:
-            self.cluster.produce(rows, [f"row of {word}"], key=word.encode())
+        self.outputs = {name: self.cluster.topic(f"out-{name}") for name in (*RESULTS, "grouped")}
+        rows, everywhere = self.cluster.topic("rows", 3), self.cluster.topic("everywhere", 2)
+        for topic in (rows, everywhere):
+            for word in WORDS:
+                self.cluster.produce(topic, [f"row of {word}"], key=word.encode())
         self.points = directory / "points"
         self.points.mkdir()
         self.client = self.cluster.start(
@@ -43,9 +52,9 @@ class Joining:
             fresh=True,
             source=self.proof.source,
             rows=rows,
-            output=self.out,
+            everywhere=everywhere,
+            outputs=self.outputs,
             handler="patient",
-            foreign_keys=foreign_keys,
         )
         self.cluster.wait_until_running()
 
@@ -60,29 +69,40 @@ class Joining:
         self.client = self.cluster.again(self.client)
         self.cluster.wait_until_running()
 
-    def joined(self) -> Counter[str]:
-        """How often each record was joined."""
-        entries, _ = entries_of(self.cluster.servers, self.out)
+    def joined(self, how: str = "table") -> Counter[str]:
+        """How often each record was joined in this way."""
+        entries, _ = entries_of(self.cluster.servers, self.outputs[how])
+        found: Counter[str] = Counter()
         for key, value, _ in entries:
-            word = key.rpartition("-")[2]  # a record's own key, or its value
-            assert value.decode().endswith(f"-{word} row of {word}")
-        return Counter(value.decode().partition(" ")[0] for _, value, _ in entries)
+            name = value.decode().partition(" ")[0] if how == "table" else key
+            assert (key, value.decode()) == RESULTS[how](name, name.partition("-")[2])
+            found[name] += 1
+        return found
+
+    def grouped(self) -> dict[str, int]:
+        """What was told last of each value."""
+        entries, _ = entries_of(self.cluster.servers, self.outputs["grouped"])
+        return {key: int.from_bytes(value, "big") for key, value, _ in entries}
+
+    def incomplete(self) -> list[str]:
+        """The outputs in which records are missing."""
+        return [how for how in RESULTS if self.joined(how).keys() != self.proof.ids]
 
     def settle(self) -> None:
-        """Until all records are joined and counted."""
+        """Until all records are joined in each way, and counted."""
         expected = self.proof.words
         told = self.client.told
-        wait_until(lambda: self.joined().keys() == self.proof.ids, told("each record is joined"), 90)
+        wait_until(lambda: not self.incomplete(), told("each record is joined in each way"), 120)
         wait_until(lambda: self.client.counts() == expected, told(f"the counts are {expected}"), 90)
+        wait_until(lambda: self.grouped() == expected, told(f"rows are grouped as {expected}"), 90)
 
 
-@by_keys_of_both_kinds
 @pytest.mark.timeout(300)
 def test_a_killed_join_goes_on_with_its_table_and_counts_nothing_twice(
-    kafka: EmbeddedKafka, tmp_path: Path, foreign_keys: bool
+    kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """At least once: in the middle of a backlog of some micro-batches."""
-    joining = Joining(kafka, tmp_path, "at_least_once", foreign_keys=foreign_keys)
+    joining = Joining(kafka, tmp_path, "at_least_once")
     try:
         joining.proof.write(WORDS * 150)
         wait_until(joining.joined, joining.client.told("it joins"), 90)
@@ -94,17 +114,13 @@ def test_a_killed_join_goes_on_with_its_table_and_counts_nothing_twice(
         joining.cluster.close()
 
 
-@by_keys_of_both_kinds
 @pytest.mark.timeout(300)
-def test_with_exactly_once_a_killed_join_has_each_result_once(
-    kafka: EmbeddedKafka, tmp_path: Path, foreign_keys: bool
-) -> None:
+def test_with_exactly_once_a_killed_join_has_each_result_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """Where some sink partitions of a micro-batch are committed and others are not; and where all are, and
     Spark does not know it."""
-    joining = Joining(kafka, tmp_path, "exactly_once_v2", foreign_keys=foreign_keys)
-    last = "p1" if foreign_keys else "p0"
+    joining = Joining(kafka, tmp_path, "exactly_once_v2")
     try:
-        for places in (["p0-0.marked", "p0-2.marked", "p0-4.marked"], [f"{last}-run.written"]):
+        for places in (["p0-0.marked", "p0-2.marked", "p0-4.marked"], ["p0-run.written"]):
             stops = [joining.points / f"{joining.cluster.application_id}-{place}" for place in places]
             for stop in stops:
                 stop.touch()
@@ -113,6 +129,7 @@ def test_with_exactly_once_a_killed_join_has_each_result_once(
             joining.client.kill()
             joining.start_again()
             joining.settle()
-            assert set(joining.joined().values()) == {1}
+            for how in RESULTS:
+                assert set(joining.joined(how).values()) == {1}, how
     finally:
         joining.cluster.close()

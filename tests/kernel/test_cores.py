@@ -16,6 +16,7 @@ from java_programs import KernelJava
 from snapshots.traces import Row, Step, Trace, difference, step, traces
 
 MAIN = "io.millstream.kernel.core.TracesMain"
+SUMS = "io.millstream.kernel.core.SumsMain"
 FOLDS = ("count", "reduce", "aggregate")
 OPERATIONS = {*FOLDS, "stream", "table", "group_by_key", "windowed_by", "suppress", "to_stream"}
 FILES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
@@ -210,3 +211,25 @@ def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_ja
     assert once[0]["out"] == [["a", "z", 8, 8, 8], ["b", "y", 9, 9, 9]]
     (steps,) = ask(kernel_java, [{**case, "batches": [2, 2]}])
     assert steps[1]["out"] == [["a", "z", 8, 8, 8], ["a", "v", 9, 9, 9]]
+
+
+@pytest.mark.disk
+@pytest.mark.parametrize(("capacity", "length"), [(1, 3), (7, 3), (1_000, 200)])
+def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: KernelJava) -> None:
+    """Each key once, as they first came, until so many are there; whatever their bytes are."""
+    chance = random.Random(capacity)
+    keys = [b"", *(chance.randbytes(chance.randint(0, length)) for _ in range(1_500))]
+    records = [(chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9)) for _ in range(5_000)]
+    said = kernel_java(
+        SUMS, "".join(f"{key.hex()},{at},{number}\n" for key, at, number in records), str(capacity)
+    )
+    expected: list[str] = []
+    sums: dict[bytes, list[int]] = {}
+    for key, at, number in records:
+        latest, total = sums.get(key, (at, 0))
+        sums[key] = [max(latest, at), total + number]
+        if len(sums) == capacity:
+            expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+            sums = {}
+    expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+    assert said.splitlines() == expected

@@ -22,6 +22,7 @@ _PROGRAM = textwrap.dedent(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
     from millstream import Consumed, ExecutorLostException, Materialized, Serdes, StreamsBuilder
+    from spark_start import java_options
     from waiting import wait_until
 
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
@@ -41,6 +42,8 @@ _PROGRAM = textwrap.dedent(
         "spark.master": "local-cluster[2,1,512]",
         "spark.executor.memory": "512m",
         "spark.task.maxFailures": "1",
+        "spark.driver.extraJavaOptions": java_options(),
+        "spark.executor.extraJavaOptions": java_options(),
     }
     world = EngineWorld(Kafka(), Path(sys.argv[2]), None, **settings)
     builder = StreamsBuilder()

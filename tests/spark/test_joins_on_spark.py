@@ -1,24 +1,20 @@
 """Joins and grouped tables on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
 
-Many programs run side by side in one query, and one micro-batch has all records. Those of all topics of a
-program come in one topic, so that their order is that of the trace; a header says whose a record is, and of
-which topic.
+Many programs run side by side in one query, and one micro-batch has all records (trace_driving.py).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import takewhile
 from typing import Any
 
 import pytest
-from driving import STRINGS, records
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from snapshots.traces import Row, Trace, traces
+from snapshots.traces import Trace, traces
+from trace_driving import TOGETHER, came, ms, own, pipe_part, topology_of
 
 from millstream import (
     JoinWindows,
@@ -26,18 +22,12 @@ from millstream import (
     Serde,
     Serdes,
     SessionWindows,
-    StreamsBuilder,
     TimeWindows,
-    Topology,
-    Windowed,
     WindowedSerdes,
 )
-from millstream.testing import TestRecord, TopologyTestDriver
+from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark
-
-TOGETHER = 8
-"""How many programs read one source: all of these are one operator."""
 
 EACH = 1_000
 """As many micro-batches as there are records: in each is one of each program."""
@@ -81,10 +71,6 @@ def is_asked_for_late(trace: Trace) -> bool:
     """Whether it has results for records without a match. They come as soon as there can be none; Kafka
     Streams does not look for them at each record."""
     return any(op["op"] in ("left_join", "outer_join") and "grace" in op for op in trace.program)
-
-
-def ms(number: int) -> timedelta:
-    return timedelta(milliseconds=number)
 
 
 def text(value: Column) -> Column:
@@ -177,10 +163,7 @@ class Program:
         name = op["op"]
         store = Materialized.as_(f"store-{self.number}-{place}") if "store" in op else None
         if name in ("stream", "table"):
-            mine = f"{self.number} {op.get('topic', 'in')}"
-            it = source.filter(
-                lambda key, value, record: F.element_at(record.headers, 1)["value"].cast("string") == mine
-            )
+            it = own(source, self, op.get("topic", "in"))
             if op["values"] == "long":
                 it = it.map_values(lambda value: value.cast("long"))
             if name == "table":
@@ -293,44 +276,6 @@ class Program:
     @property
     def value_serde(self) -> Serde:
         return Serdes.long() if self.values == "long" else Serdes.string()
-
-
-def topology_of(programs: Sequence[Program]) -> Topology:
-    builder = StreamsBuilder()
-    for first in range(0, len(programs), TOGETHER):
-        source = builder.stream(f"in-{first // TOGETHER}", STRINGS)
-        for program in programs[first : first + TOGETHER]:
-            program.build(source)
-    return builder.build()
-
-
-def pipe_part(driver: TopologyTestDriver, programs: Sequence[Program], part: int, parts: int) -> None:
-    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
-    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
-    for step in range(max(len(program.trace.records) for program in programs)):
-        for program in programs:
-            mine = program.trace.records
-            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
-                value = None if record.value is None else str(record.value)
-                header = ("number", f"{program.number} {record.topic}".encode())
-                by_topic[f"in-{program.number // TOGETHER}"].append(
-                    TestRecord(record.key, value, record.timestamp, (header,))
-                )
-    for topic, batch in by_topic.items():
-        driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
-
-
-def came(driver: TopologyTestDriver, program: Program) -> list[Row]:
-    """What the program has written since it was asked last."""
-    found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
-    return [row(each) for each in found]
-
-
-def row(record: TestRecord) -> Row:
-    key = record.key
-    if isinstance(key, Windowed):
-        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
-    return Row(key, record.value, record.timestamp)
 
 
 def chosen(file: str, *, one_operator: bool) -> list[Trace]:

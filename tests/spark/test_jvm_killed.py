@@ -31,6 +31,7 @@ _PROGRAM = textwrap.dedent(
         Consumed, KafkaStreams, Materialized, PipelineException, QueryableStoreTypes, Serdes,
         StoreQueryParameters, StreamsBuilder, StreamThreadExceptionResponse,
     )
+    from spark_start import java_options
     from waiting import wait_until
 
     TEXT = StringType()  # functions of the module, made before Spark runs, and each used by several lambdas
@@ -52,6 +53,7 @@ _PROGRAM = textwrap.dedent(
     )
     streams = KafkaStreams(builder.build(), {
         "application.id": "jvm-killed", "bootstrap.servers": servers, "state.dir": directory,
+        "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": java_options(),
     })
     handled = []
     def handler(error):

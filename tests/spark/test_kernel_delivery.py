@@ -17,6 +17,7 @@ import pytest
 from kafka.partitioner.default import murmur2
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType
+from spark_start import java_options
 
 from millstream.errors import SetupException
 from millstream.jars import connector_set, ensure_jars
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.spark
 
 _PROGRAM = textwrap.dedent(
     """
+    import sys
     import pyspark
     from pyspark.sql import SparkSession
     from pyspark.sql.types import IntegerType
@@ -35,6 +37,8 @@ _PROGRAM = textwrap.dedent(
 
     builder = SparkSession.builder.master("local-cluster[1,1,512]")
     builder.config("spark.executor.memory", "512m").config("spark.ui.enabled", "false")
+    for process in ("driver", "executor"):
+        builder.config(f"spark.{process}.extraJavaOptions", sys.argv[1])
     connector = ensure_jars(connector_set(pyspark.__version__))
     given = builder.config("spark.jars", ",".join(map(str, connector))).getOrCreate()
     for client in range(2):
@@ -56,7 +60,7 @@ def test_executors_of_the_users_own_session_have_the_kernel(tmp_path: Path) -> N
     there. (In a session that Millstream starts: test_executors.py.)"""
     tests = Path(__file__).resolve().parent.parent
     result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
+        [sys.executable, "-c", _PROGRAM, java_options()],
         capture_output=True,
         text=True,
         timeout=280,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from spark_start import java_options
 
 from millstream.broker import EmbeddedKafka
 
@@ -87,6 +88,7 @@ def test_what_the_user_told_spark_submit_wins_over_our_defaults(kafka: EmbeddedK
         kafka.create_topic("submitted", 1)
     submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
     options = ["--master", "local[3]", "--conf", "spark.sql.shuffle.partitions=5"]
+    options += ["--conf", f"spark.driver.extraJavaOptions={java_options()}"]
     result = run([str(submit), *options], tmp_path, kafka, PYSPARK_PYTHON=sys.executable)
     said = json.loads(result.stdout.splitlines()[0])
     assert said == {
@@ -115,12 +117,13 @@ def test_on_stderr_of_a_plain_program_is_what_millstream_says_alone(
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("of-the-user.txt", "")
     told = f"--master local[2] --jars {jar} --conf spark.sql.shuffle.partitions=6"
+    java = f"'spark.driver.extraJavaOptions=-Dof.the=user {java_options()}'"
     result = run(
         [sys.executable],
         tmp_path,
         kafka,
         tmp_path / "state",
-        PYSPARK_SUBMIT_ARGS=f"{told} --conf spark.driver.extraJavaOptions=-Dof.the=user pyspark-shell",
+        PYSPARK_SUBMIT_ARGS=f"{told} --conf {java} pyspark-shell",
     )
     said, ended = result.stdout.splitlines()
     assert json.loads(said) == {

@@ -1,23 +1,22 @@
 """Aggregations on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
 
 Many programs run side by side in one query, and one micro-batch has all records: what comes of them is what
-Kafka Streams sends record by record, in its order. A record's header says whose it is.
+Kafka Streams sends record by record, in its order (trace_driving.py).
 """
 
 from __future__ import annotations
 
 import operator
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from driving import STRINGS, records
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from snapshots.traces import Row, Trace, traces
+from trace_driving import came, ms, own, pipe_part, topology_of
 
 from millstream import (
     BufferConfig,
@@ -29,15 +28,12 @@ from millstream import (
     Serdes,
     SessionWindows,
     SlidingWindows,
-    StreamsBuilder,
     Suppressed,
     TimeWindows,
-    Topology,
-    Windowed,
     WindowedSerdes,
 )
 from millstream.spark.dropped import new_reports, read_drops
-from millstream.testing import TestRecord, TopologyTestDriver
+from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
 pytestmark = pytest.mark.spark
@@ -45,8 +41,6 @@ pytestmark = pytest.mark.spark
 FOLDS = ("count", "reduce", "aggregate", "to_table")
 STATEFUL = {*FOLDS, "suppress"}
 STREAM_STEPS = {"select_key", "map_values", "filter", "group_by", "group_by_key", "windowed_by", "to_stream"}
-TOGETHER = 8
-"""How many programs read one source: all of these are one operator."""
 CACHED = {"application.id": "app"}
 UNCACHED = {**CACHED, "statestore.cache.max.bytes": 0}
 
@@ -100,19 +94,19 @@ def has_no_nulls(trace: Trace) -> bool:
     return all(record.value is not None for record in trace.records)
 
 
-def chosen(file: str, *, in_python: bool = False) -> list[Trace]:
-    """Some of those that can be said, from edges to random ones. The cores are tested with all of them
-    (tests/kernel/test_cores.py); what is seen here is what is around the cores."""
+HELD_BY_CORES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
+"""The files of which the kernel's cores are tested with each trace (tests/kernel/test_cores.py). What is seen
+here is what is around the cores."""
+
+
+def chosen(file: str, count: int, *, in_python: bool = False) -> list[Trace]:
+    """Some of those that can be said, from edges to random ones."""
     every = [trace for trace in traces(file) if can_be_said(trace, in_python=in_python)]
-    count = min(len(every), 2 * TOGETHER)
+    count = min(len(every), count)
     return [every[place * len(every) // count] for place in range(count)]
 
 
 # --- programs --------------------------------------------------------------------------------------------
-
-
-def ms(number: int) -> timedelta:
-    return timedelta(milliseconds=number)
 
 
 def windows_of(op: Mapping[str, Any]) -> Windows | None:
@@ -208,11 +202,7 @@ class Program:
     in_python: bool = False
 
     def build(self, source: KStream) -> None:
-        made: Any = source.filter(
-            lambda key, value, record: (
-                F.element_at(record.headers, 1)["value"].cast("string") == str(self.number)
-            )
-        )
+        made: Any = own(source, self)
         if self.trace.program[0]["values"] == "long":
             made = made.map_values(lambda value: value.cast("long"))
         if self.trace.program[0]["op"] == "table":
@@ -280,45 +270,6 @@ class Program:
         return Serdes.long() if kind == "long" else Serdes.string()
 
 
-def topology_of(programs: Sequence[Program]) -> Topology:
-    """All of them in one topology. What reads one source is one query, with one operator."""
-    builder = StreamsBuilder()
-    for first in range(0, len(programs), TOGETHER):
-        source = builder.stream(f"in-{first // TOGETHER}", STRINGS)
-        for program in programs[first : first + TOGETHER]:
-            program.build(source)
-    return builder.build()
-
-
-def pipe_part(driver: TopologyTestDriver, programs: Sequence[Program], part: int, parts: int) -> None:
-    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
-    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
-    for step in range(max(len(program.trace.records) for program in programs)):
-        for program in programs:
-            mine = program.trace.records
-            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
-                value = None if record.value is None else str(record.value)
-                header = ("number", str(program.number).encode())
-                by_topic[f"in-{program.number // TOGETHER}"].append(
-                    TestRecord(record.key, value, record.timestamp, (header,))
-                )
-    for topic, batch in by_topic.items():
-        driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
-
-
-def came(driver: TopologyTestDriver, program: Program) -> list[Row]:
-    """What the program has written since it was asked last."""
-    found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
-    return [row(each) for each in found]
-
-
-def row(record: TestRecord) -> Row:
-    key = record.key
-    if isinstance(key, Windowed):
-        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
-    return Row(key, record.value, record.timestamp)
-
-
 def theirs(program: Program) -> list[Row]:
     """What Kafka Streams sent. Without the marks of merged sessions, unless functions made them: parts have
     one rule for records and for sessions."""
@@ -351,17 +302,16 @@ def too_late(trace: Trace) -> int:
     return int(trace.dropped) - nulls
 
 
-def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -> Counter[str]:
-    """Give every second of the programs their records in so many micro-batches. How many were late."""
-    programs = [
-        Program(number, trace, in_python)
-        for number, trace in enumerate(chosen(file, in_python=in_python)[first::2])
-    ]
+def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
+    """Give the programs their records: every second one all in one micro-batch, the others in three. How many
+    were late."""
+    programs = [Program(number, trace, in_python) for number, trace in enumerate(some)]
     topology = topology_of(programs)
     nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
     with TopologyTestDriver(topology, UNCACHED) as driver:
-        for part in range(parts):
-            pipe_part(driver, programs, part, parts)
+        pipe_part(driver, programs[::2], 0, 1)
+        for part in range(3):
+            pipe_part(driver, programs[1::2], part, 3)
         counts = late(driver)
         for program in programs:
             trace = program.trace
@@ -371,29 +321,32 @@ def compare(file: str, *, parts: int, first: int = 0, in_python: bool = False) -
     return counts
 
 
-@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize(
     "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress"]
 )
-def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(
-    file: str, parts: int
-) -> None:
+def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str) -> None:
     """Each update, in the same order, with the same time; and what is late is counted, and why."""
-    counts = compare(file, parts=parts, first=parts // 3)
+    counts = compare(chosen(file, 8 if file in HELD_BY_CORES else 16))
     assert sum(counts.values()) > 0 or file not in ("time", "sliding")
 
 
-@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
-def test_python_functions_are_called_as_kafka_streams_calls_them(file: str) -> None:
+WINDOWS = ("time", "session", "sliding", "unwindowed")
+
+
+def test_python_functions_are_called_as_kafka_streams_calls_them() -> None:
     """With the same aggregates, record by record; sessions are merged by the merger."""
-    compare(file, parts=2, in_python=True)
+    compare([trace for file in WINDOWS for trace in chosen(file, 6, in_python=True)], in_python=True)
 
 
-@pytest.mark.parametrize("file", ["time", "session", "sliding", "unwindowed"])
-def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch(file: str) -> None:
+def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch() -> None:
     """Whatever was in between; and what was never told is never gone."""
-    updates = [trace for trace in chosen(file) if "to_table" not in trace.operations and has_no_nulls(trace)]
-    programs = [Program(number, trace) for number, trace in enumerate(updates[:TOGETHER])]
+    updates = [
+        trace
+        for file in WINDOWS
+        for trace in chosen(file, 16)
+        if "to_table" not in trace.operations and has_no_nulls(trace)
+    ]
+    programs = [Program(number, trace) for number, trace in enumerate(updates[::2])]
     values: list[dict[Any, Any]] = [{} for _ in programs]
     with TopologyTestDriver(topology_of(programs), CACHED) as driver:
         for part in range(2):

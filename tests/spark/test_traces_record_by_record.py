@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from snapshots.traces import traces
-from test_traces_on_spark import UNCACHED, Program, came, can_be_said, theirs, topology_of
+from test_traces_on_spark import UNCACHED, Program, can_be_said, theirs
+from trace_driving import came, stamped, topology_of
 
-from millstream.testing import TestRecord, TopologyTestDriver
+from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark
 
@@ -21,8 +22,6 @@ def test_each_record_leads_to_what_kafka_streams_makes_of_it(file: str) -> None:
         for program in programs:
             wanted = theirs(program)
             for record, step in list(zip(program.trace.records, program.trace.steps, strict=True))[:12]:
-                value = None if record.value is None else str(record.value)
-                header = ("number", str(program.number).encode())
-                topic.pipe_input(TestRecord(record.key, value, record.timestamp, (header,)))
+                topic.pipe_input(stamped(program, record))
                 expected, wanted = wanted[: len(step.out)], wanted[len(step.out) :]
                 assert came(driver, program) == expected, (program.trace.line, record)

@@ -4,29 +4,14 @@ import re
 from datetime import timedelta
 
 import pytest
+from programs import FIVE, both, same
 
-from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.emission import BufferConfig, Suppressed
 from millstream.dsl.join_options import StreamJoined
 from millstream.dsl.options import Materialized, Repartitioned
 from millstream.errors import TopologyException
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.windows import JoinWindows
-
-FIVE = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
-
-
-def same(value):
-    return value
-
-
-def both(left, right):
-    return left
-
-
-@pytest.fixture
-def builder():
-    return StreamsBuilder()
 
 
 def plan(builder, **partitions):

@@ -4,22 +4,13 @@ import re
 from datetime import timedelta
 
 import pytest
+from programs import same
 
-from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized, Repartitioned
 from millstream.errors import MissingSourceTopicException, TopologyException
 from millstream.model import TaskId
 from millstream.topology.internal_topics import ANY_TIME, plan_internal_topics
 from millstream.topology.windows import SessionWindows, TimeWindows
-
-
-def same(value):
-    return value
-
-
-@pytest.fixture
-def builder():
-    return StreamsBuilder()
 
 
 def plan(builder, **counts):

@@ -1,28 +1,10 @@
 """Joins and grouped tables in the physical cut: one query has both sides, and behind it is a topic."""
 
-from datetime import timedelta
-
 import pytest
+from programs import FIVE, both, same
 
-from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
 from millstream.topology.pipeline import state_before
-from millstream.topology.windows import JoinWindows
-
-FIVE = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
-
-
-def same(value):
-    return value
-
-
-def both(left, right):
-    return left
-
-
-@pytest.fixture
-def builder():
-    return StreamsBuilder()
 
 
 def stream_with_table(builder):

@@ -3,13 +3,11 @@
 import random
 from datetime import timedelta
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import random_program, replay
 from tiers import examples
 
-from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
 from millstream.dsl.options import Grouped, Materialized
 from millstream.topology.nodes import GlobalRead, GlobalTable, Repartition, Sink, Source, TableSource
@@ -20,11 +18,6 @@ from millstream.topology.windows import TimeWindows
 
 def same(value):
     return value
-
-
-@pytest.fixture
-def builder():
-    return StreamsBuilder()
 
 
 def word_count(builder):

@@ -126,6 +126,7 @@ PROGRAM = """
 import sys
 sys.path[:0] = {path!r}
 from driving import STRINGS, pipe
+from spark_start import java_options
 from millstream import Printed, StreamsBuilder
 from millstream.testing import TopologyTestDriver
 
@@ -133,7 +134,7 @@ builder = StreamsBuilder()
 stream = builder.stream("in", STRINGS)
 stream.print(Printed.to_sys_out().with_label("in"))
 stream.foreach(lambda key, value: print("seen", value))
-with TopologyTestDriver(builder.build()) as driver:
+with TopologyTestDriver(builder.build(), {{"spark.driver.extraJavaOptions": java_options()}}) as driver:
     pipe(driver, "in", ("k", "v"))
 """
 

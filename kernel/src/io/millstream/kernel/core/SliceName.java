@@ -15,7 +15,14 @@ class SliceName {
             keyHash = Arrays.hashCode(toKey);
         }
         number = toNumber;
-        hash = 31 * keyHash + Long.hashCode(toNumber);
+        hash = mixed(31 * keyHash + Long.hashCode(toNumber));
+    }
+
+    /** Keys that are counted up, k001, k002, …, are close together otherwise. Source: MurmurHash3's fmix32. */
+    static int mixed(int hash) {
+        int mixed = (hash ^ hash >>> 16) * 0x85EBCA6B;
+        mixed = (mixed ^ mixed >>> 13) * 0xC2B2AE35;
+        return mixed ^ mixed >>> 16;
     }
 
     @Override
@@ -27,6 +34,9 @@ class SliceName {
     @Override
     @SuppressWarnings("super")
     public final boolean equals(Object other) {
-        return other instanceof SliceName name && name.number == number && Arrays.equals(name.key, key);
+        return other instanceof SliceName name
+                && name.hash == hash
+                && name.number == number
+                && Arrays.equals(name.key, key);
     }
 }

@@ -1,7 +1,13 @@
 package io.millstream.kernel.python;
 
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -31,5 +37,23 @@ public record Program(
         command = new ArrayList<>(command);
         environment = new HashMap<>(environment);
         files = new ArrayList<>(files);
+    }
+
+    /** As a text, which options of a writer are. */
+    public String text() throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
+            out.writeObject(this);
+        }
+        return Base64.getEncoder().encodeToString(bytes.toByteArray());
+    }
+
+    static Program of(String text) throws IOException {
+        byte[] bytes = Base64.getDecoder().decode(text);
+        try (ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(bytes))) {
+            return (Program) in.readObject();
+        } catch (ClassNotFoundException error) {
+            throw new IOException(error);
+        }
     }
 }

@@ -7,24 +7,40 @@ import org.apache.kafka.common.header.Header;
 /**
  * What a dead letter says of the record that a refused one comes from.
  *
+ * @param asked where the record failed, if the row is about one that did, and not to be written; else {@link #NOWHERE}
+ * @param exception what happened there, and so on
+ *
  * <p>Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
  */
-record DeadLetter(byte[] key, byte[] value, String topic, int partition, long offset, String place) {
+record DeadLetter(
+        byte[] key,
+        byte[] value,
+        String topic,
+        int partition,
+        long offset,
+        String place,
+        int asked,
+        String exception,
+        String message,
+        byte[] failedKey,
+        byte[] failedValue) {
+    static final int NOWHERE = -1;
+
     private static final String PREFIX = "__streams.errors.";
 
     /** The dead letter for a record that was refused; {@code whole}: with the value that was read. */
     ProducerRecord<byte[], byte[]> record(
             String queue, ProducerRecord<byte[], byte[]> refused, Throwable error, boolean whole) {
         String name = error.getClass().getName();
-        String message = Verdict.sentence(refused, error);
+        String sentence = Verdict.sentence(refused, error);
         ProducerRecord<byte[], byte[]> letter =
                 new ProducerRecord<>(queue, null, refused.timestamp(), key, whole ? value : null);
         for (Header header : refused.headers()) {
             letter.headers().add(header);
         }
         add(letter, "exception", name);
-        add(letter, "message", message);
-        add(letter, "stacktrace", name + ": " + message + "\n\tat " + place);
+        add(letter, "message", sentence);
+        add(letter, "stacktrace", name + ": " + sentence + "\n\tat " + place);
         add(letter, "topic", topic);
         add(letter, "partition", Integer.toString(partition));
         add(letter, "offset", Long.toString(offset));

@@ -12,7 +12,10 @@ import java.util.TreeSet;
  * <ul>
  *   <li>{@code kafka.*}: options of the producer, by Kafka's names.
  *   <li>{@code partitions.<topic>}: how many partitions a topic has, for records with a route; else the topic is asked.
- *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses; else the task fails.
+ *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses, {@code ask} does what Python says; else
+ *       the task fails.
+ *   <li>{@code asking.secret}: the program that says it, see {@link io.millstream.kernel.python.Asking}. It may have
+ *       secrets; by this name Spark does not show it.
  *   <li>{@code complete.<topic>}: no record for this topic may be dropped, whatever {@code on.refused} says.
  *   <li>{@code dead.letter.topic}: where the records go that were dropped.
  *   <li>{@code transactional.prefix}: write exactly once; the sink partition makes a transactional.id of it.
@@ -27,6 +30,8 @@ record Options(
         Map<String, Integer> partitions,
         Set<String> complete,
         boolean drops,
+        boolean asks,
+        String asking,
         String deadLetterTopic,
         String transactionalPrefix,
         String markerTopic,
@@ -60,7 +65,9 @@ record Options(
                 kafka,
                 partitions,
                 complete,
-                "continue".equals(given.get("on.refused")),
+                "continue".equals(given.get("on.refused")) || "ask".equals(given.get("on.refused")),
+                "ask".equals(given.get("on.refused")),
+                given.get("asking.secret"),
                 given.get("dead.letter.topic"),
                 prefix,
                 given.get("marker.topic"),

@@ -1,11 +1,15 @@
 package io.millstream.kernel.sink;
 
 import io.millstream.kernel.Partitions;
+import io.millstream.kernel.python.Asking;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
@@ -24,6 +28,10 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
     /** How often records are sent again that nothing is wrong with, before the task fails; a transaction too. */
     private static final int ROUNDS = 100;
+    /** So many questions, or bytes of them, go to Python at once. */
+    private static final int QUESTIONS = 1000;
+
+    private static final int QUESTION_BYTES = 1 << 22;
     /** Topics that were found not to have a partition that was chosen, and when. Finding out takes max.block.ms. */
     private static final Map<String, Long> LACKING = new ConcurrentHashMap<>();
 
@@ -51,6 +59,10 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         Throwable refusal;
         /** Its dead letter has room for the value. */
         boolean wholeLetter = true;
+        /** What a handler wants written in its place; null: none was asked. */
+        List<ProducerRecord<byte[], byte[]>> answer;
+        /** A handler has made it, so it is not asked about it. */
+        boolean fromHandler;
 
         Sent(ProducerRecord<byte[], byte[]> record, DeadLetter letter) {
             this.record = record;
@@ -70,8 +82,16 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private final List<Sent> kept;
 
     private Dropped dropped = new Dropped();
+    private final Asking asking;
+    private final List<byte[]> questions = new ArrayList<>();
+    private int questionBytes;
     /** What Kafka's thread has told. */
     private Queue<Failure> failures = new ConcurrentLinkedQueue<>();
+    /**
+     * What records of a transaction were refused for. When one is refused, the producer gives up batches that it has
+     * not sent yet, of whatever topic, and tells the same error of theirs.
+     */
+    private final Set<Throwable> met = Collections.synchronizedSet(Collections.newSetFromMap(new IdentityHashMap<>()));
     /** Not all of it is about records that may be dropped. */
     private volatile boolean failed;
 
@@ -83,6 +103,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         String compression = options.kafka().getOrDefault(ProducerConfig.COMPRESSION_TYPE_CONFIG, "none");
         this.compresses = !"none".equals(compression);
         this.kept = options.drops() && sender.isTransaction() ? new ArrayList<>() : null;
+        this.asking = options.asking() == null ? null : new Asking(options.asking());
     }
 
     @Override
@@ -93,7 +114,19 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (failed) {
             throw thrown(worst());
         }
-        Sent sent = read(row);
+        byte[] question = asking == null ? null : rows.questionOf(row);
+        if (question == null) {
+            add(read(row));
+            return;
+        }
+        questions.add(question);
+        questionBytes += question.length;
+        if (questions.size() >= QUESTIONS || questionBytes >= QUESTION_BYTES) {
+            askAll();
+        }
+    }
+
+    private void add(Sent sent) {
         if (kept != null) {
             kept.add(sent);
             if (!failures.isEmpty()) {
@@ -106,6 +139,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     @Override
     public WriterCommitMessage commit() {
         if (!sender.isWritten()) {
+            askAll();
             sender.flush();
             for (int round = 1; !failures.isEmpty(); round++) {
                 if (failed || round > ROUNDS) {
@@ -201,29 +235,29 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     // --- sending -------------------------------------------------------------------------------------
 
     private void send(Sent sent) {
-        Queue<Failure> told = failures;
+        Queue<Failure> queue = failures;
         Throwable refusal = sent.hopeless ? sent.lacking : tooLarge(sent.record);
         if (refusal != null) {
-            tell(told, new Failure(sent, refusal, Verdict.REFUSED));
+            tell(queue, new Failure(sent, refusal, Verdict.REFUSED));
             return;
         }
         try {
             // A partition that the producer does not know of may be new: it looks, for max.block.ms.
             sender.send(sent.record, (metadata, error) -> {
                 if (error != null) {
-                    tell(told, judged(sent, error));
+                    tell(queue, judged(sent, error));
                 }
             });
         } catch (KafkaException error) {
             if (kept == null) {
                 throw error;
             }
-            tell(told, judged(sent, error));
+            tell(queue, judged(sent, error));
         }
     }
 
-    private void tell(Queue<Failure> told, Failure failure) {
-        told.add(failure);
+    private void tell(Queue<Failure> queue, Failure failure) {
+        queue.add(failure);
         if (!mayGoOn(failure)) {
             failed = true;
         }
@@ -248,7 +282,11 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             LACKING.put(options.place(sent.record.topic()), System.nanoTime());
             return new Failure(sent, sent.lacking, Verdict.REFUSED);
         }
-        return new Failure(sent, error, Verdict.of(error));
+        Verdict verdict = Verdict.of(error);
+        if (verdict == Verdict.REFUSED && kept != null && (Verdict.isOfABatch(error) || !met.add(error))) {
+            verdict = Verdict.BYSTANDER;
+        }
+        return new Failure(sent, error, verdict);
     }
 
     /** What this task fails with. */
@@ -264,6 +302,9 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     private boolean mayGoOn(Failure failure) {
         Sent sent = failure.sent;
+        if (sent.fromHandler && failure.verdict == Verdict.REFUSED) {
+            return false;
+        }
         return switch (failure.verdict) {
             case FENCED, FAILED -> false;
             case BYSTANDER -> options.drops();
@@ -288,9 +329,10 @@ final class RecordsWriter implements DataWriter<InternalRow> {
      * told again that they were part of a batch.
      */
     private void sendBystandersAgain() {
-        Queue<Failure> told = failures;
+        Queue<Failure> before = failures;
         failures = new ConcurrentLinkedQueue<>();
-        for (Failure failure : told) {
+        askAboutRefused(before);
+        for (Failure failure : before) {
             if (failure.verdict == Verdict.BYSTANDER) {
                 send(failure.sent);
             } else {
@@ -303,6 +345,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     /** Take back the transaction, and send it again without what was refused. */
     private void sendAllAgain() {
         boolean refused = false;
+        askAboutRefused(failures);
         for (Failure failure : failures) {
             if (failure.verdict == Verdict.REFUSED) {
                 refused(failure);
@@ -340,11 +383,80 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (sent.wholeLetter || kept != null) {
             dropped.add(sent.record.topic(), sent.refusal, Verdict.sentence(sent.record, sent.refusal));
         }
+        if (sent.answer != null) {
+            replaceByAnswer(sent);
+            return;
+        }
         if (sent.letter != null && options.deadLetterTopic() != null) {
             Sent letter = new Sent(
                     sent.letter.record(options.deadLetterTopic(), sent.record, sent.refusal, sent.wholeLetter), null);
             letter.about = sent;
             send(letter);
         }
+    }
+
+    // --- asking --------------------------------------------------------------------------------------
+
+    /** Ask about the records that have failed before they got here, and write what the answers have. */
+    private void askAll() {
+        if (questions.isEmpty()) {
+            return;
+        }
+        byte[][] answers = asking.ask(questions);
+        questions.clear();
+        questionBytes = 0;
+        for (byte[] data : answers) {
+            Answer answer = Answer.of(data);
+            answer.letters().forEach(letter -> add(fromHandler(letter)));
+            failIf(answer);
+        }
+    }
+
+    /** Ask about records that Kafka does not take; nobody is asked twice. */
+    private void askAboutRefused(Queue<Failure> refused) {
+        if (!options.asks()) {
+            return;
+        }
+        List<Sent> about = new ArrayList<>();
+        List<byte[]> asked = new ArrayList<>();
+        for (Failure failure : refused) {
+            Sent sent = failure.sent;
+            if (failure.verdict == Verdict.REFUSED && sent.answer == null && sent.letter != null) {
+                about.add(sent);
+                asked.add(Question.refused(sent.letter, sent.record, failure.error));
+            }
+        }
+        if (asked.isEmpty()) {
+            return;
+        }
+        byte[][] answers = asking.ask(asked);
+        for (int i = 0; i < answers.length; i++) {
+            Answer answer = Answer.of(answers[i]);
+            about.get(i).answer = answer.letters();
+            if (answer.fails() && kept == null) {
+                about.subList(0, i + 1).forEach(this::replaceByAnswer);
+            }
+            failIf(answer);
+        }
+    }
+
+    private void replaceByAnswer(Sent sent) {
+        sent.answer.forEach(letter -> send(fromHandler(letter)));
+    }
+
+    /** What was written before stays, if it is no transaction; so does what the answer has. */
+    private void failIf(Answer answer) {
+        if (answer.fails()) {
+            if (!sender.isTransaction()) {
+                sender.flush();
+            }
+            throw new RecordFailedException(answer.said());
+        }
+    }
+
+    private static Sent fromHandler(ProducerRecord<byte[], byte[]> letter) {
+        Sent sent = new Sent(letter, null);
+        sent.fromHandler = true;
+        return sent;
     }
 }

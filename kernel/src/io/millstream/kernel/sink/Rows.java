@@ -20,15 +20,28 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
  *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
- *       a dead letter says of the record that this one comes from. The column may be missing.
+ *       a dead letter says of the record that this one comes from. The column may be missing. And asked int,
+ *       exception, message string, failed_key, failed_value binary: where asked is not NULL, the row is nothing to be
+ *       written, but a record that failed, of which a handler is asked.
  * </ul>
  */
-record Rows(int topic, int key, int value, int partition, int route, int timestamp, int headers, int letter)
+record Rows(
+        int topic,
+        int key,
+        int value,
+        int partition,
+        int route,
+        int timestamp,
+        int headers,
+        int letter,
+        int letterFields)
         implements Serializable {
 
-    private static final int LETTER_FIELDS = 6;
+    /** Where in a letter it is said what is asked, if its fields go so far. */
+    private static final int ASKED = 6;
 
     static Rows in(StructType schema) {
+        int letter = List.of(schema.fieldNames()).indexOf("letter");
         return new Rows(
                 schema.fieldIndex("topic"),
                 schema.fieldIndex("key"),
@@ -37,7 +50,8 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
                 schema.fieldIndex("route"),
                 schema.fieldIndex("timestamp"),
                 schema.fieldIndex("headers"),
-                List.of(schema.fieldNames()).indexOf("letter"));
+                letter,
+                letter < 0 ? 0 : ((StructType) schema.apply(letter).dataType()).size());
     }
 
     /** The bytes of a column; a copy, for Spark uses a row again. */
@@ -67,14 +81,35 @@ record Rows(int topic, int key, int value, int partition, int route, int timesta
         if (letter < 0 || row.isNullAt(letter)) {
             return null;
         }
-        InternalRow source = row.getStruct(letter, LETTER_FIELDS);
-        UTF8String from = source.getUTF8String(2);
+        InternalRow source = row.getStruct(letter, letterFields);
+        boolean asks = letterFields > ASKED;
         return new DeadLetter(
                 bytes(source, 0),
                 bytes(source, 1),
-                from == null ? null : from.toString(),
+                text(source, 2),
                 source.isNullAt(3) ? -1 : source.getInt(3),
                 source.isNullAt(4) ? -1 : source.getLong(4),
-                source.getUTF8String(5).toString());
+                text(source, 5),
+                asks && !source.isNullAt(ASKED) ? source.getInt(ASKED) : DeadLetter.NOWHERE,
+                asks ? text(source, 7) : null,
+                asks ? text(source, 8) : null,
+                asks ? bytes(source, 9) : null,
+                asks ? bytes(source, 10) : null);
+    }
+
+    private static String text(InternalRow row, int column) {
+        UTF8String text = row.getUTF8String(column);
+        return text == null ? null : text.toString();
+    }
+
+    /** What a handler is asked, if that is what the row is for; else null. */
+    byte[] questionOf(InternalRow row) {
+        if (letterFields <= ASKED || row.isNullAt(letter) || row.getStruct(letter, letterFields).isNullAt(ASKED)) {
+            return null;
+        }
+        UTF8String to = row.getUTF8String(topic);
+        Integer chosen = row.isNullAt(partition) ? null : (Integer) row.getInt(partition);
+        Long time = row.isNullAt(timestamp) ? null : (Long) row.getLong(timestamp);
+        return Question.failed(letterOf(row), to == null ? null : to.toString(), chosen, time, headersOf(row));
     }
 }

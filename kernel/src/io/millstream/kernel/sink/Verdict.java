@@ -25,12 +25,18 @@ enum Verdict {
     /** Another record of the producer's batch, or of the transaction, was refused, and this one with it. */
     BYSTANDER;
 
+    private static final String REJECTED = "One or more records have been rejected";
     private static final String PART_OF_A_BATCH = "because it was part of a batch";
     /** Of a batch of one record: 61 bytes, and at most 21. */
     private static final int OVERHEAD = 82;
 
     boolean isAboutRecords() {
         return this == REFUSED || this == BYSTANDER;
+    }
+
+    /** Whether it is told of a whole batch; the records that it is about have been told what is wrong with each. */
+    static boolean isOfABatch(Throwable error) {
+        return says(error, REJECTED);
     }
 
     static Verdict of(Throwable error) {

@@ -1,11 +1,8 @@
 package io.millstream.kernel.state;
 
-import io.millstream.kernel.core.Parts;
-import java.nio.ByteBuffer;
-import java.util.HashMap;
+import io.millstream.kernel.core.Sums;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
@@ -14,9 +11,13 @@ import org.apache.spark.sql.RowFactory;
 
 /** Records of one key made one, in each Spark task for itself: less is shuffled, and less reaches the operator. */
 public final class Combined implements MapPartitionsFunction<Row, Row> {
-    private static final long serialVersionUID = 1;
+    private static final long serialVersionUID = 2;
 
-    /** How many keys are in memory at a time. */
+    private static final int TAG = 0;
+    private static final int KEY = 1;
+    private static final int AT = 2;
+
+    /** How many keys of an aggregation are in memory at a time. */
     private static final int CAPACITY = 50_000;
 
     private final Plan plan;
@@ -40,63 +41,65 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
 
     @Override
     public Iterator<Row> call(Iterator<Row> rows) {
-        List<Parts> rules = plan.items.stream().map(Plan.Item::parts).toList();
-        return new Iterator<>() {
-            private Iterator<Row> made = List.<Row>of().iterator();
-
-            @Override
-            public boolean hasNext() {
-                if (!made.hasNext()) {
-                    made = combine(rows, rules);
-                }
-                return made.hasNext();
-            }
-
-            @Override
-            public Row next() {
-                return made.next();
-            }
-        };
+        return new Task(rows);
     }
 
-    private Iterator<Row> combine(Iterator<Row> rows, List<Parts> rules) {
-        Map<Name, Sum> sums = new HashMap<>();
-        while (sums.size() < CAPACITY && rows.hasNext()) {
-            Row row = rows.next();
-            int tag = row.getInt(0);
-            long at = row.getLong(2);
-            Sum sum = sums.computeIfAbsent(
-                    new Name(tag, ByteBuffer.wrap((byte[]) row.get(1))),
-                    name -> new Sum(at, new Object[plan.items.get(tag).names().size()]));
-            sum.at = Math.max(sum.at, at);
-            rules.get(tag).add(sum.parts, plan.items.get(tag).parts(row));
+    private final class Task implements Iterator<Row> {
+        private final Iterator<Row> rows;
+        private final List<PartsOfRows> items =
+                plan.items.stream().map(PartsOfRows::new).toList();
+        private final Sums[] sums = plan.items.stream()
+                .map(item -> new Sums(item.parts(), CAPACITY))
+                .toArray(Sums[]::new);
+        /** Which sum comes next: of which aggregation, and its number there; the latter is 0 while they are made. */
+        private int tag;
+
+        private int number;
+
+        Task(Iterator<Row> rows) {
+            this.rows = rows;
         }
-        return sums.entrySet().stream()
-                .map(each -> row(each.getKey(), each.getValue()))
-                .iterator();
-    }
 
-    private Row row(Name name, Sum sum) {
-        Plan.Item item = plan.items.get(name.tag);
-        Object[] row = new Object[columns];
-        row[0] = name.tag;
-        row[1] = name.key.array();
-        row[2] = sum.at;
-        for (int i = 0; i < sum.parts.length; i++) {
-            row[item.columns().get(i)] = Values.write(sum.parts[i], item.types().get(i));
+        @Override
+        public boolean hasNext() {
+            if (!isThere()) {
+                fill();
+            }
+            return isThere();
         }
-        return RowFactory.create(row);
-    }
 
-    private record Name(int tag, ByteBuffer key) {}
+        /** Moves on to an aggregation with sums, if there is any. */
+        private boolean isThere() {
+            while (tag < sums.length && number == sums[tag].size()) {
+                tag++;
+                number = 0;
+            }
+            return tag < sums.length;
+        }
 
-    private static final class Sum {
-        private long at;
-        private final Object[] parts;
+        private void fill() {
+            for (Sums each : sums) {
+                each.clear();
+            }
+            tag = 0;
+            boolean isFull = false;
+            while (!isFull && rows.hasNext()) {
+                Row row = rows.next();
+                int of = row.getInt(TAG);
+                sums[of].add((byte[]) row.get(KEY), row.getLong(AT), items.get(of).read(row));
+                isFull = sums[of].isFull();
+            }
+        }
 
-        Sum(long at, Object[] parts) {
-            this.at = at;
-            this.parts = parts;
+        @Override
+        public Row next() {
+            Object[] row = new Object[columns];
+            row[TAG] = tag;
+            row[KEY] = sums[tag].key(number);
+            row[AT] = sums[tag].at(number);
+            items.get(tag).write(sums[tag].parts(number), row);
+            number++;
+            return RowFactory.create(row);
         }
     }
 }

@@ -19,7 +19,6 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
@@ -110,15 +109,6 @@ final class Plan implements Serializable {
         private long retention() {
             long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
             return settings.getOrDefault("retention", least + setting("grace"));
-        }
-
-        /** The parts that a row brings, but for those of folds. */
-        Object[] parts(Row row) {
-            Object[] parts = new Object[columns.size()];
-            for (int i = 0; i < parts.length; i++) {
-                parts[i] = Values.read(row.get(columns.get(i)), types.get(i));
-            }
-            return parts;
         }
 
         Parts parts() {

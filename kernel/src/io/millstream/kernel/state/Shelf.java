@@ -58,7 +58,7 @@ final class Shelf implements Kept {
     private final boolean[] folded;
     private final Parts rules;
     private final DataType[] types;
-    private final int[] columns;
+    private final PartsOfRows brought;
     /** Whether its windows have a flag: that one is gone, or waits. */
     private final boolean flagged;
 
@@ -80,7 +80,7 @@ final class Shelf implements Kept {
         }
         this.rules = item.parts();
         this.types = item.types().toArray(new DataType[0]);
-        this.columns = item.columns().stream().mapToInt(Integer::intValue).toArray();
+        this.brought = new PartsOfRows(item);
         this.flagged = item.of() >= 0 || item.core().equals("records");
         this.opaque = item.isOpaque();
         if (!item.isKept()) {
@@ -182,10 +182,11 @@ final class Shelf implements Kept {
 
     /** The parts that a row brings. */
     Object[] parts(byte[] key, Row row) {
-        Object[] parts = new Object[columns.length];
+        Object[] parts = brought.read(row);
         for (int i = 0; i < parts.length; i++) {
-            Object value = row.get(columns[i]);
-            parts[i] = folded[i] ? folds.record(fold, key, (byte[]) value) : read(value, i);
+            if (folded[i]) {
+                parts[i] = folds.record(fold, key, (byte[]) parts[i]);
+            }
         }
         return parts;
     }

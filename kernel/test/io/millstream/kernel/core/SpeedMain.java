@@ -28,7 +28,7 @@ public final class SpeedMain {
     public static void main(String[] arguments) {
         byte[][] keys = new byte[KEYS][];
         for (int i = 0; i < KEYS; i++) {
-            keys[i] = ("key-" + i).getBytes(StandardCharsets.UTF_8);
+            keys[i] = (String.format("word%05d", i)).getBytes(StandardCharsets.UTF_8);
         }
         Parts parts = new Parts(List.of(Rules.of("sum", "bigint")));
         InMemory kept = new InMemory();

@@ -2,7 +2,7 @@
 
 Java's second compiler, and its collector for large heaps, take more of the processor than a test gives back.
 A class-data archive (AppCDS) has Spark's classes read and checked already: 8 s of a processor become 4.4.
-It is made once for an environment, beside the first tests that run there, and stays in it. A process that
+It is made once for an environment, beside the first cluster tests there, and stays in it. A process that
 starts before it is there goes without, and so does one that it does not fit: Java sees that by itself.
 """
 
@@ -43,13 +43,13 @@ def java_options() -> str:
 
 
 class ArchiveMaking:
-    """Makes the archive where there is none, in processes of the lowest priority."""
+    """Makes the archive where there is none: beside tests, but soon, because the next of them want it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         if not _archive().exists():
             self._process = subprocess.Popen(
-                ["nice", "-n", "19", sys.executable, __file__],
+                ["nice", "-n", "5", sys.executable, __file__],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,0 +1,34 @@
+package io.millstream.kernel.python;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+
+/**
+ * Has Python answer questions about records that failed: bytes for bytes. The other end, and what is in them:
+ * millstream/spark/asking.py. A worker is taken with the first question.
+ */
+public final class Asking {
+    private final String program;
+    private Worker worker;
+
+    /**
+     * @param program as {@link Program#text()} has it
+     */
+    public Asking(String program) {
+        this.program = program;
+    }
+
+    /** An answer for each question. */
+    public byte[][] ask(List<byte[]> questions) {
+        try {
+            if (worker == null) {
+                worker = Worker.take(Program.of(program));
+            }
+            Message request = new Message(Message.REQUEST).add(questions.toArray(new byte[0][]));
+            return worker.call(request).bytes(0, questions.size());
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+package io.millstream.kernel.sink;
+
+/** A handler of the user's own says that a record ends the pipeline. */
+public final class RecordFailedException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    RecordFailedException(String message) {
+        super(message);
+    }
+}

@@ -1,0 +1,273 @@
+"""Record-level handlers of one's own: classes that are asked about each record that fails, in Python.
+
+Only records that fail get to them, in batches, in a Python worker beside the task that met them; what their
+answers say happens in that task, and in its transaction. A handler is given in the configuration, as a class
+or an instance:
+
+    {"processing.exception.handler": Refusals}
+
+    class Refusals(ProcessingExceptionHandler):
+        def handle_error(self, context, record, exception):
+            return ErrorHandlerResponse.resume([context.dead_letter("refused", exception)])
+
+Source: KIP-161, KIP-210, KIP-1033, KIP-1034, KIP-1065; org.apache.kafka.streams.errors.
+"""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from millstream.model import TaskId
+
+__all__ = [
+    "ConsumerRecord",
+    "DeserializationExceptionHandler",
+    "ErrorHandlerContext",
+    "ErrorHandlerResponse",
+    "ErrorHandlerResult",
+    "ExceptionHandler",
+    "FailedRecord",
+    "ProcessingExceptionHandler",
+    "ProducerRecord",
+    "ProductionExceptionHandler",
+    "SerializationExceptionOrigin",
+]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """A record as it was read: key and value in bytes, `timestamp` in milliseconds since the epoch.
+
+    Source: org.apache.kafka.clients.consumer.ConsumerRecord.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """A record to write. `partition` None: by the key; `timestamp` in milliseconds, None: now.
+
+    Key and value of a dead letter are bytes or None. What `handle_serialization_error` is given has the
+    values that could not be written.
+
+    Source: org.apache.kafka.clients.producer.ProducerRecord.
+    """
+
+    topic: str
+    key: Any = None
+    value: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A record as the node was to process it: key and value as Python values, `timestamp` in milliseconds.
+
+    Source: org.apache.kafka.streams.processor.api.Record, in a ProcessingExceptionHandler.
+    """
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandlerContext:
+    """Where a record failed.
+
+    Attributes:
+        topic, partition, offset: of the source record that was being processed; None, -1 and -1 for the
+            results of an aggregation, which come of no single record.
+        headers: of the record.
+        processor_node_id: the node, `KSTREAM-MAPVALUES-0000000001`.
+        task_id: None where it is not known: a result of an aggregation, or a pipeline of several
+            subtopologies.
+        timestamp: of the record, in milliseconds since the epoch.
+        source_raw_key, source_raw_value: the bytes that were read; None as `topic` is.
+
+    Source: org.apache.kafka.streams.errors.ErrorHandlerContext.
+    Differs: a production handler gets the bytes that were read as well.
+    """
+
+    topic: str | None
+    partition: int
+    offset: int
+    headers: Headers
+    processor_node_id: str
+    task_id: TaskId | None
+    timestamp: int
+    source_raw_key: bytes | None
+    source_raw_value: bytes | None
+
+    def dead_letter(self, topic: str, exception: Exception) -> ProducerRecord:
+        """The record that a ready-made handler would write to a dead letter queue: the bytes that were read,
+        and what, where and why in further headers.
+
+        Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
+        """
+        name = f"{type(exception).__module__}.{type(exception).__qualname__}"
+        texts = {
+            "exception": name.removeprefix("builtins."),
+            "message": str(exception),
+            "stacktrace": "".join(traceback.format_exception(exception)) + f"\tat {self.processor_node_id}",
+            "topic": self.topic or "",
+            "partition": str(self.partition),
+            "offset": str(self.offset),
+        }
+        said = tuple((f"__streams.errors.{name}", text.encode()) for name, text in texts.items())
+        return ProducerRecord(
+            topic,
+            self.source_raw_key,
+            self.source_raw_value,
+            timestamp=self.timestamp,
+            headers=self.headers + said,
+        )
+
+
+class ErrorHandlerResult(Enum):
+    """What becomes of a record that failed, and of its pipeline."""
+
+    RESUME = "resume"
+    FAIL = "fail"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandlerResponse:
+    """What a handler answers; made by `resume`, `fail` and `retry`.
+
+    Source: DeserializationExceptionHandler.Response and its like in Kafka Streams 4.2.
+    """
+
+    result: ErrorHandlerResult
+    dead_letter_queue_records: tuple[ProducerRecord, ...] = ()
+
+    @classmethod
+    def resume(cls, dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> ErrorHandlerResponse:
+        """The record goes no further, and is counted as dropped; these records are written."""
+        return cls(ErrorHandlerResult.RESUME, tuple(dead_letter_queue_records))
+
+    @classmethod
+    def fail(cls, dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> ErrorHandlerResponse:
+        """The pipeline ends, and its thread's uncaught exception handler is asked.
+
+        With processing.guarantee=at_least_once these records are written before; exactly once, they are taken
+        back with the transaction.
+        """
+        return cls(ErrorHandlerResult.FAIL, tuple(dead_letter_queue_records))
+
+    @classmethod
+    def retry(cls) -> ErrorHandlerResponse:
+        """Of a production handler: write the record again.
+
+        As in Kafka Streams it means fail where writing again cannot help. That is so for all that a handler
+        is asked about here: what can be tried again the producer tries again by itself.
+        """
+        return cls(ErrorHandlerResult.RETRY)
+
+
+class SerializationExceptionOrigin(Enum):
+    """Which part of a record could not be written.
+
+    Source: ProductionExceptionHandler.SerializationExceptionOrigin, KIP-1033.
+    """
+
+    KEY = "key"
+    VALUE = "value"
+
+
+class ExceptionHandler(ABC):  # noqa: B024 - what is abstract has another type in each
+    """What the three have in common.
+
+    A class is made without arguments in each Python worker, an instance is brought there by pickling. So each
+    worker has one of its own, and what it keeps is seen by nobody else. What it prints goes to the log of the
+    worker.
+    """
+
+    Response: ClassVar[type[ErrorHandlerResponse]] = ErrorHandlerResponse
+    """Kafka Streams' name for it: `ProcessingExceptionHandler.Response.resume()`."""
+
+    def configure(self, configs: Mapping[str, Any]) -> None:  # noqa: B027 - who needs nothing leaves it out
+        """Called once in each worker, before anything else, with the client's configuration.
+
+        Of that, what is text, number or boolean, or a list of them, and no secret: those do not leave the
+        client. A handler that needs one reads it from where it runs.
+
+        Source: org.apache.kafka.common.Configurable.
+        """
+
+
+class DeserializationExceptionHandler(ExceptionHandler):
+    """Asked about each record whose key or value the serde cannot read.
+
+    Source: org.apache.kafka.streams.errors.DeserializationExceptionHandler, KIP-161.
+    Differs: not asked about what stores read themselves: changelogs, and topics of tables that nothing comes
+    after.
+    """
+
+    @abstractmethod
+    def handle_error(
+        self, context: ErrorHandlerContext, record: ConsumerRecord, exception: Exception
+    ) -> ErrorHandlerResponse:
+        """Decide about one record; `exception` is a SerializationException that names it."""
+
+
+class ProcessingExceptionHandler(ExceptionHandler):
+    """Asked about each record for which the Columns of a function raise.
+
+    Source: org.apache.kafka.streams.errors.ProcessingExceptionHandler, KIP-1033.
+    Differs: an exception in Python (a UDF, a fold, `peek`) and one in the Columns of `aggregate` ends the
+    pipeline unasked: Spark cannot tell which record it was.
+    """
+
+    @abstractmethod
+    def handle_error(
+        self, context: ErrorHandlerContext, record: FailedRecord, exception: Exception
+    ) -> ErrorHandlerResponse:
+        """Decide about one record.
+
+        `exception` is a StreamsException that names the node, the function and its line. What was raised in
+        it Spark does not tell; `record` has what it was computed from.
+        """
+
+
+class ProductionExceptionHandler(ExceptionHandler):
+    """Asked about each record that its serde cannot write, or that Kafka refuses.
+
+    Source: org.apache.kafka.streams.errors.ProductionExceptionHandler, KIP-210, KIP-399, KIP-1065.
+    Differs: not asked about what is no record's fault (no such topic, no rights, no answer), nor about
+    records of changelogs, without which a store would be wrong: these end the pipeline.
+    """
+
+    @abstractmethod
+    def handle_error(
+        self, context: ErrorHandlerContext, record: ProducerRecord, exception: Exception
+    ) -> ErrorHandlerResponse:
+        """Decide about a record that is too large, or that Kafka refuses; `exception` says why."""
+
+    def handle_serialization_error(
+        self,
+        context: ErrorHandlerContext,
+        record: ProducerRecord,
+        exception: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> ErrorHandlerResponse:
+        """Decide about a record whose key or value the serde cannot write. The default is to fail."""
+        return ErrorHandlerResponse.fail()

@@ -1,0 +1,367 @@
+"""Handlers of the user's own are asked about records that failed: what goes to Python, and what comes back.
+
+A record that fails travels to the sink as a row of its own (sink.Question). The kernel's sink gathers these,
+has a Python worker ask the handler about many at once, and does what the answers say, in the transaction that
+it writes in. The test driver asks in its own process. A worker is started when the first record fails.
+
+The other end is `kernel/src/io/millstream/kernel/sink/Question.java` and `Answer.java`. Numbers are
+big-endian; a text or a byte string has its length before it, an int32, -1 for null.
+
+    question: int32 place | node, exception, message, topic, raw key, raw value: strings | int32 partition
+              int64 offset | int64 timestamp | to, key, value: strings | int32 partition to write to | headers
+    answer:   byte 0 go on, 1 fail, 2 was not asked, because of a fail before it | said: string
+              int32 count of dead letters, each: topic, key, value: strings | int32 partition, -1 by the key
+              int64 timestamp, -1 now | headers
+    headers:  int32 count, -1 none | each name and value: strings
+"""
+
+from __future__ import annotations
+
+import struct
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.dsl.error_handlers import (
+    ConsumerRecord,
+    ErrorHandlerContext,
+    ErrorHandlerResponse,
+    ErrorHandlerResult,
+    FailedRecord,
+    Headers,
+    ProducerRecord,
+    SerializationExceptionOrigin,
+)
+from millstream.dsl.serdes import Serde
+from millstream.errors import SerializationException, StreamsException
+from millstream.model import TaskId
+
+__all__ = ["FAIL", "GO_ON", "REFUSED", "Answer", "Asking", "HandlerError", "Place", "Question", "Reader"]
+
+REFUSED = -1
+"""The place of what Kafka has refused."""
+
+GO_ON, FAIL, NOT_ASKED = 0, 1, 2
+
+
+class HandlerError(Exception):
+    """A handler has raised, or answered what is no answer. Ends the pipeline, as in Kafka Streams."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere in a pipeline that records can fail.
+
+    Attributes:
+        kind: 'deserialization', 'processing' or 'production'.
+        node: its name.
+        key, value: how the record's key and value are read in Python; None: as bytes.
+        origin: what could not be written; None: that is not what failed.
+    """
+
+    kind: str
+    node: str
+    key: Reader | None = None
+    value: Reader | None = None
+    origin: SerializationExceptionOrigin | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A serde; `field`: of what it reads, the field that is meant."""
+
+    serde: Serde
+    field: str | None = None
+
+    def __call__(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        value = self.serde.deserialize(data)
+        return value if self.field is None else value[self.field]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A record that failed. `to` and `partition_to`: where it was to be written, if it was."""
+
+    place: int
+    node: str
+    exception: str
+    message: str
+    topic: str | None
+    raw_key: bytes | None
+    raw_value: bytes | None
+    partition: int
+    offset: int
+    timestamp: int
+    to: str | None
+    key: bytes | None
+    value: bytes | None
+    partition_to: int
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is to be done: `result` is GO_ON, FAIL or NOT_ASKED; `said`: why it fails, in a sentence."""
+
+    result: int
+    said: str | None = None
+    letters: tuple[ProducerRecord, ...] = ()
+
+
+class Asking:
+    """The program of a worker (worker.py): questions in, answers out.
+
+    Args:
+        handlers: by kind, a class or an instance.
+        configs: what `configure` gets.
+        places: those of the pipeline.
+        subtopology: of all of them; None: there are several.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Any],
+        configs: Mapping[str, Any],
+        places: Sequence[Place],
+        subtopology: int | None,
+    ) -> None:
+        self._handlers = dict(handlers)
+        self._configs = dict(configs)
+        self._places = tuple(places)
+        self._subtopology = subtopology
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
+        (questions,) = frames
+        return [[_packed(answer) for answer in self.answers(map(_question, questions), alive)]]
+
+    def answers(self, questions: Any, alive: Callable[[], None] = lambda: None) -> list[Answer]:
+        """One for each; behind one that is to fail, nobody is asked any more.
+
+        Raises:
+            HandlerError: a handler has raised, or its answer is none.
+        """
+        answers: list[Answer] = []
+        failed = False
+        for question in questions:
+            alive()
+            answers.append(Answer(NOT_ASKED) if failed else self._asked(question))
+            failed |= answers[-1].result == FAIL
+        return answers
+
+    def _asked(self, question: Question) -> Answer:
+        if question.place == REFUSED:
+            place = Place("production", question.node)
+        else:
+            place = self._places[question.place]
+        handler = self._handler(place.kind)
+        task = None
+        if self._subtopology is not None and question.topic is not None:
+            task = TaskId(self._subtopology, question.partition)
+        context = ErrorHandlerContext(
+            topic=question.topic,
+            partition=question.partition,
+            offset=question.offset,
+            headers=question.headers,
+            processor_node_id=place.node,
+            task_id=task,
+            timestamp=question.timestamp,
+            source_raw_key=question.raw_key,
+            source_raw_value=question.raw_value,
+        )
+        record: Any = None
+        try:
+            record = _record(place, question)
+            response = _call(handler, place, context, record, _exception(place, question, task))
+        except Exception as error:
+            raise HandlerError(_raised(handler, place, error)) from error
+        return _checked(handler, place, question, response)
+
+    def _handler(self, kind: str) -> Any:
+        if kind not in self._made:
+            given = self._handlers[kind]
+            try:
+                handler = given() if isinstance(given, type) else given
+                handler.configure(self._configs)
+            except Exception as error:
+                raise HandlerError(
+                    f"the handler {_name(given)} of {kind}.exception.handler cannot be made: "
+                    f"{_shown(error)}{_where(error)}"
+                ) from error
+            self._made[kind] = handler
+        return self._made[kind]
+
+
+def _record(place: Place, question: Question) -> Any:
+    if place.kind == "deserialization":
+        return ConsumerRecord(
+            question.topic or "",
+            question.partition,
+            question.offset,
+            question.raw_key,
+            question.raw_value,
+            question.timestamp,
+            question.headers,
+        )
+    key = question.key if place.key is None else place.key(question.key)
+    value = question.value if place.value is None else place.value(question.value)
+    if place.kind == "processing":
+        return FailedRecord(key, value, question.timestamp, question.headers)
+    to = None if question.partition_to < 0 else question.partition_to
+    return ProducerRecord(question.to or "", key, value, to, question.timestamp, question.headers)
+
+
+def _exception(place: Place, question: Question, task: TaskId | None) -> Exception:
+    if place.kind == "deserialization":
+        return SerializationException(
+            question.message,
+            topic=question.topic,
+            partition=question.partition,
+            offset=question.offset,
+            task_id=task,
+        )
+    if place.origin is not None:
+        return SerializationException(question.message, task_id=task)
+    return StreamsException(question.message, task_id=task)
+
+
+def _call(handler: Any, place: Place, context: ErrorHandlerContext, record: Any, exception: Exception) -> Any:
+    if place.origin is not None:
+        return handler.handle_serialization_error(context, record, exception, place.origin)
+    return handler.handle_error(context, record, exception)
+
+
+def _checked(handler: Any, place: Place, question: Question, response: Any) -> Answer:
+    if not isinstance(response, ErrorHandlerResponse):
+        got = "None; is a `return` missing?" if response is None else type(response).__name__
+        raise HandlerError(
+            f"the handler {_name(handler)} of {place.kind}.exception.handler answered {got}. It has to "
+            "return ErrorHandlerResponse.resume() or ErrorHandlerResponse.fail()"
+        )
+    for letter in response.dead_letter_queue_records:
+        _check_letter(handler, place, letter)
+    letters = response.dead_letter_queue_records
+    if response.result is ErrorHandlerResult.RESUME:
+        return Answer(GO_ON, None, letters)
+    said = f"{question.message}; the handler {_name(handler)} of {place.kind}.exception.handler says "
+    if response.result is ErrorHandlerResult.FAIL:
+        return Answer(FAIL, f"{said}'fail'", letters)
+    if place.kind != "production":
+        raise HandlerError(
+            f"the handler {_name(handler)} of {place.kind}.exception.handler answered 'retry', which is for "
+            "records that are written"
+        )
+    return Answer(FAIL, f"{said}'retry', and writing it again does not help, so that means 'fail'", letters)
+
+
+def _check_letter(handler: Any, place: Place, letter: Any) -> None:
+    whose = f"the handler {_name(handler)} of {place.kind}.exception.handler made a dead letter"
+    if not isinstance(letter, ProducerRecord):
+        raise HandlerError(f"{whose} that is a {type(letter).__name__}; it has to be a ProducerRecord")
+    if not isinstance(letter.topic, str) or not letter.topic:
+        raise HandlerError(f"{whose} for the topic {letter.topic!r}; that has to be the name of a topic")
+    parts = {"key": letter.key, "value": letter.value, **{f"header {k!r}": v for k, v in letter.headers}}
+    for part, data in parts.items():
+        if data is not None and not isinstance(data, bytes | bytearray):
+            raise HandlerError(
+                f"{whose} for topic '{letter.topic}' whose {part} is a {type(data).__name__}; it has to be "
+                "bytes or None"
+            )
+
+
+def _name(handler: Any) -> str:
+    of = handler if isinstance(handler, type) else type(handler)
+    return f"{of.__module__}.{of.__qualname__}"
+
+
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line that raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def _raised(handler: Any, place: Place, error: Exception) -> str:
+    return (
+        f"the handler {_name(handler)} of {place.kind}.exception.handler, asked about a record at "
+        f"{place.node}, raised {_shown(error)}{_where(error)}. A handler that raises ends the pipeline"
+    )
+
+
+# --- bytes -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Bytes:
+    data: bytes
+    at: int = 0
+
+    def numbers(self, form: str) -> tuple[Any, ...]:
+        found = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return found
+
+    def string(self) -> bytes | None:
+        (size,) = self.numbers(">i")
+        if size < 0:
+            return None
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def text(self) -> str | None:
+        data = self.string()
+        return None if data is None else data.decode(errors="replace")
+
+    def headers(self) -> Headers:
+        (count,) = self.numbers(">i")
+        return tuple((self.text() or "", self.string()) for _ in range(count))
+
+
+def _question(data: bytes) -> Question:
+    of = _Bytes(data)
+    (place,) = of.numbers(">i")
+    node, exception, message, topic = of.text(), of.text(), of.text(), of.text()
+    raw_key, raw_value = of.string(), of.string()
+    partition, offset, timestamp = of.numbers(">iqq")
+    to, key, value = of.text(), of.string(), of.string()
+    (partition_to,) = of.numbers(">i")
+    return Question(
+        place=place,
+        node=node or "",
+        exception=exception or "",
+        message=message or "",
+        topic=topic,
+        raw_key=raw_key,
+        raw_value=raw_value,
+        partition=partition,
+        offset=offset,
+        timestamp=timestamp,
+        to=to,
+        key=key,
+        value=value,
+        partition_to=partition_to,
+        headers=of.headers(),
+    )
+
+
+def _string(data: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+
+def _packed(answer: Answer) -> bytes:
+    said = None if answer.said is None else answer.said.encode(errors="replace")
+    parts = [struct.pack(">b", answer.result), _string(said), struct.pack(">i", len(answer.letters))]
+    for letter in answer.letters:
+        partition = -1 if letter.partition is None else letter.partition
+        timestamp = -1 if letter.timestamp is None else max(0, letter.timestamp)
+        parts += [_string(letter.topic.encode()), _string(letter.key), _string(letter.value)]
+        parts.append(struct.pack(">iqi", partition, timestamp, len(letter.headers)))
+        for name, value in letter.headers:
+            parts += [_string(name.encode()), _string(value)]
+    return b"".join(parts)

@@ -1,0 +1,42 @@
+"""Java classes by their whole names, without asking Java again and again what a name is.
+
+py4j asks Java for each part of a dotted name. For what is no class, such as `java` in `jvm.java.util`, Java
+then looks into each jar of Spark's class path, and once more for each package that PySpark imports: some
+milliseconds. PySpark's own functions of columns ask for names without a package, with the same result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["java_class", "know_classes"]
+
+_SHORT = {
+    "functions": "org.apache.spark.sql.functions",
+    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
+    "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
+}
+"""What PySpark asks for without a package, whenever it makes a column."""
+
+_WHOLE = (
+    *_SHORT.values(),
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+)
+"""What it asks for by its whole name, again and again."""
+
+
+def java_class(jvm: Any, name: str) -> Any:
+    """A class by its whole name; `jvm` is `SparkContext._jvm`, and remembers it."""
+    known = vars(jvm).get(name)
+    if known is None:
+        known = vars(jvm)[name] = getattr(jvm, name)
+    return known
+
+
+def know_classes(jvm: Any) -> None:
+    """Have PySpark find at hand what it asks for most."""
+    for name in _WHOLE:
+        java_class(jvm, name)
+    for short, name in _SHORT.items():
+        vars(jvm)[short] = java_class(jvm, name)

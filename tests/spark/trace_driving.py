@@ -1,0 +1,94 @@
+"""Drives Spark with the records of Kafka Streams' traces (tests/snapshots/traces).
+
+Many programs run side by side in one topology. The records of all topics of a program come in one topic, so
+that their order is that of the trace; a header says whose a record is, and of which topic.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from driving import STRINGS, records
+from pyspark.sql import functions as F
+from snapshots.traces import Record, Row, Trace
+
+from millstream import KStream, Serde, Serdes, StreamsBuilder, Topology, Windowed
+from millstream.testing import TestRecord, TopologyTestDriver
+
+__all__ = ["TOGETHER", "Driven", "came", "ms", "own", "pipe_part", "stamped", "topology_of"]
+
+TOGETHER = 8
+"""How many programs read one source: all of these are one operator. Fewer are more queries, which take long
+to start; with more, each of their plans takes longer."""
+
+
+class Driven(Protocol):
+    """A trace's program, under a number; what it gives goes to the topic `out-` and that number."""
+
+    number: int
+    trace: Trace
+
+    def build(self, source: KStream) -> None: ...
+
+    @property
+    def key_serde(self) -> Serde: ...
+
+    @property
+    def value_serde(self) -> Serde: ...
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def topology_of(programs: Sequence[Driven]) -> Topology:
+    """All of them in one topology. What reads one source is one query, with one operator."""
+    builder = StreamsBuilder()
+    for first in range(0, len(programs), TOGETHER):
+        source = builder.stream(f"in-{first // TOGETHER}", STRINGS)
+        for program in programs[first : first + TOGETHER]:
+            program.build(source)
+    return builder.build()
+
+
+def own(source: Any, program: Driven, topic: str = "in") -> Any:
+    """The program's records of one of its topics."""
+    mine = f"{program.number} {topic}"
+    return source.filter(
+        lambda key, value, record: F.element_at(record.headers, 1)["value"].cast("string") == mine
+    )
+
+
+def stamped(program: Driven, record: Record) -> TestRecord:
+    """A record of a trace, which says whose it is."""
+    value = None if record.value is None else str(record.value)
+    header = ("number", f"{program.number} {record.topic}".encode())
+    return TestRecord(record.key, value, record.timestamp, (header,))
+
+
+def pipe_part(driver: TopologyTestDriver, programs: Sequence[Driven], part: int, parts: int) -> None:
+    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
+    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
+    for step in range(max(len(program.trace.records) for program in programs)):
+        for program in programs:
+            mine = program.trace.records
+            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
+                by_topic[f"in-{program.number // TOGETHER}"].append(stamped(program, record))
+    for topic, batch in by_topic.items():
+        driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
+
+
+def came(driver: TopologyTestDriver, program: Driven) -> list[Row]:
+    """What the program has written since it was asked last."""
+    found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
+    return [_row(each) for each in found]
+
+
+def _row(record: TestRecord) -> Row:
+    key = record.key
+    if isinstance(key, Windowed):
+        return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)
+    return Row(key, record.value, record.timestamp)

@@ -22,6 +22,7 @@ RESULTS: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "global": lambda name, word: (name, f"{word} row of {word}"),
     "stream": lambda name, word: (name, f"{word} {word}"),
     "tables": lambda name, word: (name, f"{word} 1"),
+    "foreign": lambda name, word: (name, f"{word} row of {word}"),
 }
 """What comes of a record in each output: key and value."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from millstream.dsl.options import WithSerdesAndName
+from millstream.dsl.options import Named, WithSerdesAndName
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.topology.names import validate_name
@@ -16,7 +16,7 @@ from millstream.topology.windows import milliseconds
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Joined", "StreamJoined"]
+__all__ = ["Joined", "StreamJoined", "TableJoined"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,14 @@ class Joined(_WithOtherSerde):
 
     Attributes:
         grace_period: how long a record waits, in stream time, for updates of the table that are older than
-            it. It is then joined with the row as it was at its time. None: with the row as it is, at once.
+            it. It is then joined with the row as it was at its time. None: it does not wait.
 
-    Source: org.apache.kafka.streams.kstream.Joined.
+    So a click gets the price of its time, though that comes later, by up to a minute of clicks:
+
+        prices = builder.table("prices", Materialized.as_("prices").with_history(timedelta(hours=1)))
+        clicks.join(prices, pay, Joined().with_grace_period(timedelta(minutes=1)))
+
+    Source: org.apache.kafka.streams.kstream.Joined, KIP-923.
     """
 
     grace_period: timedelta | None = None
@@ -129,3 +134,14 @@ class StreamJoined(_WithOtherSerde):
     def with_logging_disabled(self) -> StreamJoined:
         """The same without changelogs."""
         return replace(self, logging_enabled=False, topic_config={})
+
+
+@dataclass(frozen=True)
+class TableJoined(Named):
+    """How two tables are joined by a foreign key: the beginning of the names of the join's steps and topics.
+
+    `orders.join(users, lambda order: order.user, joiner, TableJoined.as_("orders-by-user"))`
+
+    Source: org.apache.kafka.streams.kstream.TableJoined.
+    Differs: no partitioners; internal topics are partitioned by the key alone.
+    """

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from millstream.dsl.drafts import Draft, Drafts, looked_up_in
+from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.ktable import KTable, check_function, check_joiner, check_sides
@@ -85,7 +85,8 @@ class StreamJoins:
     def join(self, other: Any, /, *arguments: Any, **options: Any) -> KStream:
         """Each record, together with what the other side has for its key.
 
-        `clicks.join(users, lambda click, user: …)` takes the row that a table has at that moment;
+        `clicks.join(users, lambda click, user: …)` takes the row that a table has at that moment; or if
+        the table has a history (`with_history`), the one that it had at the record's time;
         `clicks.join(views, lambda click, view: …, JoinWindows.of_time_difference_with_no_grace(…))` takes the
         records of another stream that are near in time;
         `clicks.join(cities, lambda key, click: click.city, lambda click, city: …)` takes the row of a global
@@ -422,19 +423,21 @@ def _check_history(operation: str, table: Draft, grace_ms: int) -> None:
 
     Source: KStreamImpl.doStreamTableJoin, StreamTableJoinNode.writeToTopology.
     """
-    for draft in looked_up_in(table):
-        store = draft.node.store or draft.spare_store
-        history_ms = None if store is None else store.history_ms
-        if history_ms is None:
-            raise TopologyException(
-                "KTable must be versioned to use a grace period in a stream table join: "
-                f"{operation}() finds rows in {draft.node.name} ({draft.where}), which has no history; give "
-                "it one, Materialized.as_('name').with_history(timedelta(hours=1)), or leave the grace "
-                "period out"
-            )
-        if history_ms < grace_ms:
-            raise TopologyException(
-                f"History retention must be at least grace period: {operation}() has a grace period of "
-                f"{grace_ms} ms, and {draft.node.name} ({draft.where}) a history of {history_ms} ms; make "
-                "the history longer with with_history()"
-            )
+    draft = table
+    while isinstance(draft.node, nodes.TableFilter | nodes.TableMapValues) and draft.node.store is None:
+        (draft,) = draft.parents
+    store = draft.node.store or draft.spare_store
+    history_ms = None if store is None else store.history_ms
+    if history_ms is None:
+        raise TopologyException(
+            "KTable must be versioned to use a grace period in a stream table join: "
+            f"{operation}() finds rows in {draft.node.name} ({draft.where}), which has no history; give "
+            "it one, Materialized.as_('name').with_history(timedelta(hours=1)), or leave the grace "
+            "period out"
+        )
+    if history_ms < grace_ms:
+        raise TopologyException(
+            f"History retention must be at least grace period: {operation}() has a grace period of "
+            f"{grace_ms} ms, and {draft.node.name} ({draft.where}) a history of {history_ms} ms; make "
+            "the history longer with with_history()"
+        )

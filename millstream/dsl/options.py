@@ -409,6 +409,9 @@ class Materialized(_WithSerdes):
     def with_history(self, history: timedelta) -> Materialized:
         """The same with a past: `store.as_of(timestamp)` reads it as it was then, so far back.
 
+        Joins read it by the records' times: a stream's record finds the row of its own time, and an update
+        that is older than its key's last one changes no join with another table.
+
         Counted by records' timestamps from the newest one of each partition. Of a table's changes within one
         micro-batch only the last is written, and so is in the history.
 

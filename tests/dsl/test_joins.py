@@ -157,6 +157,11 @@ def test_a_grace_period_needs_a_history(builder, stream):
     plain = builder.table("plain")
     with refused("KTable must be versioned", "join()", "KTABLE-SOURCE-0000000003", "with_history("):
         stream.join(plain.map_values(same), both, Joined.with_(grace_period=MINUTE))
+    both_versioned = builder.table("users", Materialized.as_("users").with_history(timedelta(hours=1))).join(
+        builder.table("others", Materialized.as_("others").with_history(timedelta(hours=1))), both
+    )
+    with refused("KTable must be versioned", "which has no history"):
+        stream.join(both_versioned, both, Joined.with_(grace_period=MINUTE))
     short = builder.table("short", Materialized.as_("short").with_history(timedelta(seconds=1)))
     with refused("History retention must be at least grace period", "60000 ms", "1000 ms"):
         stream.left_join(short, both, Joined().with_grace_period(MINUTE))
@@ -362,8 +367,10 @@ def test_arguments_that_do_not_fit(builder, stream):
         stream.left_join(builder.table("users"), both, windows=FIVE)
     with refused("join() with a KStream is join(stream, joiner, windows, stream_joined=None)", "'joiner'"):
         stream.join(builder.stream("other"))
-    with refused("got two functions", "foreign key"):
-        builder.table("a").join(builder.table("b"), same, both)
+    with refused("join() of tables is join(table, joiner, materialized=None), or", "'joiner'"):
+        builder.table("a").join(builder.table("b"))
+    with refused("by a foreign key", "not for outer_join()"):
+        builder.table("c").outer_join(builder.table("d"), both, both)
 
 
 def test_keys_of_two_types(builder):

@@ -1,10 +1,7 @@
 package io.millstream.kernel.core;
 
-import java.util.Arrays;
-import java.util.Objects;
-
 /** A core with one value of a key, for all time. */
-public abstract class Keyed extends Core {
+public abstract class Keyed extends Core implements TableView {
     protected Keyed(Task task) {
         super(task);
     }
@@ -22,12 +19,24 @@ public abstract class Keyed extends Core {
 
     /** Whether it is a row: not, where a key has been deleted. */
     static boolean isThere(Window window) {
-        return window != null && Arrays.stream(window.parts).anyMatch(Objects::nonNull);
+        if (window != null) {
+            for (Object part : window.parts) {
+                if (part != null) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
-    /** What the key has, for whoever only looks. */
+    @Override
     public final Window look(byte[] key) {
         table.makeRoom();
         return now(key);
+    }
+
+    @Override
+    public final Window lookAsOf(byte[] key, long at) {
+        return look(key);
     }
 }

@@ -4,11 +4,11 @@ import java.util.function.Supplier;
 
 /** Two tables, row by row. Sources: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableOuterJoin. */
 public final class TableJoin {
-    private final Supplier<Keyed> left;
-    private final Supplier<Keyed> right;
+    private final Supplier<TableView> left;
+    private final Supplier<TableView> right;
     private final Matches matches;
 
-    public TableJoin(Supplier<Keyed> left, Supplier<Keyed> right, Matches matches) {
+    public TableJoin(Supplier<TableView> left, Supplier<TableView> right, Matches matches) {
         this.left = left;
         this.right = right;
         this.matches = matches;
@@ -20,6 +20,9 @@ public final class TableJoin {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);
+                if (window.isPast) {
+                    return;
+                }
                 Window other = (isLeft ? right : left).get().look(key);
                 long at = Math.max(window.at, Keyed.isThere(other) ? other.at : window.at);
                 matches.change(key, at, isLeft, isLeft ? window : other, isLeft ? other : window);

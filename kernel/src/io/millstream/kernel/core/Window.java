@@ -20,6 +20,8 @@ public final class Window {
     public Object[] before;
     /** Of a record of a join: whether it has no other yet, and one may come. */
     public boolean waits;
+    /** Of a version of a row: whether there was a later one already when it came. */
+    public boolean isPast;
     /** Where it is; null when it is nowhere any more. */
     Slice slice;
     /** Whether its value has to be told yet. */

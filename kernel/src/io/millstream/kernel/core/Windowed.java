@@ -7,7 +7,7 @@ package io.millstream.kernel.core;
  */
 abstract class Windowed extends Core {
     protected final Due closing;
-    private final Due due;
+    protected final Due due;
     private final long span;
     private final long needed;
 
@@ -63,11 +63,16 @@ abstract class Windowed extends Core {
         }
     }
 
+    /** Forgets a slice that is not needed any more. */
+    protected void drop(Due.Entry entry) {
+        table.drop(entry.key(), entry.number());
+    }
+
     @Override
     public void finish() {
         for (Due.Entry entry : due.take(clock.streamTime)) {
             table.makeRoom();
-            table.drop(entry.key(), entry.number());
+            drop(entry);
         }
         super.finish();
         due.flush();

@@ -3,12 +3,14 @@ package io.millstream.kernel.state;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
-import io.millstream.kernel.core.Keyed;
+import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Records;
+import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.TableJoin;
+import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.python.Folding;
@@ -181,14 +183,19 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final List<Object[]> results = new ArrayList<>();
         private final Core[] cores = new Core[plan.items.size()];
         private final Pairs[] pairs = new Pairs[plan.items.size()];
+        private final Lookup[] lookups = new Lookup[plan.items.size()];
         private final Results[] told = new Results[plan.items.size()];
 
         void record(int tag, byte[] key, long at, Object[] parts) {
             Plan.Item item = plan.items.get(tag);
             switch (item.core()) {
-                case "lookup" -> {
-                    Window found = key == null ? null : ((Keyed) core(item.link("table"))).look(key);
-                    told(tag).match(key, at, parts, found == null ? null : found.parts);
+                case "lookup" -> lookup(tag).record(key, at, parts);
+                case "references" -> {
+                    if (key == null) { // there is no such row, and there will be none
+                        told(tag).match(null, at, parts, null);
+                    } else {
+                        references(tag).record(key, at, parts);
+                    }
                 }
                 case "records" -> {
                     for (int join : plan.over(tag)) {
@@ -206,13 +213,28 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             return told[tag];
         }
 
+        private TableView table(int tag) {
+            return (TableView) core(tag);
+        }
+
+        private Lookup lookup(int tag) {
+            if (lookups[tag] == null) {
+                Plan.Item item = plan.items.get(tag);
+                boolean isLeft = item.setting("alone") != 0;
+                lookups[tag] = new Lookup(() -> table(item.link("table")), isLeft, told(tag));
+            }
+            return lookups[tag];
+        }
+
         Core core(int tag) {
-            if (cores[tag] == null) {
+            if (cores[tag] == null && plan.items.get(tag).core().equals("waiting")) {
+                cores[tag] = shelves.get(tag).open(lookup(tag));
+            } else if (cores[tag] == null) {
                 Told all = told(tag);
                 for (int other : plan.over(tag)) {
                     all = over(other, tag, all);
                 }
-                cores[tag] = shelves.get(tag).open(all);
+                cores[tag] = shelves.get(tag).open(all, plan.capacity(tag));
             }
             return cores[tag];
         }
@@ -225,11 +247,21 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 case "table_join" -> {
                     int left = item.link("left");
                     int right = item.link("right");
-                    yield new TableJoin(() -> (Keyed) core(left), () -> (Keyed) core(right), told(tag))
-                            .of(others, below == left);
+                    TableJoin join = new TableJoin(() -> table(left), () -> table(right), told(tag));
+                    Told side = join.of(others, below == left);
+                    yield item.isOfOne() ? join.of(side, false) : side;
                 }
+                case "references" -> references(tag).of(others);
                 default -> others;
             };
+        }
+
+        private References references(int tag) {
+            if (cores[tag] == null) {
+                int table = plan.items.get(tag).link("table");
+                cores[tag] = shelves.get(tag).open(() -> table(table), told(tag));
+            }
+            return (References) cores[tag];
         }
 
         private Pairs pairs(int tag) {
@@ -243,6 +275,12 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         void finish() {
+            // All that tables of joins tell is told before any of them forgets what it has.
+            for (int tag = 0; tag < cores.length; tag++) {
+                if (cores[tag] != null && plan.isJoined(tag)) {
+                    cores[tag].tell();
+                }
+            }
             // What is over others comes after them.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null) {
@@ -314,9 +352,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         @Override
         public void match(byte[] key, long at, Object[] left, Object[] right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
-            boolean isLookup = item.core().equals("lookup");
-            put(row, isLookup ? tag : item.link("left"), left, false);
-            put(row, item.link(isLookup ? "table" : "right"), right, false);
+            put(row, isOfTable() ? tag : item.link("left"), left, false);
+            put(row, item.link(isOfTable() ? "table" : "right"), right, false);
             rows.add(row);
         }
 
@@ -324,9 +361,16 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
             row[OWN - 1] = isLeft ? LEFT : RIGHT;
-            put(row, item.link("left"), left, isLeft);
-            put(row, item.link("right"), right, !isLeft);
+            put(row, isOfTable() ? tag : item.link("left"), left, isLeft || item.isOfOne());
+            if (!item.isOfOne()) {
+                put(row, item.link(isOfTable() ? "table" : "right"), right, !isLeft);
+            }
             rows.add(row);
+        }
+
+        /** Whether what it has on its left is its own, and not another item's. */
+        private boolean isOfTable() {
+            return item.settings().containsKey("table");
         }
 
         private void put(Object[] row, int of, Window window, boolean changed) {

@@ -14,7 +14,9 @@ import io.millstream.kernel.core.Rules;
 import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
 import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
+import io.millstream.kernel.core.Versions;
 import io.millstream.kernel.core.WholeTime;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -63,22 +65,43 @@ final class Plan implements Serializable {
             return (int) setting(name);
         }
 
+        /** Of a join of tables or streams, whether both of its sides are one. */
+        boolean isOfOne() {
+            return settings.containsKey("left") && link("left") == link("right");
+        }
+
         private boolean isDaily() {
             return core.startsWith(DAILY);
         }
 
-        boolean isWindowed() {
+        /** Whether a key has slices of several windows each, and not one value. */
+        boolean isSliced() {
             return !core.equals("whole") && !core.equals("latest");
+        }
+
+        /** Whether its slices go when their time has come. */
+        boolean isWindowed() {
+            return isSliced() && !core.equals("references");
         }
 
         /** Whether it has state. */
         boolean isKept() {
-            return !core.equals("lookup") && !core.equals("table_join");
+            return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
         /** Whether its parts go out as they came: nothing looks into them. */
         boolean isOpaque() {
-            return core.equals("latest") || core.equals("lookup") || core.equals("records");
+            return isLookup() || List.of("latest", "versions", "records", "references").contains(core);
+        }
+
+        /** Whether it looks rows up: at once, or after a grace period. */
+        boolean isLookup() {
+            return core.equals("lookup") || core.equals("waiting");
+        }
+
+        /** Whether its slices are forgotten when their time has come. */
+        boolean isDue() {
+            return isWindowed() && !List.of("suppress", "pairs", "waiting").contains(core);
         }
 
         /** Whether what is told says what was told before. */
@@ -93,7 +116,7 @@ final class Plan implements Serializable {
 
         /** Whether windows are told when they close, or held back. */
         boolean isOnClose() {
-            return setting("on_close") != 0 || core.equals("suppress") || core.equals("pairs");
+            return setting("on_close") != 0 || List.of("suppress", "pairs", "waiting").contains(core);
         }
 
         /** The times for which it is known together what is due: a few hundred such spans are open. */
@@ -103,6 +126,8 @@ final class Plan implements Serializable {
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
                 case "suppress" -> Math.max(1_000, setting("delay") / 256);
                 case "pairs", "records" -> pairs().retention() / 256;
+                case "versions" -> setting("history") / 256;
+                case "waiting" -> setting("grace") / 256;
                 default -> SessionWindows.span(setting("gap"), setting("grace"));
             };
         }
@@ -125,6 +150,7 @@ final class Plan implements Serializable {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
                 case "latest" -> new Latest(task);
+                case "versions" -> new Versions(task, setting("history"));
                 case "records" -> new Records(
                         task, setting("before") + setting("after"), pairs().retention(), pairs().patience());
                 case "fixed" -> new FixedWindows(
@@ -173,6 +199,17 @@ final class Plan implements Serializable {
         return over.get(tag);
     }
 
+    /** Whether it is a side of a join of tables. */
+    boolean isJoined(int tag) {
+        return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
+    }
+
+    /** How many slices its cache has: few, where rows are only looked up, and there is nothing to tell. */
+    int capacity(int tag) {
+        boolean isLookedUp = items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
+        return isLookedUp ? Table.CAPACITY / 10 : Table.CAPACITY;
+    }
+
     int place(int tag) {
         return places.get(tag);
     }
@@ -194,9 +231,14 @@ final class Plan implements Serializable {
             if (item.of >= 0) {
                 over.get(item.of).add(number);
             }
+            if (item.core.equals("references")) {
+                over.get(item.link("table")).add(number);
+            }
             if (item.settings.containsKey("left")) {
                 over.get(item.link("left")).add(number);
-                over.get(item.link("right")).add(number);
+                if (!item.isOfOne()) {
+                    over.get(item.link("right")).add(number);
+                }
             }
         }
     }

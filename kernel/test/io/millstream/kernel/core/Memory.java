@@ -44,6 +44,7 @@ final class Memory implements Kept {
         for (Window window : windows) {
             Window copy = new Window(window.start, window.end, window.at, parts.copy(window.parts));
             copy.gone = window.gone;
+            copy.waits = window.waits;
             copies.add(copy);
         }
         return copies;

@@ -539,9 +539,7 @@ def test_python_writes_json_as_spark_does(spark: SparkSession) -> None:
 
 
 def in_utc(value: Any) -> Any:
-    """What PySpark's rows have, with timestamps as they are in Python, and in one order. Those of `clock` have
-    no zone.
-    """
+    """What PySpark's rows have, with timestamps as they are in Python, but for `clock`, in one order."""
     return _in_utc(value, "")
 
 

@@ -24,7 +24,7 @@ def test_map_makes_each_record_another_one_of_any_types() -> None:
         assert read(driver, "swapped") == [("xy", "a"), (None, "b"), ("z", None)]
         assert read(driver, "typed", Serdes.integer(), Serdes.json("text STRING, long BOOLEAN")) == [
             (2, {"text": "xy", "long": True}),
-            (None, {}),
+            (None, {"text": None, "long": None}),
             (1, {"text": "z", "long": False}),
         ]
         assert read(driver, "by-offset", Serdes.long(), Serdes.integer()) == [(0, 7), (1, 7), (2, 7)]

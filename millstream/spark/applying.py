@@ -23,6 +23,7 @@ __all__ = [
 
 
 def apply(node: Node, function: Function, flow: Flow, lane: Lane) -> Any:
+    """What a function returns for key and value, and for the record if it takes one (trace.py)."""
     return trace(node, function, F.col(lane.key), F.col(lane.value), flow.record)
 
 
@@ -39,6 +40,7 @@ def condition_of(node: Node, function: Function, flow: Flow, lane: Lane) -> Colu
 
 
 def array_of(node: Node, function: Function, flow: Flow, result: Any) -> Column:
+    """What a function has returned, as an array Column."""
     array = as_column(result)
     type_ = translated(node, function, lambda: flow.df.select(array.alias("a")).schema[0].dataType)
     if not isinstance(type_, T.ArrayType):

@@ -107,11 +107,16 @@ class Building:
     names: Names = field(default_factory=Names)
     flows: list[Flow] = field(default_factory=list)
     pending: list[Node] = field(default_factory=list)
+    """What waits to become an item of an operator."""
     outputs: dict[Node, Output] = field(default_factory=dict)
+    """Where the rows of pinned lanes go."""
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
     layouts: dict[str, str] = field(default_factory=dict)
+    """How the state of a store is laid out, in words."""
     parts: dict[Node, str] = field(default_factory=dict)
+    """Of aggregations, the columns with what they are made of, in bytes."""
     choices: dict[Node, str] = field(default_factory=dict)
+    """Of branches, the columns with the number of the one that a row takes."""
     sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
     """What the joins that wait have of their parents."""
     found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
@@ -125,11 +130,14 @@ class Building:
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
+    """How many visits have still to take a node's lane."""
     failures: int = 0
+    """How many flags there are of records that are dropped."""
     places: list[Place] = field(default_factory=list)
     """Where records can fail that handlers of the user's own are asked about."""
 
     def parents(self, node: Node) -> tuple[Node, ...]:
+        """What has to be built before a node; of a join, also the read of its global table."""
         if isinstance(node, StreamGlobalTableJoin):
             return node.parents[0], self.global_read(node)
         return node.parents
@@ -164,11 +172,13 @@ class Building:
                 self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
 
     def pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
+        """Have the lane's rows written, whatever else they are needed for."""
         flow.lanes[node] = lane
         flow.pinned.add(node)
         self.outputs[node] = output
 
     def wait(self, node: Node, flow: Flow, lane: Lane) -> None:
+        """Have the node become an item of an operator (operators.py), with what the lane has by then."""
         # Only noted: until all before them is built, what comes beside it can still change flow and lane.
         flow.lanes[node] = lane
         self.pending.append(node)
@@ -227,6 +237,7 @@ class Building:
         return F.lit(internal_topic(self.context.application_id, topic))
 
     def partitions(self, topic: str) -> int:
+        """How many partitions an internal topic has."""
         try:
             return self.context.partitions[topic]
         except KeyError:
@@ -248,6 +259,7 @@ class Building:
         return max(1, self.partitions(f"{store.name}-changelog"))
 
     def is_wanted(self, node: Node) -> bool:
+        """Whether what a node gives is written at all (`CompileContext.only`)."""
         if self.context.only is None:
             return True
         store = node.store

@@ -44,7 +44,7 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     # topics
     nodes.Source: topics.visit_source,
     nodes.TableSource: topics.visit_table_source,
-    nodes.GlobalRead: topics.visit_global_read,
+    nodes.GlobalRead: topics.visit_table_source,
     nodes.Repartition: topics.visit_repartition,
     nodes.Sink: topics.visit_sink,
     # streams
@@ -120,15 +120,30 @@ def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
 
 
 def _compile(building: Building) -> Compiled:
+    _visit_all(building)
+    rows, scans = _rows(building)
+    partitions = {
+        internal_topic(building.context.application_id, name): count
+        for name, count in building.context.partitions.items()
+    }
+    places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
+    layouts = {
+        store: f"{laid_out}; of operator {places[store]}"
+        for store, laid_out in building.layouts.items()
+        if store in places
+    }
+    drops = building.failures > 0
+    return Compiled(rows, dict(building.store_serdes), scans, layouts, partitions, drops, asking(building))
+
+
+def _visit_all(building: Building) -> None:
+    """Visit each node when its parents are done; when nothing else can go on, build what waits."""
     inputs = set(building.pipeline.inputs)
     for node in building.pipeline.nodes:
         if node not in inputs:
             for parent in building.parents(node):
                 building.uses[parent] = building.uses.get(parent, 0) + 1
-        if isinstance(node, nodes.TableGroupBy):
-            tables.remember(building, node.parents[0], needed=True)
-        elif isinstance(node, nodes.TableFilter) and tables.is_told(building, node):
-            tables.remember(building, node.parents[0], needed=False)
+    tables.note_remembering(building)
     waiting = list(building.pipeline.nodes)
     done: set[Node] = set()
     while waiting:
@@ -144,19 +159,6 @@ def _compile(building: Building) -> Compiled:
             continue
         done |= (aggregated := build_operators(building))
         waiting = [n for n in waiting if n not in aggregated]
-    rows, scans = _rows(building)
-    partitions = {
-        internal_topic(building.context.application_id, name): count
-        for name, count in building.context.partitions.items()
-    }
-    places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
-    layouts = {
-        store: f"{laid_out}; of operator {places[store]}"
-        for store, laid_out in building.layouts.items()
-        if store in places
-    }
-    drops = building.failures > 0
-    return Compiled(rows, dict(building.store_serdes), scans, layouts, partitions, drops, asking(building))
 
 
 def _visit(building: Building, node: Node) -> None:

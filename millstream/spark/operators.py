@@ -22,10 +22,10 @@ from millstream.spark.aggregate import Pending, group
 from millstream.spark.aggregations import item_of_aggregation
 from millstream.spark.building import Building
 from millstream.spark.dropped import LATE
-from millstream.spark.flow import Failure, Flow, Lane
+from millstream.spark.flow import Flow, Lane
 from millstream.spark.joins import ForeignKey, Join, Joined, OfSides, Side
 from millstream.spark.mergeable import NotMergeableError
-from millstream.spark.record_failures import needs_letters
+from millstream.spark.record_failures import count_failures, needs_letters
 from millstream.spark.restore import Restored
 from millstream.spark.sink import Output
 from millstream.spark.stateful import Item, Results, aggregate, layout
@@ -66,81 +66,86 @@ def build_operators(building: Building) -> set[Node]:
     later = [node for node in building.pending if node not in now]
     building.pending = list(now)
     for flows in _groups(building):
-        mine = [_pending(building, node) for node in building.pending if _flow_of(building, node) in flows]
-        for flow in flows:
-            flow.count_dropped()
-        stored: dict[Node, Lane] = {}
-        on_kernel, by_spark = _taken_apart(building, mine)
-        _note_layouts(building, on_kernel, by_spark)
-        if not (on_kernel and by_spark) and len(flows) == 1:
-            _look_ahead(building, flows[0])
-        made = []
-        for flow in flows:
-            if theirs := [item for item in by_spark if item.flow is flow]:
-                made.append(group(theirs, building.names))
-        joined: dict[Join, Joined] = {}
-        if on_kernel:
-            wanted = any(building.is_wanted(item.pending.node) for item in on_kernel)
-            kept = building.context.kept if wanted else None
-            is_alone = kept is None and not by_spark and len(flows) == 1
-            passing = _passing(building, flows[0], {item.node for item in mine}) if is_alone else {}
-            results = aggregate(
-                on_kernel,
-                building.names,
-                list(passing.values()),
-                letters=needs_letters(building.context.handlers),
-                patience_ms=building.context.patience_ms,
-                kept=kept,
-                restored=None if building.context.restored is None else partial(_restored, building),
-            )
-            _pass(building, flows[0], passing, results)
-            building.parts |= results.parts
-            joined = results.joined
-            made.append(results.made)
-            stored |= results.stored
-            for one in results.late:
-                name = one.item.pending.node.name
-                results.made[0].uncounted.append(Failure(one.flag, building.failures, LATE, name, one.what))
-                building.failures += 1
-        feeds = tuple(sorted(label for item in on_kernel if (label := _label(item.pending.node))))
-        by_spark_feeds = tuple(
-            sorted(item.node.store.name for item in by_spark if item.node.store is not None)
-        )
-        for flow in flows:
-            for item in mine:
-                flow.lanes.pop(item.node, None)
-            if not flow.lanes:
-                building.flows.remove(flow)
-        for new, lanes in made:
-            fed = feeds if on_kernel and new is made[-1][0] else by_spark_feeds
-            new.scans = tuple(
-                replace(scan, feeds=(*scan.feeds, *fed)) for flow in flows for scan in flow.scans
-            )
-            building.flows.append(new)
-            for waited, lane in lanes.items():
-                node = building.stands_for.get(waited, waited)
-                if waited in building.parts:
-                    building.parts[node] = building.parts[waited]
-                building.put(node, new, lane, stored.get(waited))
-                aggregated.add(node)
-        for (
-            join,
-            columns,
-        ) in joined.items():  # each a lane, so that what one of them adds is not in others
-            made[-1][0].lanes[join] = Lane(columns.key, columns.left, columns.flag)
-        for join, columns in joined.items():
-            flag = made[-1][0].lanes.pop(join).keep
-            assert flag is not None
-            if _joined(building, join, made[-1][0], replace(columns, flag=flag)):
-                aggregated.add(join)
+        aggregated |= _build(building, flows)
     for node in now:
         building.sides.pop(node, None)
     building.pending = [*later, *building.pending[len(now) :]]
     return aggregated
 
 
+def _build(building: Building, flows: list[Flow]) -> set[Node]:
+    """The operators of what waits in these flows; returns the nodes that are done with it."""
+    mine = [_pending(building, node) for node in building.pending if _flow_of(building, node) in flows]
+    for flow in flows:
+        flow.count_dropped()
+    on_kernel, by_spark = _taken_apart(building, mine)
+    _note_layouts(building, on_kernel, by_spark)
+    if not (on_kernel and by_spark) and len(flows) == 1:
+        _look_ahead(building, flows[0])
+    made = []
+    for flow in flows:
+        if theirs := [item for item in by_spark if item.flow is flow]:
+            made.append((group(theirs, building.names), _stores(by_spark)))
+    results = _on_kernel(building, flows, on_kernel, alone=not by_spark) if on_kernel else None
+    if results is not None:
+        made.append((results.made, _labels(on_kernel)))
+    for flow in flows:
+        for item in mine:
+            flow.lanes.pop(item.node, None)
+        if not flow.lanes:
+            building.flows.remove(flow)
+    done: set[Node] = set()
+    for (new, lanes), feeds in made:
+        new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for flow in flows for scan in flow.scans)
+        building.flows.append(new)
+        for waited, lane in lanes.items():
+            node = building.stands_for.get(waited, waited)
+            if waited in building.parts:
+                building.parts[node] = building.parts[waited]
+            building.put(node, new, lane, None if results is None else results.stored.get(waited))
+            done.add(node)
+    return done if results is None else done | _put_joins(building, results)
+
+
+def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alone: bool) -> Results:
+    """The kernel's operator of these items. `alone`: there is none of Spark's beside it."""
+    wanted = any(building.is_wanted(item.pending.node) for item in items)
+    kept = building.context.kept if wanted else None
+    passing: dict[Node, tuple[Lane, Output]] = {}
+    if kept is None and alone and len(flows) == 1:
+        passing = _passing(building, flows[0], {item.pending.node for item in items})
+    results = aggregate(
+        items,
+        building.names,
+        list(passing.values()),
+        letters=needs_letters(building.context.handlers),
+        patience_ms=building.context.patience_ms,
+        kept=kept,
+        restored=None if building.context.restored is None else partial(_restored, building),
+    )
+    _pass(building, flows[0], passing, results)
+    building.parts |= results.parts
+    for one in results.late:
+        count_failures(building, one.item.pending.node, results.made[0], one.flag, LATE, one.what)
+    return results
+
+
+def _put_joins(building: Building, results: Results) -> set[Node]:
+    """Put the lanes of what comes of joins; returns those of which this is all."""
+    flow, _ = results.made
+    for join, found in results.joined.items():  # each a lane, so that what one of them adds is not in others
+        flow.lanes[join] = Lane(found.key, found.left, found.flag)
+    done: set[Node] = set()
+    for join, found in results.joined.items():
+        flag = flow.lanes.pop(join).keep
+        assert flag is not None
+        if _joined(building, join, flow, replace(found, flag=flag)):
+            done.add(join)
+    return done
+
+
 def _joined(building: Building, join: Join, flow: Flow, found: Joined) -> bool:
-    """Whether what comes of a join is all of it."""
+    """Put the lane of what comes of a join; returns whether that is all of it."""
     if isinstance(join, ForeignKey):
         return foreign_keys.joined(building, join, flow, found)
     joining.joined(building, join, flow, found)
@@ -338,6 +343,16 @@ def _label(node: Node) -> str:
     if isinstance(node, StreamTableJoin) and node.stored is not None:
         return node.stored.name  # what waits
     return "" if node.store is None or isinstance(node, TableJoin | nodes.ForeignKeyJoin) else node.store.name
+
+
+def _labels(on_kernel: Iterable[Item]) -> tuple[str, ...]:
+    """What the state of the kernel's items is called."""
+    return tuple(sorted(label for item in on_kernel if (label := _label(item.pending.node))))
+
+
+def _stores(by_spark: Iterable[Pending]) -> tuple[str, ...]:
+    """The stores of Spark's own operator."""
+    return tuple(sorted(item.node.store.name for item in by_spark if item.node.store is not None))
 
 
 def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:

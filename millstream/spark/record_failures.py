@@ -42,7 +42,6 @@ __all__ = [
     "count_failures",
     "drop",
     "needs_letters",
-    "place_of",
     "writable",
 ]
 
@@ -77,8 +76,8 @@ def computable(
     )
     if "processing" in building.context.handlers.own:
         readers, shown = _shown(building, flow, lane)
-        place = F.lit(place_of(building, Place("processing", node.name, *readers)))
-        ask(building, node, flow, failed, Question(place, F.lit(PROCESSING_FAILED), F.lit(message), *shown))
+        place = Place("processing", node.name, *readers)
+        ask(building, node, flow, failed, place, F.lit(PROCESSING_FAILED), F.lit(message), shown)
     else:
         drop(building, node, flow, failed, "processing", F.lit(PROCESSING_FAILED), F.lit(message), function)
     lane = replace(lane, keep=flow.with_column("f", F.col(tried).isNotNull()))
@@ -119,7 +118,7 @@ def writable(
 def _asked_whether_writable(
     building: Building, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, topic: Column
 ) -> tuple[Lane, Column, Column]:
-    """As `_writable`, where a handler of the user's own is asked; it is told which part it is."""
+    """As `writable`, where a handler of the user's own is asked; it is told which part it is."""
     written = []
     for origin, column in (
         (SerializationExceptionOrigin.KEY, key),
@@ -128,24 +127,22 @@ def _asked_whether_writable(
         tried = flow.with_column("t", attempt(flow.kept(lane), column))
         failed = flow.with_column("d", flow.kept(lane) & F.col(tried).isNull())
         readers, shown = _shown(building, flow, lane, as_written=True)
-        place = F.lit(place_of(building, Place("production", node.name, *readers, origin)))
+        place = Place("production", node.name, *readers, origin)
         message = F.lit(f"{node.name}: the serde cannot write the {origin.value}")
-        ask(
-            building, node, flow, failed, Question(place, F.lit(SERIALIZATION_FAILED), message, *shown), topic
-        )
+        ask(building, node, flow, failed, place, F.lit(SERIALIZATION_FAILED), message, shown, topic)
         lane = replace(lane, keep=flow.with_column("f", F.col(tried).isNotNull()))
         written.append(F.col(tried)["r0"])
     key, value = written
     size = flow.with_column("z", flow.own(lane, record_size(key, value)))
     limit = building.context.handlers.max_request_size
     failed = flow.with_column("d", flow.kept(lane) & (F.col(size) > limit))
-    place = F.lit(place_of(building, Place("production", node.name)))
+    place = Place("production", node.name)
     message = F.concat(
         F.lit(f"{node.name}: the record has "),
         F.col(size).cast("string"),
         F.lit(f" bytes, and max.request.size of the producer is {limit}"),
     )
-    ask(building, node, flow, failed, Question(place, F.lit(RECORD_TOO_LARGE), message, key, value), topic)
+    ask(building, node, flow, failed, place, F.lit(RECORD_TOO_LARGE), message, (key, value), topic)
     return replace(lane, keep=flow.with_column("f", flow.kept(lane) & ~F.col(failed))), key, value
 
 
@@ -186,11 +183,26 @@ def drop(
 
 
 def ask(
-    building: Building, node: Node, flow: Flow, failed: str, question: Question, topic: Column | None = None
+    building: Building,
+    node: Node,
+    flow: Flow,
+    failed: str,
+    place: Place,
+    exception: Column,
+    message: Column,
+    shown: tuple[Column, Column],
+    topic: Column | None = None,
 ) -> None:
-    """Count the rows of this flag, and have a handler of the user's own asked about each."""
-    place = building.places[-1]
+    """Count the rows of this flag, and have a handler of the user's own asked about each.
+
+    Args:
+        shown: key and value of the record, in bytes.
+        topic: where it was to go; None: it was read.
+    """
+    number = len(building.places)
+    building.places.append(place)
     count_failures(building, node, flow, failed, place.kind)
+    question = Question(F.lit(number), exception, message, *shown)
     nothing = F.lit(None).cast("binary")
     output = Output(
         F.lit(None).cast("string") if topic is None else topic,
@@ -204,14 +216,12 @@ def ask(
     building.pin(asked, flow, Lane(RAW_KEY, RAW_VALUE, failed), output)
 
 
-def count_failures(building: Building, node: Node, flow: Flow, failed: str, kind: str) -> None:
-    flow.uncounted.append(Failure(failed, building.failures, kind, node.name))
+def count_failures(
+    building: Building, node: Node, flow: Flow, failed: str, kind: str, late: str | None = None
+) -> None:
+    """Have the rows of this flag counted. `late` is as a flow.Failure has it."""
+    flow.uncounted.append(Failure(failed, building.failures, kind, node.name, late))
     building.failures += 1
-
-
-def place_of(building: Building, place: Place) -> int:
-    building.places.append(place)
-    return len(building.places) - 1
 
 
 def _shown(
@@ -239,6 +249,7 @@ def _shown(
 
 
 def asking(building: Building) -> Asking | None:
+    """What asks the user's own handlers, about all places where records can fail."""
     handlers, runs = building.context.handlers, building.pipeline.subtopologies
     if not handlers.own:
         return None

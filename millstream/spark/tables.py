@@ -22,8 +22,7 @@ from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Node, Repartition, StreamTableJoin, TableJoin, TableSource
 
 __all__ = [
-    "is_told",
-    "remember",
+    "note_remembering",
     "visit_suppress",
     "visit_table_filter",
     "visit_table_group_by",
@@ -33,7 +32,16 @@ __all__ = [
 ]
 
 
-def is_told(building: Building, node: Node) -> bool:
+def note_remembering(building: Building) -> None:
+    """Note which tables' updates have to say what was there before."""
+    for node in building.pipeline.nodes:
+        if isinstance(node, nodes.TableGroupBy):
+            _remember(building, node.parents[0], needed=True)
+        elif isinstance(node, nodes.TableFilter) and _is_told(building, node):
+            _remember(building, node.parents[0], needed=False)
+
+
+def _is_told(building: Building, node: Node) -> bool:
     """Whether anybody hears of each change of a table; not, where its rows are only joined."""
     if node.store is not None:
         return True
@@ -41,18 +49,18 @@ def is_told(building: Building, node: Node) -> bool:
         kinds = StreamTableJoin | TableJoin | ForeignKey | nodes.ForeignKeyChanges
         if node not in child.parents or isinstance(child, kinds):
             continue
-        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or is_told(building, child):
+        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or _is_told(building, child):
             return True
     return False
 
 
-def remember(building: Building, node: Node, *, needed: bool) -> None:
+def _remember(building: Building, node: Node, *, needed: bool) -> None:
     """Have a table's updates say what was there before: where it has a store, or somebody needs that.
 
     Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
     """
     if isinstance(node, nodes.TableFilter | nodes.TableMapValues):
-        remember(building, node.parents[0], needed=needed or node.stored is not None)
+        _remember(building, node.parents[0], needed=needed or node.stored is not None)
     elif isinstance(node, nodes.Aggregate | nodes.Cogroup) or (
         isinstance(node, TableSource | nodes.ToTable | nodes.ForeignKeyJoin)
         and (needed or node.stored is not None)

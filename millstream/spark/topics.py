@@ -18,11 +18,11 @@ from millstream.spark.applying import add_result, apply
 from millstream.spark.asking import Place
 from millstream.spark.building import Building
 from millstream.spark.dropped import UNTIMED
-from millstream.spark.flow import OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TOPIC, Failure, Flow, Lane
+from millstream.spark.flow import OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TOPIC, Flow, Lane
 from millstream.spark.handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.joins import is_between_tables
-from millstream.spark.record_failures import ask, computable, drop, place_of, writable
-from millstream.spark.sink import Output, Question
+from millstream.spark.record_failures import ask, computable, count_failures, drop, writable
+from millstream.spark.sink import Output
 from millstream.spark.timestamps import stamp
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
@@ -30,7 +30,6 @@ from millstream.topology.nodes import Function, GlobalRead, Node, Repartition, S
 from millstream.topology.pipeline import input_label
 
 __all__ = [
-    "visit_global_read",
     "visit_repartition",
     "visit_sink",
     "visit_source",
@@ -60,10 +59,6 @@ def visit_table_source(building: Building, node: TableSource) -> None:
         return
     lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
     building.put(node, flow, lane)
-
-
-def visit_global_read(building: Building, node: GlobalRead) -> None:
-    visit_table_source(building, node)
 
 
 def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:
@@ -110,9 +105,9 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         ),
     )
     if "deserialization" in building.context.handlers.own:
-        place = F.lit(place_of(building, Place("deserialization", node.name)))
+        place = Place("deserialization", node.name)
         nothing = F.lit(None).cast("binary")
-        ask(building, node, flow, failed, Question(place, exception, message, nothing, nothing))
+        ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
     else:
         drop(building, node, flow, failed, "deserialization", exception, message)
     lane = flow.narrow(Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes)
@@ -133,8 +128,7 @@ def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
     )
     if skipped is None:
         return lane
-    flow.uncounted.append(Failure(skipped, building.failures, UNTIMED, node.name))
-    building.failures += 1
+    count_failures(building, node, flow, skipped, UNTIMED)
     return flow.narrow(lane, ~F.col(skipped), alone=not flow.lanes)
 
 

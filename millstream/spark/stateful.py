@@ -396,7 +396,7 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: st
     """The columns of what comes of a join; what the record that it looked for had besides its value."""
     others = {each.pending.node: each for each in items}
     if isinstance(item.pending.node, ForeignKey):
-        return _by_foreign_key(item, others[item.links["table"]], new, mine)
+        return replace(_by_foreign_key(item, others[item.links["table"]], new, mine), side=side)
     if isinstance(item.pending.node, Lookup):
         sides = {"left": _row_of(item, new, mine), "right": _row_of(others[item.links["table"]], new, mine)}
         _give_back(item, new)

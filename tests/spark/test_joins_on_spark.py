@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 EACH = 1_000
 """As many micro-batches as there are records: in each is one of each program."""
-SOME = 20
+SOME = 10
 """As many records a trace has at most, where one costs much."""
 OTHER_THAN_KAFKA = {
     # One change of such a table is two of the join's: here each has the other side as it was, or as it is.

@@ -74,10 +74,10 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.StreamGlobalTableJoin: joining.visit_stream_global_table_join,
     nodes.StreamJoin: joining.visit_stream_join,
     nodes.TableJoin: joining.visit_table_join,
-    nodes.ForeignKeySubscribe: foreign_keys.visit,
-    nodes.ForeignKeyLookup: foreign_keys.visit,
-    nodes.ForeignKeyChanges: foreign_keys.visit,
-    nodes.ForeignKeyJoin: foreign_keys.visit,
+    nodes.ForeignKeySubscribe: foreign_keys.visit_foreign_key_subscribe,
+    nodes.ForeignKeyLookup: foreign_keys.visit_foreign_key_lookup,
+    nodes.ForeignKeyChanges: foreign_keys.visit_foreign_key_changes,
+    nodes.ForeignKeyJoin: foreign_keys.visit_foreign_key_join,
 }
 """What compiles a node, by its class."""
 

@@ -46,7 +46,14 @@ from millstream.topology.nodes import (
     ToTable,
 )
 
-__all__ = ["is_ready", "joined", "visit"]
+__all__ = [
+    "is_ready",
+    "joined",
+    "visit_foreign_key_changes",
+    "visit_foreign_key_join",
+    "visit_foreign_key_lookup",
+    "visit_foreign_key_subscribe",
+]
 
 _FORGET, _FORGET_AND_ANSWER, _ANSWER, _ANSWER_IF_FOUND = (bytes([code]) for code in range(4))
 """What to do with what is told. Source: SubscriptionWrapper.Instruction."""
@@ -72,27 +79,26 @@ def _is_of_one_join(node: ForeignKeySubscribe | ForeignKeyJoin, lookup: ForeignK
 # --- before the operator -----------------------------------------------------------------------------------
 
 
-def visit(building: Building, node: ForeignKey | ForeignKeyChanges) -> None:
-    """Have a part of a join wait for the operator that it is an item of."""
-    match node:
-        case ForeignKeySubscribe():
-            side = side_of(building, node, node.parents[0], is_left=True, shared=True)
-            building.pending.append(node)
-            building.sides[node] = (side,)
-        case ForeignKeyLookup():
-            _look_up(building, node)
-        case ForeignKeyChanges():
-            building.take(node.parents[0])  # the lookup hears of them
-        case ForeignKeyJoin():
-            answers, left = node.parents
-            side = side_of(building, node, left, is_left=True, shared=True)
-            flow = building.flow_of(side)
-            key_serde, _ = _serdes_of(building, left, flow, flow.lanes[side])
-            _wait_for_answers(building, node, answers, key_serde)
-            building.sides[node] = (side,)
+def visit_foreign_key_subscribe(building: Building, node: ForeignKeySubscribe) -> None:
+    side = side_of(building, node, node.parents[0], is_left=True, shared=True)
+    building.pending.append(node)
+    building.sides[node] = (side,)
 
 
-def _look_up(building: Building, node: ForeignKeyLookup) -> None:
+def visit_foreign_key_changes(building: Building, node: ForeignKeyChanges) -> None:
+    building.take(node.parents[0])  # the lookup hears of them
+
+
+def visit_foreign_key_join(building: Building, node: ForeignKeyJoin) -> None:
+    answers, left = node.parents
+    side = side_of(building, node, left, is_left=True, shared=True)
+    flow = building.flow_of(side)
+    key_serde, _ = _serdes_of(building, left, flow, flow.lanes[side])
+    _wait_for_answers(building, node, answers, key_serde)
+    building.sides[node] = (side,)
+
+
+def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None:
     told, right = node.parents
     side = side_of(building, node, right, is_left=False, shared=False)
     flow = building.flow_of(side)

@@ -108,8 +108,8 @@ def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shar
     """What a join has of a parent; the same for all that look rows up in one table."""
     if isinstance(join, ForeignKey) and history_of(parent) is not None:
         raise TopologyException(
-            f"{join.name}: one of its tables has a history, which joins by a foreign key do not look into; "
-            "leave with_history() out to join with its last rows"
+            f"{join.name}: one of its tables has a history, and joins by a foreign key do not look into "
+            "that; leave with_history() out to join with its last rows"
         )
     flow, lane, _ = building.take(parent)
     side = Side(join.name, (parent,), join=join, is_left=is_left)

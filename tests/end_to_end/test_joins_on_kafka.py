@@ -198,6 +198,7 @@ def test_joins_and_grouped_tables_go_on_through_restarts(world: World) -> None:
     assert len(said(world.consume(shop.paid, 3))) == 3
 
 
+@pytest.mark.timeout(300)  # two programs of three queries, each started twice
 def test_foreign_keys_go_on_through_restarts(world: World) -> None:
     """Tables with different numbers of partitions: the result follows both of them, whatever client runs; and
     what is between them are topics with Kafka's names."""

@@ -319,6 +319,7 @@ def spread(some: Sequence[Trace], count: int) -> list[Trace]:
         ("foreign_key", EACH),
     ],
 )
+@pytest.mark.timeout(300)  # a micro-batch for each record
 def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str, parts: int) -> None:
     """Each result and each deletion, in the same order, with the same time."""
     programs = [Program(number, trace) for number, trace in enumerate(chosen(file, one_operator=parts == 1))]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from millstream import errors
+from millstream.topology import nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "millstream"
@@ -702,6 +703,36 @@ def test_the_architecture_shows_each_part() -> None:
     missing = [folder for folder in folders if f"{folder}/" not in text]
     missing += [file for file in files if file not in text]
     assert missing == []
+
+
+def parts_of_the_compiler() -> list[str]:
+    """The modules that ARCHITECTURE.md shows under what compiles a pipeline, from the top down."""
+    shown = text_of(ROOT / "ARCHITECTURE.md").partition("What compiles a pipeline")[2].partition("\n\n")[2]
+    return re.findall(r"^ +(\w+)\.py ", shown.partition("\n\n")[0], re.MULTILINE)
+
+
+def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() -> None:
+    """And nobody else in spark/ goes past its front."""
+    parts = parts_of_the_compiler()
+    assert parts[0] == "compiler"
+    assert len(parts) > 8
+    wrong = []
+    for path in sorted((PACKAGE / "spark").glob("*.py")):
+        below = parts[parts.index(path.stem) + 1 :] if path.stem in parts else ["compiler"]
+        for module, line in imports_of(path):
+            other = module.removeprefix("millstream.spark.")
+            if other in parts and other not in below:
+                wrong.append(f"{inside(path)}:{line} imports {module}")
+    assert wrong == []
+
+
+def test_each_node_has_a_row_in_the_compilers_table() -> None:
+    """But a global table, which is in no pipeline: what reads it is."""
+    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compiler.py").attributes}
+    classes = [each for each in vars(nodes).values() if isinstance(each, type)]
+    of_nodes = {each.__name__ for each in classes if issubclass(each, nodes.Node)}
+    missing = {name for name in of_nodes if f"nodes.{name}" not in rows}
+    assert missing == {"Node", "GlobalTable"}
 
 
 def names_in(tree: ast.Module) -> set[str]:

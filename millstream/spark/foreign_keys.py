@@ -20,16 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.spark import serdes
+from millstream.spark.applying import add_result, apply
+from millstream.spark.building import Building
 from millstream.spark.flow import Flow, Lane
+from millstream.spark.joining import join_values, side_of
 from millstream.spark.joins import ForeignKey, Joined
+from millstream.spark.record_failures import computable, writable
 from millstream.spark.sink import Output
 from millstream.spark.trace import as_column
 from millstream.topology.nodes import (
@@ -43,20 +46,19 @@ from millstream.topology.nodes import (
     ToTable,
 )
 
-if TYPE_CHECKING:
-    from millstream.spark.compiler import Compiler
-
-__all__ = ["is_between", "is_ready", "joined", "visit"]
+__all__ = [
+    "is_ready",
+    "joined",
+    "visit_foreign_key_changes",
+    "visit_foreign_key_join",
+    "visit_foreign_key_lookup",
+    "visit_foreign_key_subscribe",
+]
 
 _FORGET, _FORGET_AND_ANSWER, _ANSWER, _ANSWER_IF_FOUND = (bytes([code]) for code in range(4))
 """What to do with what is told. Source: SubscriptionWrapper.Instruction."""
 _HASHED, _UNHASHED = bytes([0x00]), bytes([0x80])
 _HASH = 16
-
-
-def is_between(node: Repartition) -> bool:
-    """Whether it is a topic between the two tables."""
-    return isinstance(node.parents[0], ForeignKeySubscribe | ForeignKeyLookup)
 
 
 def is_ready(node: Node, nodes: Collection[Node], begun: Collection[Node]) -> bool:
@@ -77,63 +79,62 @@ def _is_of_one_join(node: ForeignKeySubscribe | ForeignKeyJoin, lookup: ForeignK
 # --- before the operator -----------------------------------------------------------------------------------
 
 
-def visit(compiler: Compiler, node: ForeignKey | ForeignKeyChanges) -> None:
-    """Have a part of a join wait for the operator that it is an item of."""
-    match node:
-        case ForeignKeySubscribe():
-            side = compiler._side(node, node.parents[0], is_left=True, shared=True)
-            compiler.pending.append(node)
-            compiler.sides[node] = (side,)
-        case ForeignKeyLookup():
-            _look_up(compiler, node)
-        case ForeignKeyChanges():
-            compiler._take(node.parents[0])  # the lookup hears of them
-        case ForeignKeyJoin():
-            answers, left = node.parents
-            side = compiler._side(node, left, is_left=True, shared=True)
-            flow = compiler._flow_of(side)
-            key_serde, _ = _serdes_of(compiler, left, flow, flow.lanes[side])
-            _wait_for_answers(compiler, node, answers, key_serde)
-            compiler.sides[node] = (side,)
+def visit_foreign_key_subscribe(building: Building, node: ForeignKeySubscribe) -> None:
+    side = side_of(building, node, node.parents[0], is_left=True, shared=True)
+    building.pending.append(node)
+    building.sides[node] = (side,)
 
 
-def _look_up(compiler: Compiler, node: ForeignKeyLookup) -> None:
+def visit_foreign_key_changes(building: Building, node: ForeignKeyChanges) -> None:
+    building.take(node.parents[0])  # the lookup hears of them
+
+
+def visit_foreign_key_join(building: Building, node: ForeignKeyJoin) -> None:
+    answers, left = node.parents
+    side = side_of(building, node, left, is_left=True, shared=True)
+    flow = building.flow_of(side)
+    key_serde, _ = _serdes_of(building, left, flow, flow.lanes[side])
+    _wait_for_answers(building, node, answers, key_serde)
+    building.sides[node] = (side,)
+
+
+def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None:
     told, right = node.parents
-    side = compiler._side(node, right, is_left=False, shared=False)
-    flow = compiler._flow_of(side)
-    key_serde, value_serde = _serdes_of(compiler, right, flow, flow.lanes[side])
-    for topic in (told, _topic_behind(compiler, node)):
+    side = side_of(building, node, right, is_left=False, shared=False)
+    flow = building.flow_of(side)
+    key_serde, value_serde = _serdes_of(building, right, flow, flow.lanes[side])
+    for topic in (told, _topic_behind(building, node)):
         assert isinstance(topic, Repartition)
-        compiler.context.repartition_serdes[topic] = key_serde, value_serde  # the right table's, for the left
-    flow, lane, _ = compiler._take(told)
+        building.context.repartition_serdes[topic] = key_serde, value_serde  # the right table's, for the left
+    flow, lane, _ = building.take(told)
     content = F.col(lane.value)
     read = serdes.from_bytes(key_serde, F.col(lane.key), F.lit(f"{node.name}: a foreign key"))
     key = flow.with_column("k", read)
     hashed = F.substring(content, 1, 1) == F.lit(_HASHED)
     name = flow.with_column("k", _rest(content, 3, hashed))
     stays = F.substring(content, 2, 1).isin(F.lit(_ANSWER), F.lit(_ANSWER_IF_FOUND))
-    compiler.carried[node] = name, flow.with_column("f", stays)
-    compiler._wait(node, flow, replace(lane, key=key, key_serde=key_serde))
-    compiler.sides[node] = (side,)
+    building.carried[node] = name, flow.with_column("f", stays)
+    building.wait(node, flow, replace(lane, key=key, key_serde=key_serde))
+    building.sides[node] = (side,)
 
 
-def _wait_for_answers(compiler: Compiler, node: ForeignKeyJoin, answers: Node, key_serde: Serde) -> None:
-    flow, lane, _ = compiler._take(answers)
+def _wait_for_answers(building: Building, node: ForeignKeyJoin, answers: Node, key_serde: Serde) -> None:
+    flow, lane, _ = building.take(answers)
     where = F.lit(f"{node.name}: the key of an answer")
     key = flow.with_column("k", serdes.from_bytes(key_serde, F.col(lane.key), where))
-    compiler._wait(node, flow, replace(lane, key=key, key_serde=key_serde))
+    building.wait(node, flow, replace(lane, key=key, key_serde=key_serde))
 
 
-def _serdes_of(compiler: Compiler, table: Node, flow: Flow, lane: Lane) -> tuple[Serde, Serde]:
+def _serdes_of(building: Building, table: Node, flow: Flow, lane: Lane) -> tuple[Serde, Serde]:
     """The serdes of a table's keys and values."""
-    store, context = table.store, compiler.context
-    key = compiler._settle(
+    store, context = table.store, building.context
+    key = building.settle(
         None if store is None else store.key_serde,
         lane.key_serde,
         context.default_key_serde,
         flow.type_of(lane.key),
     )
-    value = compiler._settle(
+    value = building.settle(
         None if store is None else store.value_serde,
         lane.value_serde,
         context.default_value_serde,
@@ -154,39 +155,38 @@ def _rest(content: Column, place: int, hashed: Column) -> Column:
 # --- behind the operator -----------------------------------------------------------------------------------
 
 
-def joined(compiler: Compiler, node: ForeignKey, flow: Flow, found: Joined) -> bool:
+def joined(building: Building, node: ForeignKey, flow: Flow, found: Joined) -> bool:
     """What becomes of what the operator gives for a part of a join; whether the part is done with it."""
     match node:
         case ForeignKeySubscribe():
-            _tell(compiler, node, flow, found)
+            _tell(building, node, flow, found)
         case ForeignKeyLookup():
-            _answer(compiler, node, flow, found)
+            _answer(building, node, flow, found)
         case ForeignKeyJoin():
-            lane = _rows(compiler, node, flow, found)
-            if node in compiler.remembering:  # its rows are kept, so that updates say what was there before
+            lane = _rows(building, node, flow, found)
+            if node in building.remembering:  # its rows are kept, so that updates say what was there before
                 latest = ToTable(node.name, (node,), stored=node.stored)
-                compiler.stands_for[latest] = node
-                compiler._wait(latest, flow, lane)
+                building.stands_for[latest] = node
+                building.wait(latest, flow, lane)
                 return False
-            compiler._put(node, flow, lane)
+            building.put(node, flow, lane)
     return True
 
 
-def _tell(compiler: Compiler, node: ForeignKeySubscribe, flow: Flow, found: Joined) -> None:
+def _tell(building: Building, node: ForeignKeySubscribe, flow: Flow, found: Joined) -> None:
     """Each change of a left row, to where its foreign key is, and to where that was."""
     assert found.old_left is not None
-    topic = _topic_behind(compiler, node)
-    key_serde, _ = _right_serdes(compiler, node, topic)
+    topic = _topic_behind(building, node)
+    key_serde, _ = _right_serdes(building, node, topic)
     lane = Lane(found.key, found.left, found.flag, found.key_serde)
 
     def foreign_key(value: str) -> Column:
-        key = as_column(compiler._trace(node, node.extractor, flow, replace(lane, value=value)))
+        key = as_column(apply(node, node.extractor, flow, replace(lane, value=value)))
         return F.when(F.col(value).isNotNull(), key)
 
-    lane, (now,) = compiler._try(node, node.extractor, flow, lane, foreign_key(found.left))
+    lane, (now,) = computable(building, node, node.extractor, flow, lane, foreign_key(found.left))
     keys = [
-        compiler._add(node, node.extractor, flow, lane, "k", key)
-        for key in (now, foreign_key(found.old_left))
+        add_result(node, node.extractor, flow, lane, "k", key) for key in (now, foreign_key(found.old_left))
     ]
     new, old = (
         serdes.to_bytes(key_serde, F.col(key), flow.type_of(key), f"{node.name}: the foreign key")
@@ -194,7 +194,7 @@ def _tell(compiler: Compiler, node: ForeignKeySubscribe, flow: Flow, found: Join
     )
     there = F.col(found.left).isNotNull(), F.col(found.old_left).isNotNull()
     new, old = (F.col(flow.with_column("k", flow.own(lane, key))) for key in (new, old))
-    hashed = _hash(compiler, node.parents[0], flow, found, found.left)
+    hashed = _hash(building, node.parents[0], flow, found, found.left)
     key_type = flow.type_of(found.key)
     name = serdes.to_bytes(found.key_serde, F.col(found.key), key_type, f"{node.name}: the key")
     content = [flow.with_column("b", flow.own(lane, each)) for each in (hashed, name)]
@@ -204,7 +204,7 @@ def _tell(compiler: Compiler, node: ForeignKeySubscribe, flow: Flow, found: Join
     hashed, name = (F.col(each) for each in content)
     value = _framed(hashed, F.col(element)["code"], name)
     key = flow.with_column("k", F.col(element)["key"])
-    _send(compiler, node, topic, flow, lane, F.col(key), F.col(flow.with_column("v", value)))
+    _send(building, node, topic, flow, lane, F.col(key), F.col(flow.with_column("v", value)))
 
 
 def _asked(type: JoinType, new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
@@ -229,11 +229,11 @@ def _asked(type: JoinType, new: tuple[Column, Column], old: tuple[Column, Column
     )
 
 
-def _answer(compiler: Compiler, node: ForeignKeyLookup, flow: Flow, found: Joined) -> None:
+def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: Joined) -> None:
     """The right row, to each left row that refers to it."""
-    topic = _topic_behind(compiler, node)
-    _, value_serde = compiler.context.repartition_serdes[topic]
-    name, _ = compiler.carried[node]
+    topic = _topic_behind(building, node)
+    _, value_serde = building.context.repartition_serdes[topic]
+    name, _ = building.carried[node]
     told, row = F.col(found.left), F.col(found.right)
     code = F.substring(told, 2, 1)
     changed = F.coalesce(F.col(found.side) == 1, F.lit(False))
@@ -247,18 +247,18 @@ def _answer(compiler: Compiler, node: ForeignKeyLookup, flow: Flow, found: Joine
     content = F.when(changed | (code != F.lit(_FORGET_AND_ANSWER)), content)
     hashed = F.when(F.substring(told, 1, 1) == F.lit(_HASHED), F.substring(told, 3, _HASH))
     value = _framed(hashed, F.lit(b""), F.coalesce(content, F.lit(b"")))
-    _send(compiler, node, topic, flow, lane, F.col(name), F.col(flow.with_column("v", flow.own(lane, value))))
+    _send(building, node, topic, flow, lane, F.col(name), F.col(flow.with_column("v", flow.own(lane, value))))
 
 
-def _rows(compiler: Compiler, node: ForeignKeyJoin, flow: Flow, found: Joined) -> Lane:
+def _rows(building: Building, node: ForeignKeyJoin, flow: Flow, found: Joined) -> Lane:
     """The rows of the join, of those answers that are about the value which a row has now."""
     answers, table = node.parents
     assert isinstance(answers, Repartition)
-    _, value_serde = _right_serdes(compiler, node, answers)
+    _, value_serde = _right_serdes(building, node, answers)
     answer, left = F.col(found.left), F.col(found.right)
     with_hash = F.substring(answer, 1, 1) == F.lit(_HASHED)
     asked = F.when(with_hash, F.substring(answer, 2, _HASH))
-    now = _hash(compiler, table, flow, found, found.right)
+    now = _hash(building, table, flow, found, found.right)
     lane = flow.narrow(
         Lane(found.key, found.right, found.flag, found.key_serde), asked.eqNullSafe(now), alone=False
     )
@@ -269,15 +269,15 @@ def _rows(compiler: Compiler, node: ForeignKeyJoin, flow: Flow, found: Joined) -
     is_row = right.isNotNull()
     if node.type is JoinType.LEFT:
         is_row |= left.isNotNull()
-    value = F.when(is_row, compiler._join_values(node, flow, lane, left, right))
-    lane, (value,) = compiler._try(node, node.joiner, flow, lane, value)
-    return replace(lane, value=compiler._add(node, node.joiner, flow, lane, "v", value))
+    value = F.when(is_row, join_values(node, flow, lane, left, right))
+    lane, (value,) = computable(building, node, node.joiner, flow, lane, value)
+    return replace(lane, value=add_result(node, node.joiner, flow, lane, "v", value))
 
 
-def _hash(compiler: Compiler, table: Node, flow: Flow, found: Joined, value: str) -> Column:
+def _hash(building: Building, table: Node, flow: Flow, found: Joined, value: str) -> Column:
     """A hash of a left value; NULL where there is none."""
     lane = Lane(found.key, value, None, found.key_serde, found.table_serde)
-    _, serde = _serdes_of(compiler, table, flow, lane)
+    _, serde = _serdes_of(building, table, flow, lane)
     content = serdes.to_bytes(serde, F.col(value), flow.type_of(value), f"{table.name}: the value")
     return F.unhex(F.md5(content))
 
@@ -290,20 +290,20 @@ def _framed(hashed: Column, code: Column, content: Column) -> Column:
 # --- the topics between ------------------------------------------------------------------------------------
 
 
-def _topic_behind(compiler: Compiler, node: ForeignKeySubscribe | ForeignKeyLookup) -> Repartition:
+def _topic_behind(building: Building, node: ForeignKeySubscribe | ForeignKeyLookup) -> Repartition:
     """Where a part of a join writes to."""
     return next(
-        each for each in compiler.pipeline.nodes if isinstance(each, Repartition) and node in each.parents
+        each for each in building.pipeline.nodes if isinstance(each, Repartition) and node in each.parents
     )
 
 
-def _right_serdes(compiler: Compiler, node: Node, topic: Repartition) -> tuple[Serde, Serde]:
+def _right_serdes(building: Building, node: Node, topic: Repartition) -> tuple[Serde, Serde]:
     """The serdes of the right table: as they were settled where it is read, or else as they are declared.
 
     Raises:
         TopologyException: neither.
     """
-    if (settled := compiler.context.repartition_serdes.get(topic)) is not None:
+    if (settled := building.context.repartition_serdes.get(topic)) is not None:
         return settled
     if topic.key_serde is None or topic.value_serde is None:
         raise TopologyException(
@@ -315,15 +315,8 @@ def _right_serdes(compiler: Compiler, node: Node, topic: Repartition) -> tuple[S
 
 
 def _send(
-    compiler: Compiler, node: Node, topic: Repartition, flow: Flow, lane: Lane, key: Column, value: Column
+    building: Building, node: Node, topic: Repartition, flow: Flow, lane: Lane, key: Column, value: Column
 ) -> None:
-    where = compiler._internal(topic.topic)
-    lane, key, value = compiler._writable(node, flow, lane, key, value, where)
-    compiler._pin(node, flow, lane, Output(topic=where, key=key, value=value, route=key, letter=node.name))
-
-
-def open_topic(compiler: Compiler, node: Repartition) -> None:
-    """Visit a topic between: who reads it has its bytes, and who writes it has done so."""
-    if node in compiler.pipeline.inputs:
-        flow, lane = compiler._open(node, Serdes.bytes(), Serdes.bytes())
-        compiler._put(node, flow, lane)
+    where = building.internal(topic.topic)
+    lane, key, value = writable(building, node, flow, lane, key, value, where)
+    building.pin(node, flow, lane, Output(topic=where, key=key, value=value, route=key, letter=node.name))

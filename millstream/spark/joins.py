@@ -26,6 +26,7 @@ from millstream.topology.nodes import (
     GlobalRead,
     JoinType,
     Node,
+    Repartition,
     StreamGlobalTableJoin,
     StreamJoin,
     StreamTableJoin,
@@ -42,6 +43,7 @@ __all__ = [
     "OfSides",
     "Side",
     "history_of",
+    "is_between_tables",
     "links_of",
     "settings_of",
     "takes_null_keys",
@@ -131,6 +133,11 @@ class Joined:
     old_left: str | None = None
     old_right: str | None = None
     table_serde: Serde | None = None
+
+
+def is_between_tables(node: Repartition) -> bool:
+    """Whether it is a topic between the two tables of a join by a foreign key."""
+    return isinstance(node.parents[0], ForeignKeySubscribe | ForeignKeyLookup)
 
 
 def takes_null_keys(node: Node) -> bool:

@@ -74,7 +74,7 @@ def from_changelogs(spark: SparkSession, options: Mapping[str, str]) -> Callable
 
 
 def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
-    """The key, the start and the end of what has this key in a changelog (compiler._windowed_bytes)."""
+    """The key, the start and the end of what has this key in a changelog (building._windowed_bytes)."""
     if into.windows is None:
         nothing = F.lit(0).cast("bigint")
         return key, nothing, nothing

@@ -1,0 +1,147 @@
+"""Aggregations, from their nodes to the items of an operator (stateful.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.spark.aggregate import Pending
+from millstream.spark.building import Building
+from millstream.spark.folding import FoldSerdes
+from millstream.spark.joining import is_joined
+from millstream.spark.stateful import Item, item_of
+from millstream.spark.streams import visit_merge
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Function, Node
+from millstream.topology.windows import SlidingWindows
+
+__all__ = [
+    "Cogrouped",
+    "Contribution",
+    "item_of_aggregation",
+    "visit_aggregate",
+    "visit_cogroup",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution(Node):
+    """What one stream gives to a cogroup. In no topology: ours alone."""
+
+
+@dataclass(frozen=True)
+class Cogrouped:
+    """The adders of a cogroup as one: of values behind the number of their stream, and 0 if there is none."""
+
+    adders: tuple[Function, ...]
+    readers: tuple[Serde, ...]
+
+    def __call__(self, key: Any, value: bytes, aggregate: Any) -> Any:
+        number, there = value[0], value[1]
+        read = self.readers[number].deserialize(value[2:]) if there else None
+        return self.adders[number](key, read, aggregate)
+
+
+def visit_aggregate(building: Building, node: nodes.Aggregate) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    building.wait(node, flow, lane)
+
+
+def visit_cogroup(building: Building, node: nodes.Cogroup) -> None:
+    """As the fold of one stream, whose values say which stream they are of."""
+    readers: list[Serde] = []
+    merged: Node | None = None
+    for number, parent in enumerate(node.parents):
+        flow, lane, _ = building.take(parent)
+        _, (value_serde, written) = building.codecs(flow, lane)
+        readers.append(value_serde)
+        there = F.concat(F.lit(bytes([number, 1])), written(F.col(lane.value)))
+        told = F.when(F.col(lane.value).isNotNull(), there)
+        if node.windows is not None and not isinstance(node.windows, SlidingWindows):
+            told = F.coalesce(told, F.lit(bytes([number, 0])))  # in these a null is folded too
+        part = Contribution(f"{node.name}-{number}", (parent,))
+        value = flow.with_column("v", flow.own(lane, told))
+        flow.lanes[part] = replace(lane, value=value, value_serde=None)
+        building.uses[part] = 1
+        if merged is None:
+            merged = part
+        else:
+            both = nodes.Merge(node.name, (merged, part))
+            building.uses[both] = 1
+            visit_merge(building, both)
+            merged = both
+    assert merged is not None
+    flow, lane, _ = building.take(merged)
+    fold = nodes.Fold(Cogrouped(node.adders, tuple(readers)), node.initializer, node.merger)
+    stands_in = nodes.Aggregate(node.name, (merged,), fold, node.stored, node.windows)
+    building.stands_for[stands_in] = node
+    building.wait(stands_in, flow, lane)
+
+
+def item_of_aggregation(building: Building, pending: Pending) -> Item:
+    """An aggregation for the kernel.
+
+    Raises:
+        NotMergeableError: it is none.
+    """
+    node, flow, lane = pending.node, pending.flow, pending.lane
+    store = node.store
+    key_type = flow.type_of(lane.key)
+    declared = store.key_serde if store is not None else None
+    key_serde = pending.group_key_serde or building.settle(
+        declared, lane.key_serde, building.context.default_key_serde, key_type
+    )
+    partitions = building.buckets(node)
+    using = _fold_serdes(building, pending) if pending.is_fold else None
+    item = item_of(
+        pending,
+        flow.df,
+        building.names,
+        key_serde if using is None else using.key,
+        partitions,
+        at_once=not building.context.cached
+        or (store is not None and not store.cached)
+        or is_joined(building, building.stands_for.get(node, node)),
+        using=using,
+    )
+    if isinstance(node, nodes.Aggregate) and not node.on_close:
+        item = replace(item, held_back=tuple(_right_behind(building, building.stands_for.get(node, node))))
+    return item
+
+
+def _right_behind(building: Building, node: Node) -> Iterable[nodes.Suppress]:
+    """What holds back the updates of an aggregation that come out of it as they are."""
+    for other in building.pipeline.nodes:
+        if isinstance(other, nodes.Suppress) and other.parents == (node,):
+            building.uses[node] -= 1
+            yield other
+
+
+def _fold_serdes(building: Building, item: Pending) -> FoldSerdes:
+    """The serdes of key, value and aggregate of a Python fold."""
+    store = item.node.store
+    assert store is not None
+    (key, _), (value, _) = building.codecs(item.flow, item.lane)
+    key = item.group_key_serde or store.key_serde or key
+    aggregate = store.value_serde
+    if aggregate is None:
+        assert isinstance(item.node, nodes.Aggregate)
+        assert isinstance(item.node.aggregation, nodes.Fold | nodes.TableFold)
+        aggregation = item.node.aggregation
+        if aggregation.initializer is None:  # a reduce: the aggregate is a value
+            aggregate = value
+        elif building.context.default_value_serde is not None:
+            aggregate = building.context.default_value_serde
+        else:
+            raise TopologyException(
+                f"{item.node.name} ({describe_function(aggregation.adder)}): a Python aggregation needs "
+                "the serde of its result, "
+                "Materialized.as_('totals').with_value_serde(Serdes.json('total double, n long'))"
+            )
+    return FoldSerdes(key, value, aggregate)

@@ -1,0 +1,57 @@
+"""Functions of the program, applied to the records of a lane: what they return, as Columns of its flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.errors import TopologyException
+from millstream.spark.flow import Flow, Lane
+from millstream.spark.trace import as_column, trace, translated
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Function, Node
+
+__all__ = [
+    "add_result",
+    "apply",
+    "array_of",
+    "condition_of",
+]
+
+
+def apply(node: Node, function: Function, flow: Flow, lane: Lane) -> Any:
+    """What a function returns for key and value, and for the record if it takes one (trace.py)."""
+    return trace(node, function, F.col(lane.key), F.col(lane.value), flow.record)
+
+
+def condition_of(node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
+    """What a predicate returns, as a boolean Column."""
+    condition = as_column(apply(node, function, flow, lane))
+    type_ = translated(node, function, lambda: flow.df.select(condition.alias("c")).schema[0].dataType)
+    if not isinstance(type_, (T.BooleanType, T.NullType)):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): a predicate has to return a boolean Column, "
+            f"this one returns {type_.simpleString()}"
+        )
+    return condition
+
+
+def array_of(node: Node, function: Function, flow: Flow, result: Any) -> Column:
+    """What a function has returned, as an array Column."""
+    array = as_column(result)
+    type_ = translated(node, function, lambda: flow.df.select(array.alias("a")).schema[0].dataType)
+    if not isinstance(type_, T.ArrayType):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): has to return an array Column or a list, "
+            f"this one returns {type_.simpleString()}"
+        )
+    return array
+
+
+def add_result(node: Node, function: Function, flow: Flow, lane: Lane, kind: str, result: Any) -> str:
+    """A column with what a function returned; Spark's complaints about it name the function."""
+    name: str = translated(node, function, lambda: flow.with_column(kind, flow.own(lane, as_column(result))))
+    return name

@@ -1,0 +1,300 @@
+"""What the steps of one compilation share: what is given, what is built, and what waits.
+
+Every `visit_<node>` gets the `Building` of its compilation and its node. They are in topics.py, streams.py,
+tables.py, aggregations.py, joining.py and foreign_keys.py; compiler.py has the table of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde
+from millstream.dsl.timestamps import Extractor
+from millstream.dsl.windowed_serdes import WindowedSerde
+from millstream.errors import TopologyException
+from millstream.model import StoreKind
+from millstream.spark import serdes
+from millstream.spark.asking import Place
+from millstream.spark.flow import Flow, Lane, Names
+from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.joins import Side
+from millstream.spark.restore import Restored
+from millstream.spark.sink import Output
+from millstream.topology.names import changelog_topic, internal_topic
+from millstream.topology.nodes import (
+    GlobalRead,
+    Node,
+    Repartition,
+    Source,
+    Store,
+    StreamGlobalTableJoin,
+    StreamJoin,
+    TableSource,
+)
+from millstream.topology.pipeline import Pipeline, global_read
+
+__all__ = [
+    "Building",
+    "CompileContext",
+    "Kept",
+]
+
+
+_GLOBAL_BUCKETS = 32
+"""In so many parts the rows of a global table are kept, however many partitions its topic has."""
+
+
+@dataclass(frozen=True)
+class CompileContext:
+    """What a compilation needs besides the nodes.
+
+    Attributes:
+        application_id: prefix of internal topics.
+        partitions: partition count of each internal topic, by its name without the application id.
+        read: the records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
+        default_key_serde, default_value_serde: from the configuration, or None.
+        handlers: which records that fail are dropped.
+        repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
+        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
+        patience_ms: how long a fold in Python may take for one record.
+        only: nothing but these changelogs is written (rebuild.py); None: everything is.
+        kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
+        restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
+        timestamp_extractor: for the sources that have none; None: Kafka's default.
+    """
+
+    application_id: str
+    partitions: Mapping[str, int]
+    read: Callable[[Source | TableSource | Repartition], DataFrame]
+    default_key_serde: Serde | None = None
+    default_value_serde: Serde | None = None
+    handlers: RecordHandlers = FAIL
+    repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
+    cached: bool = True
+    patience_ms: int = 300_000
+    only: Collection[str] | None = None
+    kept: Callable[[str], DataFrame] | None = None
+    restored: Callable[[str, Restored], DataFrame] | None = None
+    timestamp_extractor: Extractor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Node):
+    """What the store of a node gets, where that is not what goes on. In no topology: ours alone."""
+
+    stored: Store = field(default_factory=lambda: Store(""))
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass
+class Building:
+    """What all steps of one compilation share; used once.
+
+    A visit takes the lane of a parent (`take`), adds columns to its flow, and puts a lane of its own (`put`).
+    """
+
+    pipeline: Pipeline
+    context: CompileContext
+    names: Names = field(default_factory=Names)
+    flows: list[Flow] = field(default_factory=list)
+    pending: list[Node] = field(default_factory=list)
+    """What waits to become an item of an operator."""
+    outputs: dict[Node, Output] = field(default_factory=dict)
+    """Where the rows of pinned lanes go."""
+    store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
+    """How the state of a store is laid out, in words."""
+    parts: dict[Node, str] = field(default_factory=dict)
+    """Of aggregations, the columns with what they are made of, in bytes."""
+    choices: dict[Node, str] = field(default_factory=dict)
+    """Of branches, the columns with the number of the one that a row takes."""
+    sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
+    """What the joins that wait have of their parents."""
+    found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
+    """Of the joins with global tables, the stream's lane, and the column with the places of its records."""
+    carried: dict[Node, tuple[str, ...]] = field(default_factory=dict)
+    """Of joins by a foreign key, the columns that an operator keeps of what refers to a row."""
+    stands_for: dict[Node, Node] = field(default_factory=dict)
+    """What waits in the place of a node of the topology."""
+    looked_up: dict[tuple[Node, bool], int] = field(default_factory=dict)
+    """How often rows of a table are looked up, by streams or (True) for foreign keys, by operators before."""
+    remembering: set[Node] = field(default_factory=set)
+    """The tables whose updates say what was there before."""
+    uses: dict[Node, int] = field(default_factory=dict)
+    """How many visits have still to take a node's lane."""
+    failures: int = 0
+    """How many flags there are of records that are dropped."""
+    places: list[Place] = field(default_factory=list)
+    """Where records can fail that handlers of the user's own are asked about."""
+
+    def parents(self, node: Node) -> tuple[Node, ...]:
+        """What has to be built before a node; of a join, also the read of its global table."""
+        if isinstance(node, StreamGlobalTableJoin):
+            return node.parents[0], self.global_read(node)
+        return node.parents
+
+    def global_read(self, node: StreamGlobalTableJoin) -> GlobalRead:
+        read = global_read(node, self.pipeline.inputs)
+        assert read is not None
+        return read
+
+    # --- lanes ---------------------------------------------------------------------------------------
+
+    def flow_of(self, node: Node) -> Flow:
+        return next(flow for flow in self.flows if node in flow.lanes)
+
+    def take(self, parent: Node) -> tuple[Flow, Lane, bool]:
+        """The parent's lane, and whether no other lane needs its rows from now on."""
+        flow = self.flow_of(parent)
+        lane = flow.lanes[parent]
+        self.uses[parent] -= 1
+        if not self.uses[parent] and parent not in flow.pinned:
+            del flow.lanes[parent]
+        return flow, lane, not flow.lanes
+
+    def put(self, node: Node, flow: Flow, lane: Lane, stored: Lane | None = None) -> None:
+        """The node's own lane; with its store, if it fills one: of the lane `stored`, if that is another."""
+        if self.uses.get(node):
+            flow.lanes[node] = lane
+        if node.store is not None and node.store.source_topic is None:
+            if stored is None:
+                self._fill(node, node.store, flow, lane)
+            else:
+                self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
+
+    def pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
+        """Have the lane's rows written, whatever else they are needed for."""
+        flow.lanes[node] = lane
+        flow.pinned.add(node)
+        self.outputs[node] = output
+
+    def wait(self, node: Node, flow: Flow, lane: Lane) -> None:
+        """Have the node become an item of an operator (operators.py), with what the lane has by then."""
+        # Only noted: until all before them is built, what comes beside it can still change flow and lane.
+        flow.lanes[node] = lane
+        self.pending.append(node)
+
+    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        aggregated = node.parents[0] if isinstance(node, Kept) else node
+        windowed = store.kind is not StoreKind.KEY_VALUE
+        key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
+        if windowed:  # the serde of a windowed store is that of the keys themselves
+            assert isinstance(key_type, T.StructType)
+            key_column, key_type = key_column["key"], key_type["key"].dataType
+            inherited = inherited.inner if isinstance(inherited, WindowedSerde) else None
+        key = self.settle(store.key_serde, inherited, self.context.default_key_serde, key_type)
+        value = self.settle(
+            store.value_serde, lane.value_serde, self.context.default_value_serde, flow.type_of(lane.value)
+        )
+        self.store_serdes[store.name] = (key, value)
+        if not store.logged:
+            return
+        topic = f"{store.name}-changelog"
+        route = None
+        if isinstance(key, WindowedSerde) and isinstance(key_type, T.StructType):  # of a suppress
+            where = f"{node.name}: the key of store '{store.name}'"
+            route = serdes.to_bytes(key.inner, key_column["key"], key_type["key"].dataType, where)
+        plain_key = serdes.to_bytes(
+            key, key_column, key_type, f"{node.name}: the key of store '{store.name}'"
+        )
+        self.pin(
+            node,
+            flow,
+            lane,
+            Output(
+                topic=self.internal(topic),
+                key=_windowed_bytes(store, plain_key, F.col(lane.key)["window"]) if windowed else plain_key,
+                value=serdes.to_bytes(
+                    value,
+                    F.col(lane.value),
+                    flow.type_of(lane.value),
+                    f"{node.name}: the value of store '{store.name}'",
+                ),
+                route=plain_key if route is None else route,
+                fenced=True,
+                parts=F.col(self.parts[aggregated]) if aggregated in self.parts else None,
+            ),
+        )
+
+    # --- topics and serdes ---------------------------------------------------------------------------
+
+    def internal(self, topic: str) -> Column:
+        """The whole name of an internal topic, which is written."""
+        if topic not in self.context.partitions:
+            raise TopologyException(
+                f"the partition count of the internal topic '{topic}' is not known; "
+                "this is a bug, please report it"
+            )
+        return F.lit(internal_topic(self.context.application_id, topic))
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions an internal topic has."""
+        try:
+            return self.context.partitions[topic]
+        except KeyError:
+            raise TopologyException(
+                f"the partition count of the internal topic '{topic}' is not known; "
+                "this is a bug, please report it"
+            ) from None
+
+    def buckets(self, node: Node) -> int:
+        """How many partitions a node's keys are in."""
+        if isinstance(node, StreamGlobalTableJoin):
+            return _GLOBAL_BUCKETS
+        while node.store is None and not isinstance(node, Repartition | StreamJoin):
+            node = node.parents[-1]
+        if isinstance(node, Repartition):
+            return max(1, self.partitions(node.topic))
+        store = node.this_stored if isinstance(node, StreamJoin) else node.store
+        assert store is not None
+        return max(1, self.partitions(f"{store.name}-changelog"))
+
+    def is_wanted(self, node: Node) -> bool:
+        """Whether what a node gives is written at all (`CompileContext.only`)."""
+        if self.context.only is None:
+            return True
+        store = node.store
+        return store is not None and (
+            changelog_topic(self.context.application_id, store.name) in self.context.only
+        )
+
+    def settle(
+        self, declared: Serde | None, inherited: Serde | None, default: Serde | None, type_: T.DataType
+    ) -> Serde:
+        """The serde of a column: declared for it, else what it was read with, else the configured default
+        where that fits the type, else the one that the type implies."""
+        if declared is not None:
+            return declared
+        for candidate in (inherited, default):
+            if candidate is not None:
+                natural = serdes.column_type(candidate)
+                if natural is None or natural == type_:
+                    return candidate
+        return serdes.infer(type_)
+
+    def codecs(self, flow: Flow, lane: Lane) -> tuple[tuple[Serde, Any], tuple[Serde, Any]]:
+        """Serde and bytes of key and value, for functions that run in Python: they get what stores give."""
+        key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+        key = self.settle(None, lane.key_serde, None, key_type)
+        value = self.settle(None, lane.value_serde, None, value_type)
+        return (
+            (key, lambda column: serdes.to_bytes(key, column, key_type, "the key")),
+            (value, lambda column: serdes.to_bytes(value, column, value_type, "the value")),
+        )
+
+
+def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
+    """The key of a windowed store's changelog: as Kafka's WindowKeySchema and SessionKeySchema have it."""
+    start = serdes.big_endian(F.unix_millis(window["start"]), 8)
+    if store.kind is StoreKind.SESSION:
+        return F.concat(key, serdes.big_endian(F.unix_millis(window["end"]), 8), start)
+    return F.concat(key, start, F.lit(bytearray(4)))  # a sequence number, which is 0

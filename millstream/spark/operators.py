@@ -1,0 +1,363 @@
+"""From what waits to stateful operators: which of it is together, what it keeps, and what comes of it.
+
+Aggregations, joins and tables wait until everything before them is built. All those of one flow, and of the
+flows that joins bring together, are items of one operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from millstream.dsl.serdes import Serdes
+from millstream.dsl.windowed_serdes import WindowedSerde
+from millstream.errors import TopologyException
+from millstream.ports import Scan
+from millstream.spark import foreign_keys, joining
+from millstream.spark.aggregate import Pending, group
+from millstream.spark.aggregations import item_of_aggregation
+from millstream.spark.building import Building
+from millstream.spark.dropped import LATE
+from millstream.spark.flow import Flow, Lane
+from millstream.spark.joins import ForeignKey, Join, Joined, OfSides, Side
+from millstream.spark.mergeable import NotMergeableError
+from millstream.spark.record_failures import count_failures, needs_letters
+from millstream.spark.restore import Restored
+from millstream.spark.sink import Output
+from millstream.spark.stateful import Item, Results, aggregate, layout
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.names import internal_topic
+from millstream.topology.nodes import Node, StreamGlobalTableJoin, StreamTableJoin, TableJoin
+from millstream.topology.pipeline import input_label
+from millstream.topology.subtopology import DisjointSets
+
+__all__ = [
+    "BY_SPARK",
+    "Passed",
+    "build_operators",
+    "operators",
+]
+
+
+BY_SPARK = "by Spark's own operator"
+"""The layouts of state that is not the kernel's, which Spark checks itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passed(Node):
+    """What was written of a flow before an operator, and passed through it. In no topology: ours alone."""
+
+
+def build_operators(building: Building) -> set[Node]:
+    """Turn what waits into stateful operators: one a group of flows that joins bring together, and one
+    more of Spark's own where the kernel cannot compute an aggregation.
+    """
+    aggregated: set[Node] = set()
+    # State is kept by their numbers, so those must not depend on what stateless steps there are.
+    building.pending.sort(key=partial(_order_of, building))
+    # A join with a global table comes first, and alone: until it is sorted, its results are in no order.
+    first = next((node for node in building.pending if isinstance(node, StreamGlobalTableJoin)), None)
+    now = list(building.pending) if first is None else [*building.sides[first], first]
+    later = [node for node in building.pending if node not in now]
+    building.pending = list(now)
+    for flows in _groups(building):
+        aggregated |= _build(building, flows)
+    for node in now:
+        building.sides.pop(node, None)
+    building.pending = [*later, *building.pending[len(now) :]]
+    return aggregated
+
+
+def _build(building: Building, flows: list[Flow]) -> set[Node]:
+    """The operators of what waits in these flows; returns the nodes that are done with it."""
+    mine = [_pending(building, node) for node in building.pending if _flow_of(building, node) in flows]
+    for flow in flows:
+        flow.count_dropped()
+    on_kernel, by_spark = _taken_apart(building, mine)
+    _note_layouts(building, on_kernel, by_spark)
+    if not (on_kernel and by_spark) and len(flows) == 1:
+        _look_ahead(building, flows[0])
+    made = []
+    for flow in flows:
+        if theirs := [item for item in by_spark if item.flow is flow]:
+            made.append((group(theirs, building.names), _stores(by_spark)))
+    results = _on_kernel(building, flows, on_kernel, alone=not by_spark) if on_kernel else None
+    if results is not None:
+        made.append((results.made, _labels(on_kernel)))
+    for flow in flows:
+        for item in mine:
+            flow.lanes.pop(item.node, None)
+        if not flow.lanes:
+            building.flows.remove(flow)
+    done: set[Node] = set()
+    for (new, lanes), feeds in made:
+        new.scans = tuple(replace(scan, feeds=(*scan.feeds, *feeds)) for flow in flows for scan in flow.scans)
+        building.flows.append(new)
+        for waited, lane in lanes.items():
+            node = building.stands_for.get(waited, waited)
+            if waited in building.parts:
+                building.parts[node] = building.parts[waited]
+            building.put(node, new, lane, None if results is None else results.stored.get(waited))
+            done.add(node)
+    return done if results is None else done | _put_joins(building, results)
+
+
+def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alone: bool) -> Results:
+    """The kernel's operator of these items. `alone`: there is none of Spark's beside it."""
+    wanted = any(building.is_wanted(item.pending.node) for item in items)
+    kept = building.context.kept if wanted else None
+    passing: dict[Node, tuple[Lane, Output]] = {}
+    if kept is None and alone and len(flows) == 1:
+        passing = _passing(building, flows[0], {item.pending.node for item in items})
+    results = aggregate(
+        items,
+        building.names,
+        list(passing.values()),
+        letters=needs_letters(building.context.handlers),
+        patience_ms=building.context.patience_ms,
+        kept=kept,
+        restored=None if building.context.restored is None else partial(_restored, building),
+    )
+    _pass(building, flows[0], passing, results)
+    building.parts |= results.parts
+    for one in results.late:
+        count_failures(building, one.item.pending.node, results.made[0], one.flag, LATE, one.what)
+    return results
+
+
+def _put_joins(building: Building, results: Results) -> set[Node]:
+    """Put the lanes of what comes of joins; returns those of which this is all."""
+    flow, _ = results.made
+    for join, found in results.joined.items():  # each a lane, so that what one of them adds is not in others
+        flow.lanes[join] = Lane(found.key, found.left, found.flag)
+    done: set[Node] = set()
+    for join, found in results.joined.items():
+        flag = flow.lanes.pop(join).keep
+        assert flag is not None
+        if _joined(building, join, flow, replace(found, flag=flag)):
+            done.add(join)
+    return done
+
+
+def _joined(building: Building, join: Join, flow: Flow, found: Joined) -> bool:
+    """Put the lane of what comes of a join; returns whether that is all of it."""
+    if isinstance(join, ForeignKey):
+        return foreign_keys.joined(building, join, flow, found)
+    joining.joined(building, join, flow, found)
+    return True
+
+
+def _order_of(building: Building, node: Node) -> tuple[int, int]:
+    if isinstance(node, Side):
+        return building.pipeline.nodes.index(node.join), 0 if node.is_left else 1
+    return building.pipeline.nodes.index(building.stands_for.get(node, node)), 2
+
+
+def _flow_of(building: Building, node: Node) -> Flow:
+    return building.flow_of(building.sides[node][0] if isinstance(node, OfSides) else node)
+
+
+def _groups(building: Building) -> list[list[Flow]]:
+    """The flows that something waits in, together those that joins bring together; in the order of what
+    waits."""
+    flows = {id(flow): flow for flow in (_flow_of(building, node) for node in building.pending)}
+    groups = DisjointSets(flows)
+    for node in building.pending:
+        for side in building.sides.get(node, ()):
+            groups.unite(id(_flow_of(building, node)), id(building.flow_of(side)))
+    together: dict[int, list[Flow]] = {}
+    for key, flow in flows.items():
+        together.setdefault(groups.root(key), []).append(flow)
+    return list(together.values())
+
+
+def _pending(building: Building, node: Node) -> Pending:
+    flow = _flow_of(building, node)
+    lane = flow.lanes[building.sides[node][0] if isinstance(node, OfSides) else node]
+    remembers = building.stands_for.get(node, node) in building.remembering
+    if isinstance(node, Side):
+        remembers = node.remembers
+    pending = Pending(node, flow, lane, remembers=remembers)
+    if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
+        return replace(pending, group_key_serde=lane.key_serde.inner)
+    if pending.windows is None:
+        return pending
+    declared = node.store.key_serde if node.store is not None else None
+    inner = building.settle(
+        declared, lane.key_serde, building.context.default_key_serde, flow.type_of(lane.key)
+    )
+    return replace(pending, group_key_serde=inner)
+
+
+def _look_ahead(building: Building, flow: Flow) -> None:
+    """Where nothing but one operator needs the rows, what peeks at them does so on their way there.
+
+    As an output of its own it would have the source read for it alone.
+    """
+    looks = {node: building.outputs[node].look for node in flow.lanes if node in flow.pinned}
+    if any(look is None for look in looks.values()):
+        return
+    for node, look in looks.items():
+        assert look is not None
+        flow.df = flow.df.where(look(flow.kept(flow.lanes.pop(node))))
+        flow.pinned.discard(node)
+
+
+# --- items -------------------------------------------------------------------------------------------------
+
+
+def _taken_apart(building: Building, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
+    """Those that the kernel can merge, and those that only Spark's own operator can compute."""
+    items, others = [], []
+    for each in pending:
+        try:
+            items.append(_item(building, each))
+        except NotMergeableError as error:
+            if each.windows is not None:
+                raise TopologyException(
+                    f"{_place(each.node)}: an aggregation in windows is merged from partial results, but "
+                    f"{error}. What these cannot express is a Python aggregation: aggregate(initializer, "
+                    "adder), for sessions with a merger"
+                ) from error
+            others.append(each)
+    # State is kept by their numbers, so what has none comes behind what has some.
+    return sorted(items, key=lambda item: not item.is_kept), others
+
+
+def _item(building: Building, pending: Pending) -> Item:
+    """One of the operator's items.
+
+    Raises:
+        NotMergeableError: the kernel cannot compute it.
+    """
+    if isinstance(pending.node, Join | Side):
+        return joining.item_of_join(building, pending)
+    return item_of_aggregation(building, pending)
+
+
+def _restored(building: Building, item: Item) -> DataFrame:
+    """What the changelog of an aggregation has."""
+    node = item.pending.node
+    store = node.store
+    if store is None or not store.logged:
+        raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
+    if item.goes_on_closed:
+        raise TopologyException(
+            f"{node.name}: its changelog does not say which windows have been told, so its state "
+            "cannot be restored"
+        )
+    assert building.context.restored is not None
+    if item.using is not None:
+        value = Serdes.bytes()
+    else:
+        value = building.settle(
+            store.value_serde,
+            item.pending.lane.value_serde if isinstance(node, nodes.ToTable) else None,
+            building.context.default_value_serde,
+            item.parts.type,
+        )
+    topic = internal_topic(building.context.application_id, f"{store.name}-changelog")
+    return building.context.restored(topic, Restored(store.kind, item.pending.windows, value, item.parts))
+
+
+def _place(node: Node) -> str:
+    """A node, and what it was given, for a message."""
+    aggregation = node.aggregation if isinstance(node, nodes.Aggregate) else None
+    if isinstance(aggregation, nodes.ColumnAggregation):
+        return f"{node.name} ({describe_function(aggregation.expression)})"
+    return node.name
+
+
+# --- what passes through -----------------------------------------------------------------------------------
+
+
+def _passing(building: Building, flow: Flow, but: Collection[Node]) -> dict[Node, tuple[Lane, Output]]:
+    """What is written of the results of an operator, where another one is next.
+
+    Spark computes a flow once for each of those that come of it. So that it is one, all others go through
+    the next operator as they are. Nothing, where that cannot be.
+    """
+    others = [node for node in flow.lanes if node not in but]
+    if not any(scan.feeds for scan in flow.scans):
+        return {}
+    if any(node not in flow.pinned or building.outputs[node].look is not None for node in others):
+        return {}
+    return {node: (flow.lanes[node], building.outputs[node]) for node in others if building.is_wanted(node)}
+
+
+def _pass(building: Building, flow: Flow, passing: Collection[Node], results: Results) -> None:
+    for node in passing:
+        del flow.lanes[node]
+    if results.passed is not None:
+        row, flag = results.passed
+        place = Output(F.lit(None), F.lit(None), F.lit(None), made=F.col(row))
+        building.pin(Passed("passed", ()), results.made[0], Lane(row, row, flag), place)
+
+
+# --- layouts -----------------------------------------------------------------------------------------------
+
+
+def _note_layouts(building: Building, on_kernel: list[Item], by_spark: list[Pending]) -> None:
+    """Note how the state of each store is laid out: read as another layout, it would be misread."""
+    held = len(on_kernel)
+    for number, item in enumerate(on_kernel, 1):
+        if label := _label(item.pending.node):
+            laid_out = f"{layout(item)}; number {number}"
+            for _ in item.held_back:
+                held += 1
+                laid_out += f"; held back as {held}"
+            if isinstance(item.pending.node, Side):
+                laid_out += f"; rows of {_behind(building, item.pending.node.parents[0])}"
+            building.layouts[label] = laid_out
+    for pending in by_spark:
+        if pending.node.store is not None:
+            building.layouts[pending.node.store.name] = BY_SPARK
+
+
+def _behind(building: Building, node: Node) -> str:
+    """What a side of a join comes from: a store that has it, or what is read. No generated names."""
+    if node.store is not None and node.store.queryable:
+        return f"store {node.store.name}"
+    found: set[str] = set()
+    behind = [node]
+    while behind:
+        each = behind.pop()
+        if each in building.pipeline.inputs:
+            found.add(input_label(each))
+        else:
+            behind += building.parents(each)
+    return ", ".join(sorted(found))
+
+
+def _label(node: Node) -> str:
+    """What the state of a node is called; "" if it has none, or none that anybody could ask for."""
+    if isinstance(node, Side):
+        return node.label
+    if isinstance(node, nodes.ForeignKeyLookup):
+        return node.stored.name
+    if isinstance(node, StreamTableJoin) and node.stored is not None:
+        return node.stored.name  # what waits
+    return "" if node.store is None or isinstance(node, TableJoin | nodes.ForeignKeyJoin) else node.store.name
+
+
+def _labels(on_kernel: Iterable[Item]) -> tuple[str, ...]:
+    """What the state of the kernel's items is called."""
+    return tuple(sorted(label for item in on_kernel if (label := _label(item.pending.node))))
+
+
+def _stores(by_spark: Iterable[Pending]) -> tuple[str, ...]:
+    """The stores of Spark's own operator."""
+    return tuple(sorted(item.node.store.name for item in by_spark if item.node.store is not None))
+
+
+def operators(scans: Iterable[Scan]) -> list[tuple[str, ...]]:
+    """The stores of each operator that keeps state.
+
+    Spark numbers operators in the order of the plan, which is that of the sources that feed them.
+    """
+    return list(dict.fromkeys(scan.feeds for scan in scans if scan.feeds))

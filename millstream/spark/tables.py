@@ -1,0 +1,181 @@
+"""The operations of tables, and which of their updates say what was there before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.windowed_serdes import WindowedSerde
+from millstream.errors import TopologyException
+from millstream.spark.applying import add_result, apply, condition_of
+from millstream.spark.building import Building
+from millstream.spark.flow import Flow
+from millstream.spark.grouped_tables import changes
+from millstream.spark.joins import ForeignKey
+from millstream.spark.record_failures import computable
+from millstream.spark.trace import as_column, translated
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Node, Repartition, StreamTableJoin, TableJoin, TableSource
+
+__all__ = [
+    "note_remembering",
+    "visit_suppress",
+    "visit_table_filter",
+    "visit_table_group_by",
+    "visit_table_map_values",
+    "visit_to_stream",
+    "visit_to_table",
+]
+
+
+def note_remembering(building: Building) -> None:
+    """Note which tables' updates have to say what was there before."""
+    for node in building.pipeline.nodes:
+        if isinstance(node, nodes.TableGroupBy):
+            _remember(building, node.parents[0], needed=True)
+        elif isinstance(node, nodes.TableFilter) and _is_told(building, node):
+            _remember(building, node.parents[0], needed=False)
+
+
+def _is_told(building: Building, node: Node) -> bool:
+    """Whether anybody hears of each change of a table; not, where its rows are only joined."""
+    if node.store is not None:
+        return True
+    for child in building.pipeline.nodes:
+        kinds = StreamTableJoin | TableJoin | ForeignKey | nodes.ForeignKeyChanges
+        if node not in child.parents or isinstance(child, kinds):
+            continue
+        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or _is_told(building, child):
+            return True
+    return False
+
+
+def _remember(building: Building, node: Node, *, needed: bool) -> None:
+    """Have a table's updates say what was there before: where it has a store, or somebody needs that.
+
+    Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
+    """
+    if isinstance(node, nodes.TableFilter | nodes.TableMapValues):
+        _remember(building, node.parents[0], needed=needed or node.stored is not None)
+    elif isinstance(node, nodes.Aggregate | nodes.Cogroup) or (
+        isinstance(node, TableSource | nodes.ToTable | nodes.ForeignKeyJoin)
+        and (needed or node.stored is not None)
+    ):
+        building.remembering.add(node)
+
+
+def visit_to_table(building: Building, node: nodes.ToTable) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    parent = node.parents[0]
+    shuffled = isinstance(parent, Repartition) and parent not in building.pipeline.inputs
+    if shuffled or node in building.remembering:
+        # A shuffle mixes source partitions, so which record of a key is the last has to be computed.
+        building.wait(node, flow, lane)
+        return
+    building.put(node, flow, flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone))
+
+
+def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    condition = condition_of(node, node.predicate, flow, lane)
+    there = F.col(lane.value).isNotNull()  # a deletion stays one, unasked
+    if building.context.handlers.processing:
+        condition = F.when(there, condition)
+    lane, (condition,) = computable(building, node, node.predicate, flow, lane, condition)
+
+    def passing(value: str, condition: Column) -> str:
+        passes = F.coalesce(condition, F.lit(False))
+        passes = ~passes if node.negate else passes
+        passed = F.when(F.col(value).isNotNull(), F.when(passes, F.col(value)))
+        return flow.with_column("v", flow.own(lane, passed))
+
+    value, old = passing(lane.value, condition), None
+    if lane.old is not None:  # of a row that was not there, nobody has to hear that it is gone
+        before = condition_of(node, node.predicate, flow, replace(lane, value=lane.old))
+        old = passing(lane.old, before)
+        lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
+    building.put(node, flow, replace(lane, value=value, old=old))
+
+
+def visit_table_map_values(building: Building, node: nodes.TableMapValues) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+
+    def mapped(value: str) -> Column:
+        result = as_column(apply(node, node.mapper, flow, replace(lane, value=value)))
+        return F.when(F.col(value).isNotNull(), result)
+
+    lane, (result,) = computable(building, node, node.mapper, flow, lane, mapped(lane.value))
+    value = add_result(node, node.mapper, flow, lane, "v", result)
+    old = None
+    if lane.old is not None:
+        old = add_result(node, node.mapper, flow, lane, "v", mapped(lane.old))
+    building.put(node, flow, replace(lane, value=value, value_serde=None, old=old))
+
+
+def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    if lane.old is None:
+        raise TopologyException(
+            f"{node.name}: what suppress() lets through does not say what it replaces, so it cannot be "
+            "grouped as a table; group the table first, or the stream: to_stream().group_by(...)"
+        )
+
+    def mapped(value: str) -> tuple[Column, Column]:
+        made = apply(node, node.mapper, flow, replace(lane, value=value))
+        if not (isinstance(made, tuple) and len(made) == 2):
+            raise TopologyException(
+                f"{node.name} ({describe_function(node.mapper)}): group_by of a table returns a key and "
+                "a value, lambda key, value: (value.city, value.amount); this returned "
+                f"{type(made).__name__}"
+            )
+        there = F.col(value).isNotNull()
+        return F.when(there, as_column(made[0])), F.when(there, as_column(made[1]))
+
+    (key, value), old = mapped(lane.value), mapped(lane.old)
+    lane, (key, value) = computable(building, node, node.mapper, flow, lane, key, value)
+    array = translated(
+        node,
+        node.mapper,
+        lambda: F.coalesce(changes((key, value), old), F.array().cast(_changes_type(flow, key, value))),
+    )
+    lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+    names = {part: flow.with_column(part[0], F.col(element)[part]) for part in ("key", "value", "old")}
+    building.put(
+        node,
+        flow,
+        replace(
+            lane,
+            key=names["key"],
+            value=names["value"],
+            old=names["old"],
+            key_serde=None,
+            value_serde=None,
+        ),
+    )
+
+
+def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
+    key_type, value_type = (
+        field.dataType for field in flow.df.select(key.alias("k"), value.alias("v")).schema
+    )
+    change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
+    return T.ArrayType(change)
+
+
+def visit_suppress(building: Building, node: nodes.Suppress) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    if node.until_close and not isinstance(lane.key_serde, WindowedSerde):
+        raise TopologyException(
+            f"{node.name}: it waits until windows close, and the table's keys have no windows any more; "
+            "put it before what changes the keys, or take Suppressed.until_time_limit()"
+        )
+    building.wait(node, flow, lane)
+
+
+def visit_to_stream(building: Building, node: nodes.ToStream) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    building.put(node, flow, replace(lane, old=None))

@@ -1,0 +1,273 @@
+"""Nodes that read or write topics: sources, sinks, and repartition topics, which are both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.timestamps import FailOnInvalidTimestamp
+from millstream.errors import TopologyException
+from millstream.ports import Scan
+from millstream.spark import serdes
+from millstream.spark.applying import add_result, apply
+from millstream.spark.asking import Place
+from millstream.spark.building import Building
+from millstream.spark.dropped import UNTIMED
+from millstream.spark.flow import OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TOPIC, Flow, Lane
+from millstream.spark.handlers import SERIALIZATION_FAILED, attempt
+from millstream.spark.joins import is_between_tables
+from millstream.spark.record_failures import ask, computable, count_failures, drop, writable
+from millstream.spark.sink import Output
+from millstream.spark.timestamps import stamp
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Function, GlobalRead, Node, Repartition, Source, TableSource
+from millstream.topology.pipeline import input_label
+
+__all__ = [
+    "visit_repartition",
+    "visit_sink",
+    "visit_source",
+    "visit_table_source",
+]
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def visit_source(building: Building, node: Source) -> None:
+    what = f"pattern '{node.pattern.pattern}'" if node.pattern else f"topic '{', '.join(node.topics)}'"
+    flow, lane = _open(building, node, *_source_serdes(building, node, what))
+    building.put(node, flow, lane)
+
+
+def visit_table_source(building: Building, node: TableSource) -> None:
+    key, value = _source_serdes(building, node, f"topic '{node.topic}'")
+    if node.stored is not None:
+        key, value = node.stored.key_serde or key, node.stored.value_serde or value
+        building.store_serdes[node.stored.name] = (key, value)
+    if not building.uses.get(node) and node.is_view:
+        return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
+    flow, lane = _open(building, node, key, value)
+    if node in building.remembering:
+        building.wait(node, flow, lane)
+        return
+    lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
+    building.put(node, flow, lane)
+
+
+def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:
+    key = node.key_serde or building.context.default_key_serde
+    value = node.value_serde or building.context.default_value_serde
+    for side, serde in (("key", key), ("value", value)):
+        if serde is None:
+            raise TopologyException(
+                f"{node.name}: no {side} serde for {what}; give it one, "
+                "Consumed.with_(Serdes.string(), Serdes.string()), "
+                f"or set the configuration default.{side}.serde"
+            )
+    assert key is not None and value is not None  # noqa: PT018
+    return key, value
+
+
+def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
+    flow = Flow(building.context.read(node), building.names, scans=(Scan(input_label(node)),))
+    where = F.concat(
+        F.col(TOPIC),
+        F.lit("-"),
+        F.col(PARTITION).cast("string"),
+        F.lit(" offset "),
+        F.col(OFFSET).cast("string"),
+    )
+    where_key, where_value = F.concat(where, F.lit(" key")), F.concat(where, F.lit(" value"))
+    read_key = serdes.from_bytes(key_serde, F.col("key"), where_key)
+    read_value = serdes.from_bytes(value_serde, F.col("value"), where_value)
+    building.flows.append(flow)
+    if not building.context.handlers.deserialization:
+        key, value = flow.with_column("k", read_key), flow.with_column("v", read_value)
+        _forget_raw(building, flow)
+        return flow, _stamped(building, node, flow, Lane(key, value, None, key_serde, value_serde))
+    tried_key = flow.with_column("t", attempt(F.lit(True), read_key))
+    tried_value = flow.with_column("t", attempt(F.lit(True), read_value))
+    key = flow.with_column("k", F.col(tried_key)["r0"])
+    value = flow.with_column("v", F.col(tried_value)["r0"])
+    failed = flow.with_column("d", F.col(tried_key).isNull() | F.col(tried_value).isNull())
+    raw_key, raw_value = _forget_raw(building, flow)
+    exception, message = (
+        F.lit(SERIALIZATION_FAILED),
+        F.when(F.col(tried_key).isNull(), serdes.complaint(key_serde, F.col(raw_key), where_key)).otherwise(
+            serdes.complaint(value_serde, F.col(raw_value), where_value)
+        ),
+    )
+    if "deserialization" in building.context.handlers.own:
+        place = Place("deserialization", node.name)
+        nothing = F.lit(None).cast("binary")
+        ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
+    else:
+        drop(building, node, flow, failed, "deserialization", exception, message)
+    lane = flow.narrow(Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes)
+    return flow, _stamped(building, node, flow, lane)
+
+
+def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
+    """The lane of a source, with the times that its timestamp extractor has for the records."""
+    if isinstance(node, Repartition | GlobalRead):
+        return lane  # what we have written has a time, and a global table's rows need none
+    using = node.timestamp_extractor or building.context.timestamp_extractor or FailOnInvalidTimestamp()
+    skipped = stamp(
+        node.name,
+        using,
+        flow,
+        lane,
+        lambda function: add_result(node, function, flow, lane, "s", apply(node, function, flow, lane)),
+    )
+    if skipped is None:
+        return lane
+    count_failures(building, node, flow, skipped, UNTIMED)
+    return flow.narrow(lane, ~F.col(skipped), alone=not flow.lanes)
+
+
+def _forget_raw(building: Building, flow: Flow) -> tuple[str, str]:
+    """Drop the bytes that were read, unless they are told of; returns what they are then called."""
+    if building.context.handlers.needs_source:
+        flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
+    else:
+        flow.df = flow.df.drop("key", "value")
+    return RAW_KEY, RAW_VALUE
+
+
+# --- repartition topics ------------------------------------------------------------------------------------
+
+
+def visit_repartition(building: Building, node: Repartition) -> None:
+    if is_between_tables(node):
+        _visit_between_tables(building, node)
+        return
+    if node in building.pipeline.inputs:
+        flow, lane = _open(building, node, *_written_with(building, node))
+        building.put(node, flow, lane)
+        return
+    flow, lane, alone = building.take(node.parents[0])
+    key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+    if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here
+        lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
+    lane = replace(
+        lane, key_serde=node.key_serde or lane.key_serde, value_serde=node.value_serde or lane.value_serde
+    )
+    if node not in building.pipeline.outputs:  # Spark shuffles instead
+        building.put(node, flow, lane)
+        return
+    key = building.settle(node.key_serde, lane.key_serde, building.context.default_key_serde, key_type)
+    value = building.settle(
+        node.value_serde, lane.value_serde, building.context.default_value_serde, value_type
+    )
+    building.context.repartition_serdes[node] = (key, value)
+    partition = None
+    if node.partitioner is not None:
+        lane, partition = _partition(building, node, node.partitioner, flow, lane)
+    key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
+    value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
+    topic = building.internal(node.topic)
+    lane, key_bytes, value_bytes = writable(building, node, flow, lane, key_bytes, value_bytes, topic)
+    building.pin(
+        node,
+        flow,
+        lane,
+        Output(
+            topic=topic,
+            key=key_bytes,
+            value=value_bytes,
+            partition=partition,
+            route=key_bytes,
+            headers=True,
+            letter=node.name,
+        ),
+    )
+
+
+def _visit_between_tables(building: Building, node: Repartition) -> None:
+    """A topic between the tables of a join: who reads it has its bytes, and who writes it has done so."""
+    if node in building.pipeline.inputs:
+        flow, lane = _open(building, node, Serdes.bytes(), Serdes.bytes())
+        building.put(node, flow, lane)
+
+
+def _written_with(building: Building, node: Repartition) -> tuple[Serde, Serde]:
+    """The serdes of a repartition topic: as the pipeline settled them that writes it."""
+    settled = building.context.repartition_serdes.get(node)
+    if settled is not None:
+        return settled
+    if node.key_serde is None or node.value_serde is None:
+        raise TopologyException(
+            f"{node.name}: the topic '{node.topic}' is read by the pipeline that writes it, so its "
+            "serdes have to be given: repartition(Repartitioned.with_(Serdes.string(), Serdes.long()))"
+        )
+    return node.key_serde, node.value_serde
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+def visit_sink(building: Building, node: nodes.Sink) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+    key = building.settle(node.key_serde, lane.key_serde, building.context.default_key_serde, key_type)
+    value = building.settle(
+        node.value_serde, lane.value_serde, building.context.default_value_serde, value_type
+    )
+    topic = F.lit(node.topic)
+    if node.topic_function is not None:
+        lane, topic = _topic(building, node, node.topic_function, flow, lane)
+    partition = None
+    if node.partitioner is not None:
+        lane, partition = _partition(building, node, node.partitioner, flow, lane)
+    key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
+    value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
+    lane, key_bytes, value_bytes = writable(building, node, flow, lane, key_bytes, value_bytes, topic)
+    building.pin(
+        node,
+        flow,
+        lane,
+        Output(
+            topic=topic,
+            key=key_bytes,
+            value=value_bytes,
+            partition=partition,
+            headers=True,
+            letter=node.name,
+        ),
+    )
+
+
+def _topic(building: Building, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:
+    """The topic that a function names for each record; at a NULL the query ends and says whose it is."""
+    traced = apply(node, function, flow, lane)
+    lane, (traced,) = computable(building, node, function, flow, lane, traced)
+    name = add_result(node, function, flow, lane, "t", traced)
+    if not isinstance(flow.type_of(name), T.StringType):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): a topic's name is a string Column, "
+            f"this one is {flow.type_of(name).simpleString()}"
+        )
+    message = f"{node.name} ({describe_function(function)}): the topic's name is NULL for a record"
+    return lane, F.coalesce(F.col(name), F.raise_error(F.lit(message)).cast("string"))
+
+
+def _partition(
+    building: Building, node: Node, function: Function, flow: Flow, lane: Lane
+) -> tuple[Lane, Column]:
+    """The partition that a function chooses for each record; NULL leaves it to the producer."""
+    traced = apply(node, function, flow, lane)
+    lane, (traced,) = computable(building, node, function, flow, lane, traced)
+    name = add_result(node, function, flow, lane, "p", traced)
+    if not isinstance(flow.type_of(name), (T.IntegralType, T.NullType)):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): a partition is an integer Column, "
+            f"this one is {flow.type_of(name).simpleString()}"
+        )
+    return lane, F.col(name).cast("int")

@@ -26,6 +26,7 @@ from rich.table import Table as RichTable  # noqa: E402
 from bench import (  # noqa: E402
     failures,
     folds,
+    joins,
     latency,
     memory,
     reads,
@@ -43,6 +44,7 @@ _BENCHMARKS: dict[str, Callable[..., Report]] = {
     "throughput": throughput.measure,
     "latency": latency.measure,
     "windows": windows.measure,
+    "joins": joins.measure,
     "sink": sink.measure,
     "folds": folds.measure,
     "reads": reads.measure,
@@ -76,6 +78,8 @@ def main() -> int:
 
                 def tell(what: str, name: str = name, status: Status = status) -> None:
                     status.update(f"{name}: {what}")
+                    if not console.is_terminal:  # where the line above shows nothing
+                        print(f"{time.monotonic() - begun:4.0f} s  {name}: {what}", file=sys.stderr)
 
                 size = {"lines": given.lines} if name == "throughput" and given.lines else {}
                 report = _BENCHMARKS[name](lab, quick=given.quick, tell=tell, **size)

@@ -16,7 +16,7 @@ from millstream.jars import BROKER_SET, Jar, ensure_jars
 from millstream.jars.cache import ensure
 from millstream.java import find_java
 
-__all__ = ["JavaReads", "NotMeasured"]
+__all__ = ["JavaReads", "NotMeasured", "java_command"]
 
 _JARS = (
     Jar(
@@ -38,6 +38,20 @@ class NotMeasured(Exception):
     """There is no Kafka Streams to compare with here; says why."""
 
 
+def java_command(heap: str) -> list[str]:
+    """Java with Kafka Streams on its class path; a source file and its arguments are to follow.
+
+    Raises:
+        NotMeasured: its jars cannot be had.
+    """
+    try:
+        jars = (*ensure_jars(BROKER_SET), *ensure(_JARS, "Kafka Streams"))
+        java = find_java()
+    except StreamsException as error:
+        raise NotMeasured(str(error)) from error
+    return [str(java.java), f"-Xmx{heap}", "-cp", ":".join(map(str, jars))]
+
+
 class JavaReads:
     """A Java process with the same entries in a Kafka Streams table, which reads them when it is told to.
 
@@ -53,15 +67,11 @@ class JavaReads:
         directory.mkdir(parents=True)
         (directory / "keys").write_text("\n".join(keys))
         self._log = directory / "log"
-        try:
-            jars = (*ensure_jars(BROKER_SET), *ensure(_JARS, "Kafka Streams"))
-            java = find_java()
-        except StreamsException as error:
-            raise NotMeasured(str(error)) from error
+        command = java_command("1g")
         arguments = [lab.bootstrap_servers, topic, directory / "state", directory / "keys", len(data)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [java.java, "-Xmx1g", "-cp", ":".join(map(str, jars)), _PROGRAM, *map(str, arguments)],
+                [*command, _PROGRAM, *map(str, arguments)],
                 stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
                 stdout=subprocess.PIPE,
                 stderr=log,

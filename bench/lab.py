@@ -29,7 +29,16 @@ from millstream.java import find_java
 from millstream.spark.session import SharedSession, with_settings
 from millstream.spark.settings import SQL_DEFAULTS
 
-__all__ = ["BatchTimes", "Lab", "batch_times", "end_with_its_input", "has_committed", "machine_facts", "stop"]
+__all__ = [
+    "BatchTimes",
+    "Lab",
+    "batch_times",
+    "cpu_seconds",
+    "end_with_its_input",
+    "has_committed",
+    "machine_facts",
+    "stop",
+]
 
 
 class Lab:
@@ -85,10 +94,10 @@ class Lab:
         gateway = SparkContext._gateway
         if gateway is not None:
             processes["spark"] = psutil.Process(gateway.proc.pid)
-        before = {name: _cpu_seconds(process) for name, process in processes.items()}
+        before = {name: cpu_seconds(process) for name, process in processes.items()}
         used: dict[str, float] = {}
         yield used
-        used.update({name: _cpu_seconds(process) - before[name] for name, process in processes.items()})
+        used.update({name: cpu_seconds(process) - before[name] for name, process in processes.items()})
 
     def __enter__(self) -> Lab:
         return self
@@ -99,7 +108,8 @@ class Lab:
         self._held.close()
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
+    """What a process has used of the processor so far."""
     times = process.cpu_times()
     return float(times.user + times.system)
 

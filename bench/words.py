@@ -28,7 +28,9 @@ __all__ = [
     "hand_written",
     "is_up",
     "naive",
+    "produce",
     "produce_lines",
+    "producer_options",
     "topology",
     "wait_for",
 ]
@@ -40,22 +42,30 @@ QUIET = {"log_level": 0, "log.connection.close": False}
 _CHUNK = 50_000
 
 
-def produce(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+def producer_options(bootstrap_servers: str) -> dict[str, Any]:
+    """For whoever writes many records."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "linger.ms": 20,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 500_000,
+        "sticky.partitioning.linger.ms": 50,
+        **QUIET,
+    }
+
+
+def produce(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[Mapping[str, Any]],
+    producer: Producer | None = None,
+) -> None:
     """Write records, each as what `Producer.produce` takes; all are there when it returns.
 
     Raises:
         RuntimeError: some could not be written in time.
     """
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 500_000,
-            "sticky.partitioning.linger.ms": 50,
-            **QUIET,
-        }
-    )
+    producer = producer or Producer(producer_options(bootstrap_servers))
     for record in records:
         while True:
             try:

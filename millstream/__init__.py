@@ -45,7 +45,7 @@ from millstream.dsl.handlers import (
     LogAndFailExceptionHandler,
     LogAndFailProcessingExceptionHandler,
 )
-from millstream.dsl.join_options import Joined, StreamJoined
+from millstream.dsl.join_options import Joined, StreamJoined, TableJoined
 from millstream.dsl.kstream import BranchedKStream, KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import (
@@ -288,6 +288,7 @@ __all__ = [
     "StrictBufferConfig",
     "Suppressed",
     "SuspendReason",
+    "TableJoined",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

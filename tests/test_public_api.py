@@ -132,6 +132,7 @@ PUBLIC = [
     "StrictBufferConfig",
     "Suppressed",
     "SuspendReason",
+    "TableJoined",
     "TaskAssignmentException",
     "TaskId",
     "TaskMetadata",

@@ -22,6 +22,8 @@ from millstream.topology.names import NameProvider
 from millstream.topology.nodes import (
     Branch,
     Cogroup,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
     GlobalTable,
     JoinType,
     Node,
@@ -153,7 +155,8 @@ class Drafts:
 
     def _give_store(self, draft: Draft) -> None:
         node, store = draft.node, draft.spare_store
-        if isinstance(node, TableSource | ToTable) and node.stored is None and store is not None:
+        kinds = TableSource | ToTable | ForeignKeyJoin
+        if isinstance(node, kinds) and node.stored is None and store is not None:
             draft.node = replace(node, stored=store)
             self._store_names[store.name] = draft.where
 
@@ -332,7 +335,7 @@ def _names(node: Node) -> list[str]:
         return [node.source_name, node.name]
     if isinstance(node, Repartition):
         return [name for name in (node.filter_name, node.sink_name, node.name) if name is not None]
-    if isinstance(node, StreamJoin | TableJoin | Cogroup):
+    if isinstance(node, StreamJoin | TableJoin | Cogroup | ForeignKeyLookup | ForeignKeyJoin):
         return [*node.names, node.name]
     return [node.name]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from millstream.dsl.options import WithSerdesAndName
+from millstream.dsl.options import Named, WithSerdesAndName
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.topology.names import validate_name
@@ -16,7 +16,7 @@ from millstream.topology.windows import milliseconds
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Joined", "StreamJoined"]
+__all__ = ["Joined", "StreamJoined", "TableJoined"]
 
 
 @dataclass(frozen=True)
@@ -136,3 +136,14 @@ class StreamJoined(_WithOtherSerde):
     def with_logging_disabled(self) -> StreamJoined:
         """The same without changelogs."""
         return replace(self, logging_enabled=False, topic_config={})
+
+
+@dataclass(frozen=True)
+class TableJoined(Named):
+    """How two tables are joined by a foreign key: the beginning of the names of the join's steps and topics.
+
+    `orders.join(users, lambda order: order.user, joiner, TableJoined.as_("orders-by-user"))`
+
+    Source: org.apache.kafka.streams.kstream.TableJoined.
+    Differs: no partitioners; internal topics are partitioned by the key alone.
+    """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.emission import Suppressed
@@ -20,6 +20,7 @@ from millstream.topology.windows import SessionWindows, Windows, milliseconds
 
 if TYPE_CHECKING:
     from millstream.dsl.grouped_table import KGroupedTable
+    from millstream.dsl.join_options import TableJoined
     from millstream.dsl.kstream import KStream
 
 __all__ = ["KTable", "check_function", "check_joiner", "check_sides", "declare_store"]
@@ -201,45 +202,87 @@ class KTable(TellsWhatIsMissing):
 
     # --- joins and groups --------------------------------------------------------------------------------
 
+    @overload
     def join(
         self,
         other: KTable,
+        /,
         joiner: Function,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
-    ) -> KTable:
+    ) -> KTable: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable,
+        /,
+        foreign_key_extractor: Function,
+        joiner: Function,
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    def join(self, other: KTable, /, *arguments: Any, **options: Any) -> KTable:
         """The rows of both tables, as one row for each key that both have.
 
         `users.join(accounts, lambda user, account: …)`. The joiner gets Columns: the two values, or before
         them the key. A row changes when either side's does, and goes away with the first of them.
 
+        `orders.join(users, lambda order: order.user, lambda order, user: …)` joins by a foreign key: the
+        first function, of a row's value or of its key and value, names a row of the other table, and the
+        result has this table's keys. Where that is NULL, there is no row. `TableJoined.as_("priced")` names
+        the topics between the tables, which need not have the same number of partitions.
+
         Raises:
             TopologyException: `other` is no table of the same builder; the joiner does not take two or three
-                arguments; keys have different serdes on both sides; a name is taken.
+                arguments, or the foreign key's function one or two; keys have different serdes on both
+                sides; a name is taken. When it is compiled: a foreign key is not of the type of the other
+                table's keys.
 
-        Source: org.apache.kafka.streams.kstream.KTable.join.
+        Source: org.apache.kafka.streams.kstream.KTable.join. KIP-213 (foreign keys), KIP-775.
         """
-        return self._join("join", nodes.JoinType.INNER, other, joiner, materialized, named)
+        return self._join_either_way("join", nodes.JoinType.INNER, other, arguments, options)
 
+    @overload
     def left_join(
         self,
         other: KTable,
+        /,
         joiner: Function,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
-    ) -> KTable:
+    ) -> KTable: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable,
+        /,
+        foreign_key_extractor: Function,
+        joiner: Function,
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KTable: ...
+
+    def left_join(self, other: KTable, /, *arguments: Any, **options: Any) -> KTable:
         """The same with a row for each key that this table has; without a match, its right value is null.
 
-        `users.left_join(accounts, lambda user, account: …)`
+        `users.left_join(accounts, lambda user, account: …)`, or by a foreign key
+        `orders.left_join(users, lambda order: order.user, lambda order, user: …)`
 
         Raises:
             TopologyException: as `join`.
 
         Source: org.apache.kafka.streams.kstream.KTable.leftJoin.
         """
-        return self._join("left_join", nodes.JoinType.LEFT, other, joiner, materialized, named)
+        return self._join_either_way("left_join", nodes.JoinType.LEFT, other, arguments, options)
 
     def outer_join(
         self,
@@ -260,6 +303,18 @@ class KTable(TellsWhatIsMissing):
         """
         return self._join("outer_join", nodes.JoinType.OUTER, other, joiner, materialized, named)
 
+    def _join_either_way(
+        self,
+        operation: str,
+        type: nodes.JoinType,
+        other: KTable,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> KTable:
+        from millstream.dsl.foreign_keys import join_tables  # it makes tables
+
+        return join_tables(operation, type, self, other, arguments, options)
+
     def _join(
         self,
         operation: str,
@@ -277,8 +332,8 @@ class KTable(TellsWhatIsMissing):
             )
         if callable(materialized):
             raise TopologyException(
-                f"{operation}() got two functions; joins by a foreign key are not there yet: give both "
-                "tables the same keys, or join a stream with a global table, by any key"
+                f"{operation}() of tables by a foreign key is there for join() and left_join(), not for "
+                "outer_join(): a row that nothing refers to would have no key in the result"
             )
         check_joiner(operation, joiner)
         name = name_of(named)

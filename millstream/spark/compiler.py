@@ -26,7 +26,7 @@ from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.ports import Scan
-from millstream.spark import serdes
+from millstream.spark import foreign_keys, serdes
 from millstream.spark.aggregate import Pending, group
 from millstream.spark.asking import Asking, Place, Reader
 from millstream.spark.dropped import LATE, UNTIMED
@@ -56,7 +56,7 @@ from millstream.spark.handlers import (
     error_headers,
     record_size,
 )
-from millstream.spark.joins import Join, Joined, Lookup, Side, history_of, links_of
+from millstream.spark.joins import ForeignKey, Join, Joined, Lookup, OfSides, Side, history_of, links_of
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.peek import peek
 from millstream.spark.printing import outlet, to_file, to_stdout
@@ -97,6 +97,9 @@ __all__ = [
 
 _FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression", "selector")
 """What nodes call the functions that may ask where a record came from."""
+
+Joining = Lookup | StreamJoin | TableJoin | nodes.ForeignKeyJoin
+"""What has a joiner."""
 
 _GLOBAL_BUCKETS = 32
 """In so many parts the rows of a global table are kept, however many partitions its topic has."""
@@ -233,10 +236,12 @@ class Compiler:
     """What the joins that wait have of their parents."""
     found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
     """Of the joins with global tables, the stream's lane, and the column with the places of its records."""
+    carried: dict[Node, tuple[str, ...]] = field(default_factory=dict)
+    """Of joins by a foreign key, the columns that an operator keeps of what refers to a row."""
     stands_for: dict[Node, Node] = field(default_factory=dict)
     """What waits in the place of a node of the topology."""
-    looked_up: dict[Node, int] = field(default_factory=dict)
-    """How often streams look rows up in a table: once for each operator."""
+    looked_up: dict[tuple[Node, bool], int] = field(default_factory=dict)
+    """How often rows of a table are looked up, by streams or (True) for foreign keys, by operators before."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
@@ -259,6 +264,7 @@ class Compiler:
         while waiting:
             ready = [n for n in waiting if n in inputs or all(parent in done for parent in self._parents(n))]
             ready = [n for n in ready if n not in self.pending and n not in self.stands_for.values()]
+            ready = [n for n in ready if foreign_keys.is_ready(n, waiting, self.pending)]
             if ready:
                 for node in ready:
                     self._visit(node)
@@ -684,6 +690,9 @@ class Compiler:
         self._put(node, flow, lane)
 
     def visit_Repartition(self, node: Repartition) -> None:
+        if foreign_keys.is_between(node):
+            foreign_keys.open_topic(self, node)
+            return
         if node in self.pipeline.inputs:
             flow, lane = self._open(node, *self._written_with(node))
             self._put(node, flow, lane)
@@ -976,7 +985,8 @@ class Compiler:
         if node.store is not None:
             return True
         for child in self.pipeline.nodes:
-            if node not in child.parents or isinstance(child, StreamTableJoin | TableJoin):
+            kinds = StreamTableJoin | TableJoin | ForeignKey | nodes.ForeignKeyChanges
+            if node not in child.parents or isinstance(child, kinds):
                 continue
             if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or self._is_told(child):
                 return True
@@ -990,7 +1000,8 @@ class Compiler:
         if isinstance(node, nodes.TableFilter | nodes.TableMapValues):
             self._remember(node.parents[0], needed=needed or node.stored is not None)
         elif isinstance(node, nodes.Aggregate | nodes.Cogroup) or (
-            isinstance(node, TableSource | nodes.ToTable) and (needed or node.stored is not None)
+            isinstance(node, TableSource | nodes.ToTable | nodes.ForeignKeyJoin)
+            and (needed or node.stored is not None)
         ):
             self.remembering.add(node)
 
@@ -1145,7 +1156,7 @@ class Compiler:
         first = next((node for node in self.pending if isinstance(node, StreamGlobalTableJoin)), None)
         now = list(self.pending) if first is None else [*self.sides[first], first]
         later = [node for node in self.pending if node not in now]
-        self.pending = now
+        self.pending = list(now)
         for flows in self._groups():
             mine = [self._pending(node) for node in self.pending if self._flow_of_pending(node) in flows]
             for flow in flows:
@@ -1204,12 +1215,19 @@ class Compiler:
                         self.parts[node] = self.parts[waited]
                     self._put(node, new, lane, stored.get(waited))
                     aggregated.add(node)
+            for (
+                join,
+                columns,
+            ) in joined.items():  # each a lane, so that what one of them adds is not in others
+                made[-1][0].lanes[join] = Lane(columns.key, columns.left, columns.flag)
             for join, columns in joined.items():
-                self._join(join, made[-1][0], columns)
-                aggregated.add(join)
-        for node in self.pending:
+                flag = made[-1][0].lanes.pop(join).keep
+                assert flag is not None
+                if self._join(join, made[-1][0], replace(columns, flag=flag)):
+                    aggregated.add(join)
+        for node in now:
             self.sides.pop(node, None)
-        self.pending = later
+        self.pending = [*later, *self.pending[len(now) :]]
         return aggregated
 
     def _place(self, node: Node) -> tuple[int, int]:
@@ -1218,7 +1236,7 @@ class Compiler:
         return self.pipeline.nodes.index(self.stands_for.get(node, node)), 2
 
     def _flow_of_pending(self, node: Node) -> Flow:
-        return self._flow_of(self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node)
+        return self._flow_of(self.sides[node][0] if isinstance(node, OfSides) else node)
 
     def _groups(self) -> list[list[Flow]]:
         """The flows that something waits in, together those that joins bring together; in the order of what
@@ -1378,7 +1396,7 @@ class Compiler:
 
     def _pending(self, node: Node) -> Pending:
         flow = self._flow_of_pending(node)
-        lane = flow.lanes[self.sides[node][0] if isinstance(node, StreamJoin | TableJoin) else node]
+        lane = flow.lanes[self.sides[node][0] if isinstance(node, OfSides) else node]
         remembers = self.stands_for.get(node, node) in self.remembering
         if isinstance(node, Side):
             remembers = node.remembers
@@ -1478,16 +1496,24 @@ class Compiler:
 
     def _side(self, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
         """What a join has of a parent; the same for all that look rows up in one table."""
+        if isinstance(join, ForeignKey) and history_of(parent) is not None:
+            raise TopologyException(
+                f"{join.name}: one of its tables has a history, which joins by a foreign key do not look into; "
+                "leave with_history() out to join with its last rows"
+            )
         flow, lane, _ = self._take(parent)
+        side = Side(join.name, (parent,), join=join, is_left=is_left)
         if shared:
             for other in self.pending:
-                if isinstance(other, Side) and other.parents == (parent,) and not other.remembers:
+                if isinstance(other, Side) and other.parents == (parent,) and other.is_for == side.is_for:
                     return other
-        remembers = isinstance(join, TableJoin)
-        number = self.looked_up.get(parent, 0)
-        side = Side(join.name, (parent,), join=join, is_left=is_left, remembers=remembers, number=number)
-        if isinstance(join, Lookup):
-            self.looked_up[parent] = number + 1
+        remembers = isinstance(join, TableJoin) or side.is_referring
+        if isinstance(join, nodes.ForeignKeyLookup):
+            remembers = _is_filtered(parent)
+        number = self.looked_up.get((parent, side.is_referring), 0)
+        side = replace(side, remembers=remembers, number=number)
+        if shared:
+            self.looked_up[parent, side.is_referring] = number + 1
         self._wait(side, flow, lane)
         return side
 
@@ -1540,10 +1566,18 @@ class Compiler:
             self.names,
             key_serde,
             self._buckets(join),
-            at_once=True,
-            carried=carried if isinstance(node, Lookup) else (),
+            at_once=not (isinstance(join, TableJoin) and self._is_cached(node.parents[0])),
+            carried=carried if isinstance(node, Lookup) else self.carried.get(node, ()),
         )
         return replace(item, links=links_of(node, self.sides))
+
+    def _is_cached(self, table: Node) -> bool:
+        """Whether of a key's changes in a micro-batch only the last one is told."""
+        if history_of(table) is not None:
+            return False  # Kafka Streams has no cache over such stores
+        while table.store is None and table.parents:
+            table = table.parents[-1]
+        return self.context.cached and (table.store is None or table.store.cached)
 
     @property
     def _asks_for_context(self) -> bool:
@@ -1554,8 +1588,16 @@ class Compiler:
         functions += [one for node in self.pipeline.nodes for one in getattr(node, "predicates", ())]
         return handlers.any or any(arity(function) == 3 for function in functions if function is not None)
 
-    def _join(self, node: Join, flow: Flow, joined: Joined) -> None:
-        """The lane of a join's results."""
+    def _visit_foreign_key(self, node: ForeignKey | nodes.ForeignKeyChanges) -> None:
+        foreign_keys.visit(self, node)
+
+    visit_ForeignKeySubscribe = visit_ForeignKeyLookup = _visit_foreign_key
+    visit_ForeignKeyChanges = visit_ForeignKeyJoin = _visit_foreign_key
+
+    def _join(self, node: Join, flow: Flow, joined: Joined) -> bool:
+        """The lane of a join's results; whether these are all of it."""
+        if isinstance(node, ForeignKey):
+            return foreign_keys.joined(self, node, flow, joined)
         left, right = F.col(joined.left), F.col(joined.right)
         lane = Lane(joined.key, joined.left, joined.flag, joined.key_serde)
         if isinstance(node, Lookup) and node.type is JoinType.INNER:
@@ -1566,12 +1608,13 @@ class Compiler:
             flow.df = flow.df.repartition(before.key).sortWithinPartitions(place)
         if isinstance(node, TableJoin):
             self._put(node, flow, self._joined_rows(node, flow, lane, joined))
-            return
+            return True
         value = self._join_values(node, flow, lane, left, right)
         lane, (value,) = self._try(node, node.joiner, flow, lane, value)
         self._put(node, flow, replace(lane, value=self._add(node, node.joiner, flow, lane, "v", value)))
+        return True
 
-    def _join_values(self, node: Join, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
+    def _join_values(self, node: Joining, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
         """What the joiner makes of two values."""
         key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
         made = called(node, node.joiner, *key, left, right)
@@ -1682,9 +1725,11 @@ def _label(node: Node) -> str:
     """What the state of a node is called; "" if it has none, or none that anybody could ask for."""
     if isinstance(node, Side):
         return node.label
+    if isinstance(node, nodes.ForeignKeyLookup):
+        return node.stored.name
     if isinstance(node, StreamTableJoin) and node.stored is not None:
         return node.stored.name  # what waits
-    return "" if node.store is None or isinstance(node, TableJoin) else node.store.name
+    return "" if node.store is None or isinstance(node, TableJoin | nodes.ForeignKeyJoin) else node.store.name
 
 
 def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:

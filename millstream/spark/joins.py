@@ -7,7 +7,8 @@ A join is items of a stateful operator (stateful.py), as aggregations are, besid
 - of two tables, the last rows of both, and what is told when one of them changes;
 - of a table with a history, all rows that it had so far back, in the place of the last ones: a record finds
   the one of its time, after its grace period if it has one, and a change that comes late tells nothing;
-- of two streams, the records of both sides, and the pairs.
+- of two streams, the records of both sides, and the pairs;
+- of two tables by a foreign key, what foreign_keys.py says.
 
 The kernel pairs what it takes for opaque values; the joiner is a Column over what comes out.
 """
@@ -19,6 +20,9 @@ from dataclasses import dataclass, field
 
 from millstream.dsl.serdes import Serde
 from millstream.topology.nodes import (
+    ForeignKeyJoin,
+    ForeignKeyLookup,
+    ForeignKeySubscribe,
     GlobalRead,
     JoinType,
     Node,
@@ -30,11 +34,26 @@ from millstream.topology.nodes import (
     TableMapValues,
 )
 
-__all__ = ["Join", "Joined", "Lookup", "Side", "history_of", "links_of", "settings_of", "takes_null_keys"]
+__all__ = [
+    "ForeignKey",
+    "Join",
+    "Joined",
+    "Lookup",
+    "OfSides",
+    "Side",
+    "history_of",
+    "links_of",
+    "settings_of",
+    "takes_null_keys",
+]
 
 Lookup = StreamTableJoin | StreamGlobalTableJoin
 """What looks up a row for each record of a stream."""
-Join = Lookup | StreamJoin | TableJoin
+ForeignKey = ForeignKeySubscribe | ForeignKeyLookup | ForeignKeyJoin
+"""What a join by a foreign key is made of."""
+Join = Lookup | StreamJoin | TableJoin | ForeignKey
+OfSides = StreamJoin | TableJoin | ForeignKeySubscribe
+"""What comes of its sides alone, and gets no records itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +77,16 @@ class Side(Node):
         return not isinstance(self.join, StreamJoin)
 
     @property
+    def is_referring(self) -> bool:
+        """Whether it is a table whose rows have foreign keys: each of its changes is told."""
+        return isinstance(self.join, ForeignKeySubscribe | ForeignKeyJoin)
+
+    @property
+    def is_for(self) -> tuple[bool, bool]:
+        """Who can share it: those that look rows up in a table, or those that join it by foreign keys."""
+        return isinstance(self.join, Lookup), self.is_referring
+
+    @property
     def is_global(self) -> bool:
         """Whether it is a global table's: its rows come before the records of the same micro-batch."""
         return isinstance(self.join, StreamGlobalTableJoin)
@@ -71,6 +100,10 @@ class Side(Node):
         store = self.parents[0].store
         if isinstance(self.join, StreamTableJoin) and store is not None:
             return f"{store.name}-looked-up{self.number or ''}"  # by all of this operator that do
+        if self.is_referring and store is not None:
+            return f"{store.name}-referring{self.number or ''}"
+        if isinstance(self.join, ForeignKeyLookup):
+            return f"{self.join.stored.name}-rows"
         if isinstance(self.parents[0], GlobalRead):
             return f"{self.parents[0].topic}-looked-up{self.number or ''}"
         name = self.join.name if self.join.store is None else self.join.store.name
@@ -84,8 +117,9 @@ class Joined:
     Attributes:
         key_serde: what keys were compared by.
         flag: name of the column that is true for its rows.
-        side: of tables, name of the column that is 0 where the left one has changed.
+        side: of tables, name of the column that is 0 where the left one has changed, 1 where the right one.
         old_left, old_right: of tables, what the values were before.
+        table_serde: by a foreign key, the serde that the table's values came with.
     """
 
     key: str
@@ -96,12 +130,15 @@ class Joined:
     side: str = ""
     old_left: str | None = None
     old_right: str | None = None
+    table_serde: Serde | None = None
 
 
 def takes_null_keys(node: Node) -> bool:
     """Whether a record without a key has a result: it is one of an outer side, and has no other (KIP-962)."""
     if isinstance(node, Lookup):
         return node.type is JoinType.LEFT
+    if isinstance(node, ForeignKeyLookup):
+        return True  # whoever asks for no row is answered
     if isinstance(node, Side) and isinstance(node.join, StreamJoin):
         return node.join.type is JoinType.OUTER or (node.is_left and node.join.type is JoinType.LEFT)
     return False
@@ -120,15 +157,23 @@ def history_of(table: Node) -> int | None:
 def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
     """The kernel's core for it, and the numbers that it takes."""
     if isinstance(node, Side) and node.is_of_table:
-        settings = {"silent": 1, **({"old": 1} if node.remembers else {})}
+        silent = {} if node.is_referring else {"silent": 1}
+        settings = {**silent, **({"old": 1} if node.remembers else {})}
         history_ms = None if node.is_global else history_of(node.parents[0])
         if history_ms is None:
             return "latest", settings
         return "versions", {**settings, "history": history_ms}
-    if isinstance(node, StreamTableJoin) and node.grace_ms is not None:
-        return "waiting", {"grace": node.grace_ms}
     if isinstance(node, Lookup):
-        return "lookup", {}
+        alone = {"alone": int(node.type is JoinType.LEFT)}
+        if isinstance(node, StreamTableJoin) and node.grace_ms is not None:
+            return "waiting", {"grace": node.grace_ms, **alone}
+        return "lookup", alone
+    if isinstance(node, ForeignKeyJoin):
+        return "lookup", {"alone": 1}
+    if isinstance(node, ForeignKeyLookup):
+        return "references", {}
+    if isinstance(node, ForeignKeySubscribe):
+        return "changes", {}
     if isinstance(node, TableJoin):
         return "table_join", {}
     join = node.join if isinstance(node, Side) else node
@@ -146,7 +191,7 @@ def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
 
 def links_of(node: Node, sides: Mapping[Node, tuple[Side, ...]]) -> dict[str, Node]:
     """The items that a join is about, by what they are to it."""
-    if isinstance(node, Lookup):
+    if isinstance(node, Lookup | ForeignKey):
         return {"table": sides[node][0]}
     if isinstance(node, StreamJoin | TableJoin):
         left, right = sides[node]

@@ -29,6 +29,8 @@ SQL_DEFAULTS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # To say how many entries there are, Spark reads each one before it writes it.
+    f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # A rename instead of a FileContext round: 65 to 16 ms per batch on local and HDFS-like paths.
     f"{_STREAMING}checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -29,7 +29,16 @@ from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
 from millstream.spark.java_names import java_class
-from millstream.spark.joins import Join, Joined, Lookup, Side, settings_of, takes_null_keys
+from millstream.spark.joins import (
+    ForeignKey,
+    Join,
+    Joined,
+    Lookup,
+    OfSides,
+    Side,
+    settings_of,
+    takes_null_keys,
+)
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
 from millstream.spark.sink import Output, written_fields
@@ -38,9 +47,7 @@ from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
     Node,
-    StreamJoin,
     Suppress,
-    TableJoin,
     TableSource,
     ToTable,
 )
@@ -105,7 +112,7 @@ class Item:
     @property
     def is_kept(self) -> bool:
         """Whether it has state (Plan.Item.isKept)."""
-        return self.core not in ("lookup", "table_join")
+        return self.core not in ("lookup", "table_join", "changes")
 
     @property
     def is_windowed(self) -> bool:
@@ -171,12 +178,16 @@ def item_of(
         pending, key, value, key_serde, partitions, Mergeable(), at_once, core=core, settings=settings
     )
     node = pending.node
-    if isinstance(node, StreamJoin | TableJoin):
+    if isinstance(node, OfSides):
         return replace(item, has_rows=False)
-    if isinstance(node, TableSource | ToTable | Side | Lookup):
-        row = Part(names.new("l"), F.col(value), pending.flow.type_of(pending.lane.value), "last")
+    if isinstance(node, TableSource | ToTable | Side | Lookup | ForeignKey):
+        type_ = pending.flow.type_of(pending.lane.value)
+        row = Part(names.new("l"), F.col(value), type_, "last")
+        if isinstance(node, Side | Lookup) and isinstance(type_, T.StringType):
+            # Nothing looks into it: so it need not become a string of Java's, and UTF-8 again, on its way.
+            row = Part(row.name, row.column.cast("binary"), T.BinaryType(), "last")
         more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
-        opaque = Mergeable([row, *more], F.col(row.name), row.type, lambda value, at: value)
+        opaque = Mergeable([row, *more], F.col(row.name), type_, lambda value, at: value)
         return replace(
             item, parts=opaque, at_once=at_once or not isinstance(node, ToTable), carried=tuple(carried)
         )
@@ -292,7 +303,10 @@ def aggregate(
     )
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
-        mine = F.col(called["tag"]).isin([number, *behind])
+        told = [number, *behind]
+        if item.core == "changes":
+            told = [other for other, each in enumerate(items) if each.pending.node is item.links["table"]]
+        mine = F.col(called["tag"]).isin(told)
         where = F.lit(f"{item.pending.node.name}: a key")
         if isinstance(item.pending.node, Side):
             continue
@@ -381,29 +395,59 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
 def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str) -> Joined:
     """The columns of what comes of a join; what the record that it looked for had besides its value."""
     others = {each.pending.node: each for each in items}
-    sides = {name: others[node].parts.parts[0].name for name, node in item.links.items()}
-    if not isinstance(item.pending.node, Lookup):
-        sides = {name: new.with_column("v", F.when(mine, F.col(column))) for name, column in sides.items()}
+    if isinstance(item.pending.node, ForeignKey):
+        return replace(_by_foreign_key(item, others[item.links["table"]], new, mine), side=side)
+    if isinstance(item.pending.node, Lookup):
+        sides = {"left": _row_of(item, new, mine), "right": _row_of(others[item.links["table"]], new, mine)}
+        _give_back(item, new)
     else:
-        value, *carried = (part.name for part in item.parts.parts)
-        table = new.with_column("v", F.when(mine, F.col(sides["table"])))
-        sides = {"left": value, "right": table}
-        new.df = new.df.withColumns(
-            {
-                name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
-                for name, column in zip(item.carried, carried, strict=True)
-            }
-        )
-    old = {}
+        sides = {name: _row_of(others[node], new, mine) for name, node in item.links.items()}
+    old: dict[str, str] = {}
     if item.core == "table_join":
-        old = {f"old_{name}": f"old_{others[node].parts.parts[0].name}" for name, node in item.links.items()}
+        old = {f"old_{name}": _row_of(others[node], new, mine, "old_") for name, node in item.links.items()}
         if item.links["left"] is item.links["right"]:  # only one side at a time has another value
             for number, name in enumerate(("left", "right")):
                 changed = F.col(side) == number
                 before = F.when(changed, F.col(old[f"old_{name}"])).otherwise(F.col(sides[name]))
                 old[f"old_{name}"] = new.with_column("v", F.when(mine, before))
     flag = new.with_column("f", mine)
-    return Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], side, **old)
+    joined = Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], side)
+    return replace(joined, old_left=old.get("old_left"), old_right=old.get("old_right"))
+
+
+def _row_of(side: Item, new: Flow, mine: Column, prefix: str = "") -> str:
+    """The column with a row of a side of a join; `old_` for what it was before."""
+    column = F.col(f"{prefix}{side.parts.parts[0].name}").cast(side.parts.type)
+    return new.with_column("v", F.when(mine, column))
+
+
+def _by_foreign_key(item: Item, table: Item, new: Flow, mine: Column) -> Joined:
+    """Likewise, of a part of a join by a foreign key. Of what changes of a table tell, those are the left."""
+    old = _row_of(table, new, mine, "old_") if table.pending.remembers else None
+    now = _row_of(table, new, mine)
+    joined = Joined(
+        item.key,
+        item.key_serde,
+        new.with_column("f", mine),
+        now,
+        now,
+        table_serde=table.pending.lane.value_serde,
+    )
+    if item.core == "changes":
+        return replace(joined, old_left=old)
+    _give_back(item, new)
+    return replace(joined, left=item.parts.parts[0].name, old_right=old)
+
+
+def _give_back(item: Item, new: Flow) -> None:
+    """The columns that the operator carried, by the names that they had."""
+    _, *carried = (part.name for part in item.parts.parts)
+    new.df = new.df.withColumns(
+        {
+            name: F.coalesce(F.col(name), F.col(column)) if name in new.df.columns else F.col(column)
+            for name, column in zip(item.carried, carried, strict=True)
+        }
+    )
 
 
 def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
@@ -632,7 +676,7 @@ def _limits(node: Suppress) -> dict[str, int]:
     }
 
 
-_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged", "silent", "old"))
+_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged", "silent", "old", "alone"))
 """Settings that what is kept does not depend on."""
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from millstream.errors import TopologyException
 from millstream.topology.nodes import (
     Cogroup,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
     Node,
     Repartition,
     Source,
@@ -30,6 +32,7 @@ from millstream.topology.subtopology import DisjointSets
 __all__ = ["CopartitionGroup", "check_declared_partitions", "copartition_groups", "settle_partitions"]
 
 Reader = Source | TableSource | Repartition
+Together = StreamTableJoin | StreamJoin | TableJoin | Cogroup | ForeignKeyLookup | ForeignKeyJoin
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def copartition_groups(nodes: Sequence[Node]) -> tuple[CopartitionGroup, ...]:
         # A global table is on every client, whole: it is read together with nothing.
         behind = [reader for parent in node.parents for reader in readers.get(parent, ())]
         readers[node] = tuple(dict.fromkeys(behind))
-        if isinstance(node, StreamTableJoin | StreamJoin | TableJoin | Cogroup):
+        if isinstance(node, Together):
             joins.append(node)
     sets = DisjointSets([node for node in nodes if isinstance(node, Source | TableSource | Repartition)])
     for join in joins:

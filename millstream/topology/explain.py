@@ -10,6 +10,8 @@ from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
     GlobalRead,
     GlobalTable,
     JoinType,
@@ -125,6 +127,10 @@ _SIDES = {
 
 def _joins(pipeline: Pipeline) -> Iterable[str]:
     for node in pipeline.nodes:
+        if isinstance(node, ForeignKeyJoin):
+            answers, left = node.parents
+            right = answers.parents[0].parents[1]
+            yield f"{_side(left)} with {_side(right)} by a foreign key: {_SIDES[node.type]} ({node.name})"
         if not isinstance(node, StreamTableJoin | StreamGlobalTableJoin | StreamJoin | TableJoin):
             continue
         left, right = node.parents[0], node.parents[-1]
@@ -155,11 +161,12 @@ def _side(node: Node) -> str:
 def _kept(pipeline: Pipeline) -> Iterable[str]:
     for node in pipeline.nodes:
         for store in node.stores:
-            yield _waiting(store) if isinstance(node, StreamJoin | StreamTableJoin) else _store(store)
+            is_waiting = isinstance(node, StreamJoin | StreamTableJoin | ForeignKeyLookup)
+            yield _waiting(store) if is_waiting else _store(store)
 
 
 def _waiting(store: Store) -> str:
-    """A store of what waits for a join: it is there for its name and its topic."""
+    """A store of what waits for a join, or refers to a row: it is there for its name and its topic."""
     time = "" if store.retention_ms is None else f" for {timedelta(milliseconds=store.retention_ms)}"
     log = f"; {_internal(f'{store.name}-changelog')} stays empty" if store.logged else ""
     return f"store {store.name} in the query's state{time}{log}"

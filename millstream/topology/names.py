@@ -29,6 +29,11 @@ __all__ = [
 
 MAX_NAME_LENGTH = 249
 _MARKERS = "millstream-markers"
+# What joins by a foreign key write: topics which do not end with a word for what they are.
+_FOREIGN_KEYS = (
+    "(?:-subscription-re(?:gistration|sponse)"
+    "|KTABLE-FK-JOIN-SUBSCRIPTION-RE(?:GISTRATION|SPONSE)-[0-9]+)-topic"
+)
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 # A prefix that Kafka Streams generated itself; only then do a repartition's nodes get generated names.
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
@@ -121,8 +126,8 @@ def internal_topic(application_id: str, name: str) -> str:
 
 
 def is_internal_topic(application_id: str, topic: str) -> bool:
-    """Whether a topic has the name of a changelog or a repartition topic of this application, or of its
-    markers.
+    """Whether a topic has the name of a changelog or a repartition topic of this application, of one that a
+    join by a foreign key writes, or of its markers.
 
     Source: StreamsResetter.isInferredInternalTopic.
     """
@@ -131,7 +136,7 @@ def is_internal_topic(application_id: str, topic: str) -> bool:
 
 def internal_pattern(application_id: str) -> str:
     """What the names of an application's internal topics match, in Python and in Java."""
-    return rf"{re.escape(application_id)}-(?:.+-(?:changelog|repartition)|{_MARKERS})"
+    return rf"{re.escape(application_id)}-(?:.+-(?:changelog|repartition)|.*{_FOREIGN_KEYS}|{_MARKERS})"
 
 
 def markers_topic(application_id: str) -> str:

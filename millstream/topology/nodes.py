@@ -30,6 +30,10 @@ __all__ = [
     "FlatMap",
     "FlatMapValues",
     "Fold",
+    "ForeignKeyChanges",
+    "ForeignKeyJoin",
+    "ForeignKeyLookup",
+    "ForeignKeySubscribe",
     "Function",
     "GlobalRead",
     "GlobalTable",
@@ -540,6 +544,61 @@ class TableJoin(Node):
     The parents are the left and the right table; one, if a table is joined with itself. Its name is that of
     the step which merges the results. `names` are those of Kafka Streams' two steps before it, the left one
     and the right one.
+    """
+
+    joiner: Function = field(default=lambda: None)
+    type: JoinType = JoinType.INNER
+    names: tuple[str, ...] = ()
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignKeySubscribe(Node):
+    """The rows of the left table of a join by a foreign key, told to where the rows are that they refer to.
+
+    The first of the four nodes of such a join. Behind it is the Repartition by the foreign key, which
+    `extractor` gives of a row's key and value.
+    """
+
+    extractor: Function = field(default=lambda: None)
+    type: JoinType = JoinType.INNER
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignKeyLookup(Node):
+    """What was told, and is kept in `stored`, each time with the right table's row of that key.
+
+    The parents are the Repartition and the right table. `names` is that of Kafka Streams' step before it.
+    """
+
+    names: tuple[str, ...] = ()
+    stored: Store = field(default_factory=lambda: Store(""))
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return (self.stored,)
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignKeyChanges(Node):
+    """The right table's changes, one for each row that refers to it: it finds those in the lookup's store.
+
+    Behind it and the lookup is the Repartition back to the left table's keys.
+    """
+
+    subscriptions: Store = field(default_factory=lambda: Store(""))
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignKeyJoin(Node):
+    """The rows of the left table with those of the right one that they refer to.
+
+    The parents are the Repartition back and the left table, whose row has to be the one that asked. `names`
+    is that of Kafka Streams' step before it.
     """
 
     joiner: Function = field(default=lambda: None)

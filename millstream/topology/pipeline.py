@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
+    ForeignKeyChanges,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
+    ForeignKeySubscribe,
     GlobalRead,
     GlobalTable,
     Node,
@@ -208,8 +212,9 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
     if isinstance(node, ToTable):
         parent = node.parents[0]
         return isinstance(parent, Repartition) and parent not in cuts
-    kinds = Aggregate | Cogroup | Suppress | StreamTableJoin | StreamJoin | TableJoin | TableGroupBy
-    return isinstance(node, kinds)
+    joins = StreamTableJoin | StreamJoin | TableJoin
+    by_foreign_keys = ForeignKeySubscribe | ForeignKeyLookup | ForeignKeyChanges | ForeignKeyJoin
+    return isinstance(node, Aggregate | Cogroup | Suppress | TableGroupBy | joins | by_foreign_keys)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
@@ -220,8 +225,17 @@ def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
         ready = [
             reader
             for reader in waiting
-            if not any(set(writer.outputs) & set(reader.inputs) for writer in waiting if writer is not reader)
+            if not any(_gives_serdes(writer, reader) for writer in waiting if writer is not reader)
         ]
         # In a circle nobody is first; the compiler then needs the serdes of the topic from the program.
         ordered += ready or waiting
     return ordered
+
+
+def _gives_serdes(writer: Pipeline, reader: Pipeline) -> bool:
+    """Whether one reads what another writes, and has to know its serdes. Of a join by a foreign key the right
+    side takes what it is told as bytes, and gives the left side its serdes."""
+    return any(
+        node in reader.inputs and not isinstance(node.parents[0], ForeignKeySubscribe)
+        for node in writer.outputs
+    )

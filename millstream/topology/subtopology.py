@@ -20,6 +20,9 @@ from typing import Generic, TypeVar
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Cogroup,
+    ForeignKeyChanges,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
     GlobalTable,
     Node,
     Repartition,
@@ -147,6 +150,16 @@ def _write_out(node: Node) -> list[Processor]:
         return [Processor(Kind.PROCESSOR, node.name, parents[:1], node)]
     if isinstance(node, StreamJoin):
         return _write_out_stream_join(node)
+    if isinstance(node, ForeignKeyLookup | ForeignKeyJoin):
+        (first,) = node.names
+        table = looked_up(node.parents[1])
+        one, two = (stores, table) if isinstance(node, ForeignKeyLookup) else (table, stores)
+        return [
+            Processor(Kind.PROCESSOR, first, parents[:1], node, stores=one),
+            Processor(Kind.PROCESSOR, node.name, (first,), node, stores=two),
+        ]
+    if isinstance(node, ForeignKeyChanges):
+        stores = (node.subscriptions.name,)
     if isinstance(node, Cogroup):
         steps = zip(node.names, parents, strict=True)
         return [

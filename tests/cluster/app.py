@@ -147,7 +147,8 @@ def build_joined(source: str, rows: str, everywhere: str, outputs: dict[str, str
 
     `table`: by its value with the row that a table has for that, and a count behind it (store `counts`);
     `global`: likewise, with a global table; `stream`: with itself, by its key; `tables`: the table of records
-    with a count by key; `grouped`: the updates of how many rows of the table have a value.
+    with a count by key; `foreign`: that table by a foreign key, its value; `grouped`: the updates of how many
+    rows of the table have a value.
     """
     builder = StreamsBuilder()
     table = builder.table(rows, _TEXTS, Materialized.as_("rows"))
@@ -165,6 +166,8 @@ def build_joined(source: str, rows: str, everywhere: str, outputs: dict[str, str
     once = stream.group_by_key().count()
     counted = records.join(once, lambda value, count: concat_ws(" ", value, count))
     counted.to_stream().to(outputs["tables"])
+    named = records.join(table, lambda value: value, lambda value, row: concat_ws(" ", value, row))
+    named.to_stream().to(outputs["foreign"])
     grouped = records.group_by(lambda key, value: (value, key)).count()
     grouped.to_stream().to(outputs["grouped"], Produced.with_(Serdes.string(), Serdes.long()))
     return builder.build()

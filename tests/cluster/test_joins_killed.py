@@ -22,6 +22,7 @@ RESULTS: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "global": lambda name, word: (name, f"{word} row of {word}"),
     "stream": lambda name, word: (name, f"{word} {word}"),
     "tables": lambda name, word: (name, f"{word} 1"),
+    "foreign": lambda name, word: (name, f"{word} row of {word}"),
 }
 """What comes of a record in each output: key and value."""
 
@@ -103,7 +104,7 @@ def test_a_killed_join_goes_on_with_its_table_and_counts_nothing_twice(
     """At least once: in the middle of a backlog of some micro-batches."""
     joining = Joining(kafka, tmp_path, "at_least_once")
     try:
-        joining.proof.write(WORDS * 150)
+        joining.proof.write(WORDS * 60)
         wait_until(joining.joined, joining.client.told("it joins"), 90)
         joining.client.kill()
         assert joining.joined().keys() < joining.proof.ids, "it was killed when all was done"

@@ -367,8 +367,10 @@ def test_arguments_that_do_not_fit(builder, stream):
         stream.left_join(builder.table("users"), both, windows=FIVE)
     with refused("join() with a KStream is join(stream, joiner, windows, stream_joined=None)", "'joiner'"):
         stream.join(builder.stream("other"))
-    with refused("got two functions", "foreign key"):
-        builder.table("a").join(builder.table("b"), same, both)
+    with refused("join() of tables is join(table, joiner, materialized=None), or", "'joiner'"):
+        builder.table("a").join(builder.table("b"))
+    with refused("by a foreign key", "not for outer_join()"):
+        builder.table("c").outer_join(builder.table("d"), both, both)
 
 
 def test_keys_of_two_types(builder):

@@ -23,6 +23,7 @@ from millstream import (
     Serdes,
     StreamJoined,
     StreamsBuilder,
+    TableJoined,
     Topology,
     TopologyException,
 )
@@ -195,6 +196,65 @@ def test_joins_and_grouped_tables_go_on_through_restarts(world: World) -> None:
     assert said(world.consume(shop.billed, 4))[3:] == [("b", "cup Bea", 10_000)]
     assert said(world.consume(shop.rated, 2))[1:] == [("b", "bag high", 7_000)]
     assert len(said(world.consume(shop.paid, 3))) == 3
+
+
+@pytest.mark.timeout(300)  # two programs of three queries, each started twice
+def test_foreign_keys_go_on_through_restarts(world: World) -> None:
+    """Tables with different numbers of partitions: the result follows both of them, whatever client runs; and
+    what is between them are topics with Kafka's names."""
+    orders, users, bought = (world.topic(*each) for each in (("orders", 2), ("users", 3), ("bought", 2)))
+    builder = StreamsBuilder()
+    people = builder.table(users, CUSTOMERS, Materialized.as_("users"))
+    ordered = builder.table(orders, Consumed.with_(Serdes.string(), Serdes.json("user STRING, item STRING")))
+    ordered.left_join(
+        people,
+        lambda order: order.user,
+        lambda order, user: F.struct(order["item"].alias("item"), user["name"].alias("by")),
+        TableJoined.as_("by"),
+        Materialized.as_("orders-by"),
+    )
+    ordered.join(
+        people,
+        lambda order: order.user,
+        lambda key, order, user: F.concat_ws(" ", key, order["item"], user.city),
+    ).to_stream().to(bought)
+    topology = builder.build()
+
+    def order(user: str | None, item: str) -> bytes:
+        return json.dumps({"user": user, "item": item}).encode()
+
+    client = world.client(topology)
+    world.produce(users, [(b"u", customer("Uma", "Rome"))], timestamp=1_000)
+    has(client, "users", {"u": {"name": "Uma", "city": "Rome"}})
+    world.produce(
+        orders,
+        [(b"a", order("u", "bag")), (b"b", order("w", "cup")), (b"c", order(None, "hat"))],
+        timestamp=2_000,
+    )
+    has(client, "orders-by", {"a": {"item": "bag", "by": "Uma"}, "b": {"item": "cup"}, "c": {"item": "hat"}})
+    assert said(world.consume(bought, 1)) == [("a", "a bag Rome", 2_000)]
+    told = world.consume(f"{world.name('app')}-by-subscription-registration-topic", 3)
+    assert {(r.key, (r.value or b"")[:2], (r.value or b"")[18:]) for r in told} == {
+        (b"u", b"\0\2", b"a"),
+        (b"w", b"\0\2", b"b"),
+        (None, b"\0\2", b"c"),
+    }
+    answered = world.consume(f"{world.name('app')}-by-subscription-response-topic", 3)
+    assert all(r.partition == default_partition(r.key, 2) for r in answered if r.key is not None)
+    assert client.close(timedelta(seconds=30))
+
+    client = world.client(topology)
+    world.produce(users, [(b"w", customer("Wim", "Oslo")), (b"u", None)], timestamp=3_000)
+    has(client, "orders-by", {"a": {"item": "bag"}, "b": {"item": "cup", "by": "Wim"}, "c": {"item": "hat"}})
+    world.produce(orders, [(b"a", order("w", "bag")), (b"b", None)], timestamp=4_000)
+    has(client, "orders-by", {"a": {"item": "bag", "by": "Wim"}, "c": {"item": "hat"}})
+    found = said(world.consume(bought, 5))
+    assert [each for each in found if each[2] > 2_000] == [
+        ("a", "-", 3_000),
+        ("b", "b cup Oslo", 3_000),
+        ("a", "a bag Oslo", 4_000),
+        ("b", "-", 4_000),
+    ]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from scenes import SOON, SOON_S, Make, put_into, with_global_table, word_count
 from waiting import wait_until
 
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.join_options import TableJoined
 from millstream.dsl.options import Consumed, Materialized
 from millstream.dsl.serdes import Serdes
 from millstream.errors import (
@@ -30,6 +31,7 @@ from millstream.topology.topology import Topology
 
 LINES = TopicPartition("lines", 1)
 CHANGELOG = "app-counts-changelog"
+LINES_SERDES = Consumed.with_(Serdes.string(), Serdes.string())
 
 
 class Scripted:
@@ -97,6 +99,35 @@ def test_the_bound_follows_the_records_through_the_pipelines() -> None:
     assert bound == PositionBound.at(Position.from_map({CHANGELOG: {0: 4, 2: 8}}))
     assert progress.asked == [topic, CHANGELOG]
     assert len(progress.pages) == 2, "it looked no longer than it had to"
+
+
+def test_a_join_by_a_foreign_key_is_followed_there_and_back() -> None:
+    """The left side tells the right one, which answers: only what became of the answer is in the store."""
+    builder = StreamsBuilder()
+    users, orders = (builder.table(topic, LINES_SERDES) for topic in ("users", "orders"))
+    orders.join(
+        users, lambda user: user, lambda order, user: user, TableJoined.as_("j"), Materialized.as_("s")
+    )
+    topology = builder.build()
+    right, left = (each.name for each in topology.pipelines)
+    written = TopicPartition("orders", 0)
+    told, answer = (
+        TopicPartition(f"app-j-subscription-{topic}-topic", 0) for topic in ("registration", "response")
+    )
+    done = {left: {written: 1}}
+    progress = Scripted(
+        {},
+        done,
+        {**done, right: {told: 5}},
+        {left: {written: 1, answer: 6}, right: {told: 5}},
+        {left: {written: 1, answer: 7}, right: {told: 5}},
+        {},
+    )
+    progress.all_ends = {each.topic.replace("-", "_"): {0: end} for each, end in ((told, 5), (answer, 7))}
+    progress.all_ends["app_s_changelog"] = {0: 3}
+    bound = bound_after(topology.stores["s"], {written: 0}, topology, "app", progress)
+    assert bound == PositionBound.at(Position.from_map({"app-s-changelog": {0: 2}}))
+    assert len(progress.pages) == 2, "it waited for the answer, and for nothing else"
 
 
 def test_a_pipeline_that_is_not_done_in_time_is_told() -> None:

@@ -668,6 +668,116 @@ def table_table_cases() -> Iterator[Case]:
         yield f"random {number}, {name}", program, records
 
 
+# --- two tables, by a foreign key ------------------------------------------------------------------------
+
+
+def foreign_key_cases() -> Iterator[Case]:
+    def tables(left: list[Op], right: list[Op]) -> list[Op]:
+        return [*named("r", table("r"), *right), *named("l", table(), *left)]
+
+    def by_letter(kind: str, right: str = "r", **more: str) -> Op:
+        return {"op": kind, "with": right, "foreign_key": "letter", **more}
+
+    def joined(kind: str, *ops: Op, **more: str) -> list[Op]:
+        return [*tables([], []), by_letter(kind, **more), *(ops or [TO_STREAM])]
+
+    moves = at(
+        "a=u1@1 r:u=U@2 a=u2@3 a=w1@4 r:w=W@5 b=u1@6 r:u=V@7 a=u3@8 a=u3@9 b=null@10 r:u=null@11 r:u=null@12 "
+        "r:u=X@13 r:u=X@14 a=null@15 a=null@16 r:u=Y@17 c=w1@18 a=w2@19 b=w3@20 r:w=Z@21 r:w=null@22 b=u4@23"
+    )
+    backwards = at(
+        "a=u1@20 r:u=U@10 a=u2@15 r:u=V@30 a=w1@5 r:w=W@25 a=u3@3 r:u=null@1 a=w2@2 r:w=X@40 a=null@1 a=w3@7"
+    )
+    nulls = at(
+        "null=u1@1 r:null=U@2 a=-@3 r:u=U@4 a=u1@5 a=-@6 a=-@7 a=w1@8 a=-@9 a=u2@10 a=null@11 b=-@12 "
+        "b=null@13 b=null@14 null=null@15 r:null=null@16 r:w=null@17 b=w1@18 b=-@19 b=u1@20 c=u1@21 "
+        "c=null@22 r:u=null@23"
+    )
+    many = at(
+        "b=u1@1 aa=u2@2 a=u3@3 c=w1@4 ab=u4@5 r:u=U@6 r:w=W@7 aa=w2@8 r:u=V@9 b=null@10 r:u=null@11 ab=w3@12 "
+        "r:w=X@13 a=w4@14 r:u=Y@15 r:w=Z@16"
+    )
+    for kind in INNER_OR_LEFT:
+        yield f"{kind}", joined(kind), moves
+        yield f"{kind} with a store", joined(kind, store="j"), moves
+        yield f"{kind}, times go back", joined(kind, store="j"), backwards
+        yield f"{kind}, null keys, foreign keys and values", joined(kind), nulls
+        yield f"{kind}, many rows of one foreign key", joined(kind), many
+        by_key = [*tables([], []), {"op": kind, "with": "r", "foreign_key": "key"}, TO_STREAM]
+        yield (
+            f"{kind}, by the key",
+            by_key,
+            at("a=a@1 r:a=A@2 r:b=B@3 b=b@4 a=null@5 r:b=null@6 r:a=C@7 b=c@8"),
+        )
+        yield f"{kind}, old values", joined(kind, *TO_CONCAT), moves
+        yield f"{kind} with a store, old values", joined(kind, *TO_CONCAT, store="j"), moves
+        stores = [*named("r", table("r", store="r")), table(store="l"), by_letter(kind), TO_STREAM]
+        yield f"{kind} of tables with stores", stores, moves[:12]
+    lower_x = at(
+        "a=x@1 r:u=U@2 a=u@3 b=u@4 a=x@5 r:u=x@6 r:u=x@7 a=u@8 b=x@9 r:x=X@10 r:u=V@11 b=null@12 a=x@13 "
+        "r:w=x@14 c=w@15 r:w=W@16 r:w=x@17 c=x@18 c=null@19"
+    )
+    for kind in INNER_OR_LEFT:
+        for name, ops in {
+            "filter": [NOT_X],
+            "filter with a store": [stored(NOT_X, "f")],
+            "map_values": [UPPER_UNLESS_X],
+        }.items():
+            if name != "map_values":
+                yield f"{kind}, {name} on the left", [*tables(ops, []), by_letter(kind), TO_STREAM], lower_x
+            yield f"{kind}, {name} on the right", [*tables([], ops), by_letter(kind), TO_STREAM], lower_x
+    behind: dict[str, list[Op]] = {
+        "map_values": [UPPER, TO_STREAM],
+        "filter": [op("filter", "not u1+U"), TO_STREAM],
+        "filter with a store": [stored(op("filter", "not u1+U"), "f"), TO_STREAM],
+        "count by value": [{"op": "group_by", "key": "value"}, COUNT, TO_STREAM],
+        "count of its stream": [TO_STREAM, BY_KEY, COUNT, TO_STREAM],
+    }
+    for name, ops in behind.items():
+        for kind in INNER_OR_LEFT:
+            yield f"{kind}, {name}", joined(kind, *ops), moves
+    third = at(
+        "a=u1@1 r:u=U@2 q:u=P@3 b=w1@4 q:w=Q@5 r:w=W@6 a=w2@7 q:w=null@8 r:u=null@9 b=u2@10 a=null@11 "
+        "q:u=R@12 r:u=V@13 b=-@14 b=w3@15 q:w=S@16 r:w=null@17"
+    )
+    three = [*named("q", table("q")), *named("r", table("r")), table()]
+    for first in INNER_OR_LEFT:
+        for then in INNER_OR_LEFT:
+            twice = [by_letter(first), by_letter(then, "q")]
+            yield f"{first} with one, {then} with another", [*three, *twice, TO_STREAM], third
+    both = [*three, by_letter("join"), {"op": "left_join", "with": "q"}, TO_STREAM]
+    yield "join, left_join with the same key", both, at("q:a=P@1 a=u1@2 r:u=U@3 q:a=Q@4 a=null@5 a=u2@6")
+    itself = alone(at("a=b1@1 b=a1@2 a=b2@3 c=a1@4 a=c1@5 b=null@6 a=-@7 c=c1@8 c=c2@9 a=null@10 c=null@11"))
+    for kind in INNER_OR_LEFT:
+        one = [*named("t", source(op="table")), by_letter(kind, "t"), TO_STREAM]
+        yield f"{kind}, rows that refer to others of their table", one, itself
+    counted = [
+        *named("n", stream("r"), BY_KEY, stored(COUNT, "n")),
+        table(),
+        by_letter("left_join"),
+        TO_STREAM,
+    ]
+    counted[-2]["with"] = "n"
+    yield (
+        "left_join with a count",
+        counted,
+        at("a=u1@1 r:u=U@2 r:u=V@3 a=w1@4 b=u1@5 r:u=W@4 b=null@7 r:w=X@8"),
+    )
+    topics = {"in": "u1 w1 x u2 - w2 u3", "r": "U V x W"}
+    random_programs: dict[str, list[Op]] = {}
+    for kind in INNER_OR_LEFT:
+        random_programs[kind] = joined(kind)
+        random_programs[f"{kind}, old values"] = joined(kind, *TO_CONCAT)
+        mapped = [*tables([NOT_X], [NOT_X]), by_letter(kind, store="j"), TO_STREAM]
+        random_programs[f"{kind} with a store, filtered"] = mapped
+    for number, (name, program) in enumerate(random_programs.items()):
+        for again in range(2):
+            records = at_random(
+                f"foreign_key {number} {again}", topics, tables="in r", keys="abcuuww", count=24
+            )
+            yield f"random {2 * number + again}, {name}", program, records
+
+
 # --- the groups of a table -------------------------------------------------------------------------------
 
 GROUPED_FOLDS: tuple[tuple[str, Op], ...] = (
@@ -1056,6 +1166,7 @@ JOINS: dict[str, Callable[[], Iterator[Case]]] = {
     "stream_table": stream_table_cases,
     "stream_stream": stream_stream_cases,
     "table_table": table_table_cases,
+    "foreign_key": foreign_key_cases,
     "grouped_table": grouped_table_cases,
     "table_filter": table_filter_cases,
     "global_table": global_table_cases,

@@ -47,7 +47,8 @@ is with the result named "with", which is on its right. Times are in millisecond
                      beginning with 0 or an empty text; "concat unless -", which is null at a `-`
     join, left_join, outer_join
                      "with"; what comes of it is left, `+` and right (`_` for null). Of two tables: "store",
-                     if it has one. Of two streams: "before", "after" and "grace". Of a stream with a table:
+                     if it has one, and "foreign_key", as in select_key, if the left rows name right ones so.
+                     Of two streams: "before", "after" and "grace". Of a stream with a table:
                      "grace", if it has one. Of a stream with a global table: "key", as in select_key
     suppress         "until": "window closes", or "time limit" with "ms"; "records" and "bytes" limit the
                      buffer, and "full" is "stop" if it ends the program when it is full

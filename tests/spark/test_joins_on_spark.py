@@ -32,6 +32,8 @@ pytestmark = pytest.mark.spark
 
 EACH = 1_000
 """As many micro-batches as there are records: in each is one of each program."""
+SOME = 10
+"""As many records a trace has at most, where one costs much."""
 OTHER_THAN_KAFKA = {
     # One change of such a table is two of the join's: here each has the other side as it was, or as it is.
     "with itself, filtered",
@@ -52,6 +54,8 @@ STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
 def is_one_operator(trace: Trace) -> bool:
     """Whether all its state is in one operator. Between two, records are in the order of their times, which
     is not that of the trace."""
+    if any("foreign_key" in op for op in trace.program):
+        return False  # between the two tables are topics
     operations = [op["op"] for op in trace.program]
     states = sum(operation in STATEFUL for operation in operations)
     groups = "group_by" in operations and trace.program[0]["op"] == "table"
@@ -62,6 +66,8 @@ def is_one_operator(trace: Trace) -> bool:
 
 
 def can_be_said(trace: Trace) -> bool:
+    if any("foreign_key" in op for op in trace.program) and len(trace.records) > SOME:
+        return False  # each record takes three micro-batches
     is_joined = any("join" in op["op"] for op in trace.program)
     return not any(words in trace.name for words in OTHER_THAN_KAFKA) and (
         is_joined or not any("history" in op for op in trace.program)
@@ -213,6 +219,8 @@ class Program:
             case "join" | "left_join" | "outer_join":
                 assert other is not None
                 given = []
+                if "foreign_key" in op:
+                    return Made(getattr(it, name)(*self._by_foreign_key(other.it, op, store)), "string", True)
                 if not of_table and not other.of_table:
                     far = JoinWindows.of_time_difference_and_grace(ms(10**9), ms(op["grace"]))
                     given = [far.before(ms(op["before"])).after(ms(op["after"]))]
@@ -226,6 +234,12 @@ class Program:
         if name == "count":
             return Made(it.count(*given), "long", True, windows)
         return self._folded(before, op, store or Materialized.as_(f"own-{self.number}-{place}"))
+
+    def _by_foreign_key(self, right: Any, op: Mapping[str, Any], store: Materialized | None) -> list[Any]:
+        given = [store] if store else []
+        if op["foreign_key"] == "key":
+            return [right, lambda key, value: key, joiner, *given]
+        return [right, letter, joiner, *given]
 
     def _folded(self, before: Made, op: Mapping[str, Any], store: Materialized) -> Made:
         it, function = before.it, op["function"]
@@ -302,8 +316,10 @@ def spread(some: Sequence[Trace], count: int) -> list[Trace]:
     [
         *((file, 1) for file in ("stream_table", "stream_stream", "table_table", "table_filter")),
         *((file, EACH) for file in ("stream_table", "table_table", "grouped_table", "table_filter")),
+        ("foreign_key", EACH),
     ],
 )
+@pytest.mark.timeout(300)  # a micro-batch for each record
 def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str, parts: int) -> None:
     """Each result and each deletion, in the same order, with the same time."""
     programs = [Program(number, trace) for number, trace in enumerate(chosen(file, one_operator=parts == 1))]

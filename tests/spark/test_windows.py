@@ -364,7 +364,8 @@ def test_state_of_closed_windows_is_given_up_and_that_of_unwindowed_aggregations
     stream.windowed_by(TimeWindows.of_size_with_no_grace(ms(10))).aggregate(
         lambda: "", lambda key, value, aggregate: aggregate + value, fold
     )
-    with TopologyTestDriver(builder.build()) as driver:
+    counted = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "true"}
+    with TopologyTestDriver(builder.build(), counted) as driver:
         pipe(driver, "in", *((f"k{n}", "x", n % 5) for n in range(50)))
         assert state_rows(driver) >= 5 * 50
         pipe(driver, "in", ("late", "x", 10_000))

@@ -12,7 +12,7 @@ import pytest
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
-from millstream.dsl.join_options import Joined, StreamJoined
+from millstream.dsl.join_options import Joined, StreamJoined, TableJoined
 from millstream.dsl.options import (
     Branched,
     Consumed,
@@ -765,6 +765,16 @@ def cogroups_windowed(b):
     sessions.aggregate(empty, fold, Materialized.as_("sessions"))
     single = one.cogroup(fold).windowed_by(tumbling)
     single.aggregate(empty, Materialized.as_("windows"), named="single")
+
+
+@program
+def foreign_key_joins(b):
+    orders, users = b.table("orders"), b.table("users", Materialized.as_("users"))
+    orders.join(users, same, both).to_stream().to("a")
+    orders.left_join(users, same, both, None, Materialized.as_("left")).to_stream().to("b")
+    orders.join(users.filter(same), same, both, TableJoined.as_("named")).to_stream().to("c")
+    itself = orders.left_join(orders, same, both, TableJoined.as_("both"), Materialized.as_("itself"))
+    itself.map_values(same).join(users, both).to_stream().to("d")
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

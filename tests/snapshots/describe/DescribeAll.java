@@ -44,6 +44,7 @@ import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
+import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -718,6 +719,16 @@ public class DescribeAll {
             one.cogroup((String k, String v, String a) -> a).cogroup(two, (k, v, a) -> a)
                 .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMinutes(5))).aggregate(() -> "", (k, x, y) -> x, Materialized.as("sessions"));
             one.cogroup((String k, String v, String a) -> a).windowedBy(tumbling).aggregate(() -> "", Named.as("single"), Materialized.as("windows"));
+        });
+
+        all.put("foreign_key_joins", b -> {
+            final KTable<String, String> orders = b.table("orders");
+            final KTable<String, String> users = b.table("users", store("users"));
+            orders.join(users, (String v) -> v, (v, u) -> v).toStream().to("a");
+            orders.leftJoin(users, (String v) -> v, (v, u) -> v, store("left")).toStream().to("b");
+            orders.join(users.filter((k, v) -> true), (String v) -> v, (v, u) -> v, TableJoined.as("named")).toStream().to("c");
+            orders.leftJoin(orders, (String v) -> v, (v, u) -> v, TableJoined.as("both"), store("itself")).mapValues(v -> v)
+                .join(users, (v, u) -> v).toStream().to("d");
         });
 
         return all;

@@ -23,6 +23,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
+import java.util.function.BiFunction;
+import java.util.function.Function;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -381,7 +383,9 @@ public class TraceAll {
         if (node instanceof KTable left) {
             values = Serdes.String();
             final KTable right = (KTable) with.node;
-            if (text(op, "store") == null) {
+            if (op.has("foreign_key")) {
+                joinByForeignKey(op, left, right, joiner);
+            } else if (text(op, "store") == null) {
                 node = switch (name) {
                     case "join" -> left.join(right, joiner);
                     case "left_join" -> left.leftJoin(right, joiner);
@@ -421,6 +425,22 @@ public class TraceAll {
             };
         }
         values = Serdes.String();
+    }
+
+    /** With the function of the value alone where that is enough. */
+    void joinByForeignKey(final JsonNode op, final KTable left, final KTable right, final ValueJoiner joiner) {
+        final String foreign = op.get("foreign_key").asText();
+        final Function ofValue = v -> newKey(foreign, null, v);
+        final BiFunction ofBoth = (k, v) -> newKey(foreign, k, v);
+        // A result without a store has no serdes: what remembers its rows would have the default ones.
+        final Materialized made = text(op, "store") == null
+            ? Materialized.with(keys, values) : materialized(op);
+        final boolean inner = op.get("op").asText().equals("join");
+        if (foreign.equals("key")) {
+            node = inner ? left.join(right, ofBoth, joiner, made) : left.leftJoin(right, ofBoth, joiner, made);
+        } else {
+            node = inner ? left.join(right, ofValue, joiner, made) : left.leftJoin(right, ofValue, joiner, made);
+        }
     }
 
     /** "concat" writes the values one after another; "concat unless -" forgets all at a "-" . */
@@ -531,6 +551,10 @@ public class TraceAll {
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0);
         config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0);
+        if (each.get("program").findValue("foreign_key") != null) { // tables that are mapped have no serde
+            config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+            config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        }
         final boolean topics = each.get("program").findValue("topic") != null;
         final ArrayNode steps = each.putArray("steps");
         final ObjectNode contents = MAPPER.createObjectNode();

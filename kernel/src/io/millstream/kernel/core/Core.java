@@ -47,6 +47,11 @@ public abstract class Core {
     /** Where a window is kept that is not there yet; moves the clock to it. */
     protected abstract Slice place(byte[] key, Window window);
 
+    /** Tells what has changed so far. To be followed by {@link #finish}. */
+    public final void tell() {
+        table.tell();
+    }
+
     /** After the records of a micro-batch: tells and writes what is left of it. */
     public void finish() {
         table.flush();

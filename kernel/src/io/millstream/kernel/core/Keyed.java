@@ -1,8 +1,5 @@
 package io.millstream.kernel.core;
 
-import java.util.Arrays;
-import java.util.Objects;
-
 /** A core with one value of a key, for all time. */
 public abstract class Keyed extends Core implements TableView {
     protected Keyed(Task task) {
@@ -22,7 +19,14 @@ public abstract class Keyed extends Core implements TableView {
 
     /** Whether it is a row: not, where a key has been deleted. */
     static boolean isThere(Window window) {
-        return window != null && Arrays.stream(window.parts).anyMatch(Objects::nonNull);
+        if (window != null) {
+            for (Object part : window.parts) {
+                if (part != null) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     @Override

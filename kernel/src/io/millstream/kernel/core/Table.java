@@ -25,6 +25,8 @@ public final class Table {
     private final SliceName asked = new SliceName();
 
     private Slice last;
+    /** Whether it is telling, and who is told may look here. */
+    private boolean isTelling;
 
     /**
      * @param atOnce tell each change as it comes, not the last one of a micro-batch
@@ -39,7 +41,7 @@ public final class Table {
 
     /** Before a record: makes room if the cache is full. Slices and windows from before are not good any more. */
     void makeRoom() {
-        if (cache.size() >= capacity) {
+        if (cache.size() >= capacity && !isTelling) {
             flush();
         }
     }
@@ -131,10 +133,19 @@ public final class Table {
         }
     }
 
-    /** Tells and writes what has changed, and forgets everything. */
-    void flush() {
+    /** Tells what has changed. */
+    void tell() {
+        isTelling = true;
         for (Slice slice : changed) {
             tell(slice);
+        }
+        isTelling = false;
+    }
+
+    /** Tells and writes what has changed, and forgets everything. */
+    void flush() {
+        tell();
+        for (Slice slice : changed) {
             if (!(slice.isNew && slice.windows.isEmpty())) {
                 kept.write(slice.key, slice.number, slice.windows);
             }

@@ -7,6 +7,7 @@ import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Records;
+import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.TableJoin;
 import io.millstream.kernel.core.TableView;
@@ -189,6 +190,13 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             Plan.Item item = plan.items.get(tag);
             switch (item.core()) {
                 case "lookup" -> lookup(tag).record(key, at, parts);
+                case "references" -> {
+                    if (key == null) { // there is no such row, and there will be none
+                        told(tag).match(null, at, parts, null);
+                    } else {
+                        references(tag).record(key, at, parts);
+                    }
+                }
                 case "records" -> {
                     for (int join : plan.over(tag)) {
                         pairs(join).record(plan.items.get(join).link("left") == tag, key, at, parts);
@@ -211,7 +219,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
         private Lookup lookup(int tag) {
             if (lookups[tag] == null) {
-                lookups[tag] = new Lookup(() -> table(plan.items.get(tag).link("table")), told(tag));
+                Plan.Item item = plan.items.get(tag);
+                boolean isLeft = item.setting("alone") != 0;
+                lookups[tag] = new Lookup(() -> table(item.link("table")), isLeft, told(tag));
             }
             return lookups[tag];
         }
@@ -224,7 +234,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 for (int other : plan.over(tag)) {
                     all = over(other, tag, all);
                 }
-                cores[tag] = shelves.get(tag).open(all);
+                cores[tag] = shelves.get(tag).open(all, plan.capacity(tag));
             }
             return cores[tag];
         }
@@ -241,8 +251,17 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                     Told side = join.of(others, below == left);
                     yield item.isOfOne() ? join.of(side, false) : side;
                 }
+                case "references" -> references(tag).of(others);
                 default -> others;
             };
+        }
+
+        private References references(int tag) {
+            if (cores[tag] == null) {
+                int table = plan.items.get(tag).link("table");
+                cores[tag] = shelves.get(tag).open(() -> table(table), told(tag));
+            }
+            return (References) cores[tag];
         }
 
         private Pairs pairs(int tag) {
@@ -256,6 +275,12 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         void finish() {
+            // All that tables of joins tell is told before any of them forgets what it has.
+            for (int tag = 0; tag < cores.length; tag++) {
+                if (cores[tag] != null && plan.isJoined(tag)) {
+                    cores[tag].tell();
+                }
+            }
             // What is over others comes after them.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null) {
@@ -327,9 +352,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         @Override
         public void match(byte[] key, long at, Object[] left, Object[] right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
-            boolean isLookup = item.isLookup();
-            put(row, isLookup ? tag : item.link("left"), left, false);
-            put(row, item.link(isLookup ? "table" : "right"), right, false);
+            put(row, isOfTable() ? tag : item.link("left"), left, false);
+            put(row, item.link(isOfTable() ? "table" : "right"), right, false);
             rows.add(row);
         }
 
@@ -337,11 +361,16 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
             row[OWN - 1] = isLeft ? LEFT : RIGHT;
-            put(row, item.link("left"), left, isLeft || item.isOfOne());
+            put(row, isOfTable() ? tag : item.link("left"), left, isLeft || item.isOfOne());
             if (!item.isOfOne()) {
-                put(row, item.link("right"), right, !isLeft);
+                put(row, item.link(isOfTable() ? "table" : "right"), right, !isLeft);
             }
             rows.add(row);
+        }
+
+        /** Whether what it has on its left is its own, and not another item's. */
+        private boolean isOfTable() {
+            return item.settings().containsKey("table");
         }
 
         private void put(Object[] row, int of, Window window, boolean changed) {

@@ -14,6 +14,7 @@ import io.millstream.kernel.core.Rules;
 import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
 import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Versions;
 import io.millstream.kernel.core.WholeTime;
@@ -64,27 +65,33 @@ final class Plan implements Serializable {
             return (int) setting(name);
         }
 
-        /** Of a join, whether both of its sides are one. */
+        /** Of a join of tables or streams, whether both of its sides are one. */
         boolean isOfOne() {
-            return link("left") == link("right");
+            return settings.containsKey("left") && link("left") == link("right");
         }
 
         private boolean isDaily() {
             return core.startsWith(DAILY);
         }
 
-        boolean isWindowed() {
+        /** Whether a key has slices of several windows each, and not one value. */
+        boolean isSliced() {
             return !core.equals("whole") && !core.equals("latest");
+        }
+
+        /** Whether its slices go when their time has come. */
+        boolean isWindowed() {
+            return isSliced() && !core.equals("references");
         }
 
         /** Whether it has state. */
         boolean isKept() {
-            return !core.equals("lookup") && !core.equals("table_join");
+            return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
         /** Whether its parts go out as they came: nothing looks into them. */
         boolean isOpaque() {
-            return core.equals("latest") || core.equals("versions") || isLookup() || core.equals("records");
+            return isLookup() || List.of("latest", "versions", "records", "references").contains(core);
         }
 
         /** Whether it looks rows up: at once, or after a grace period. */
@@ -192,6 +199,17 @@ final class Plan implements Serializable {
         return over.get(tag);
     }
 
+    /** Whether it is a side of a join of tables. */
+    boolean isJoined(int tag) {
+        return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
+    }
+
+    /** How many slices its cache has: few, where rows are only looked up, and there is nothing to tell. */
+    int capacity(int tag) {
+        boolean isLookedUp = items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
+        return isLookedUp ? Table.CAPACITY / 10 : Table.CAPACITY;
+    }
+
     int place(int tag) {
         return places.get(tag);
     }
@@ -212,6 +230,9 @@ final class Plan implements Serializable {
             Item item = items.get(number);
             if (item.of >= 0) {
                 over.get(item.of).add(number);
+            }
+            if (item.core.equals("references")) {
+                over.get(item.link("table")).add(number);
             }
             if (item.settings.containsKey("left")) {
                 over.get(item.link("left")).add(number);

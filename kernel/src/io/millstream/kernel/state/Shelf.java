@@ -11,8 +11,10 @@ import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Records;
+import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Table;
+import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Waiting;
@@ -21,6 +23,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.TreeMap;
+import java.util.function.Supplier;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -89,7 +92,7 @@ final class Shelf implements Kept {
             return;
         }
         StructType window = new StructType().add("at", DataTypes.LongType);
-        if (item.isWindowed()) {
+        if (item.isSliced()) {
             window = window.add("start", DataTypes.LongType).add("end", DataTypes.LongType);
         }
         for (int i = 0; i < types.length; i++) {
@@ -99,7 +102,7 @@ final class Shelf implements Kept {
         if (flagged) {
             window = window.add("flag", DataTypes.BooleanType);
         }
-        StructType slice = item.isWindowed()
+        StructType slice = item.isSliced()
                 ? new StructType().add("windows", DataTypes.createArrayType(window))
                 : window;
         slices = handle.getMapState("slices" + number, Encoders.BINARY(), Encoders.row(slice), TTLConfig.NONE());
@@ -113,11 +116,18 @@ final class Shelf implements Kept {
     }
 
     /** The core, as it was left; to be given back to {@link #close}. */
-    Core open(Told told) {
+    Core open(Told told, int capacity) {
         open();
         Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
-        Table table = new Table(this, changes, item.atOnce(), Table.CAPACITY);
+        Table table = new Table(this, changes, item.atOnce(), capacity);
         return item.core(new Task(rules, table, told, time, due, closing, item.remembers()));
+    }
+
+    /** What refers to the rows of a table, likewise. */
+    References open(Supplier<TableView> rows, Matches matches) {
+        open();
+        Table table = new Table(this, null, true, Table.CAPACITY);
+        return new References(new Task(rules, table, null, time, due, closing, false), rows, matches);
     }
 
     /** The join of two sides, as it was left; likewise. */
@@ -221,7 +231,7 @@ final class Shelf implements Kept {
         if (kept == null) {
             return null;
         }
-        if (!item.isWindowed()) {
+        if (!item.isSliced()) {
             ArrayList<Window> windows = new ArrayList<>(1);
             windows.add(window(key, kept, 0, 0, kept.getLong(0), 1));
             return windows;
@@ -239,7 +249,7 @@ final class Shelf implements Kept {
         byte[] name = name(key, slice);
         if (windows.isEmpty()) {
             slices.removeKey(name);
-        } else if (item.isWindowed()) {
+        } else if (item.isSliced()) {
             List<Row> rows = new ArrayList<>(windows.size());
             windows.forEach(window -> rows.add(row(window, 3)));
             slices.updateValue(name, RowFactory.create(CollectionConverters.asScala(rows)));
@@ -275,7 +285,7 @@ final class Shelf implements Kept {
     }
 
     private byte[] name(byte[] key, long slice) {
-        if (!item.isWindowed()) {
+        if (!item.isSliced()) {
             return key;
         }
         return ByteBuffer.allocate(key.length + Long.BYTES).put(key).putLong(slice).array();

@@ -337,11 +337,9 @@ public final class JoinTracesMain {
         Consumer<Change> row = change -> rows.get().record(change.bytes(), change.at, new Object[] {change.value});
         table.next.add(0, row);
         table.looking.add(row);
-        Lookup lookup = new Lookup(() -> (TableView) rows.get(), matches((key, at, left, right) -> {
-            if (right != null || !isInner) {
-                made.send(new Change(key, joined(left, right), null, at));
-            }
-        }));
+        Matches matches = matches(
+                (key, at, left, right) -> made.send(new Change(key, joined(left, right), null, at)));
+        Lookup lookup = new Lookup(() -> (TableView) rows.get(), !isInner, matches);
         Opened<Core> waiting = opened(Core::finish, memory ->
                 new Waiting(task(memory, null, true), op.path("grace").asLong(), lookup));
         stream.next.add(change -> {

@@ -1,0 +1,329 @@
+"""Joins of two tables by a foreign key: each row of the left one names a row of the right one (KIP-213).
+
+As in Kafka Streams, two topics are between the tables, so that each is partitioned by its own keys:
+
+- `ForeignKeySubscribe` tells the right side, under the foreign key, which row refers to it, with what value.
+- `ForeignKeyLookup` keeps what refers to each key, and answers with the right row: when it is told, and
+  when the row changes (in Kafka Streams, that is a step of its own, `ForeignKeyChanges`).
+- `ForeignKeyJoin` joins an answer with the left row, if that still has the value that the answer is about.
+
+The left table is kept once, for the first and for the last of these. Bytes are those of Kafka Streams:
+
+    told      {0x00, or 0x80 where there is no hash}{what to do}{hash of the left value, 16 bytes}{left key}
+    answered  {0x00, or 0x80 where there is no hash}{hash of the left value, 16 bytes}{right value}
+
+Source: org.apache.kafka.streams.kstream.internals.foreignkeyjoin.
+Differs: the hash is MD5, which Spark has, and not Murmur3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import TopologyException
+from millstream.spark import serdes
+from millstream.spark.flow import Flow, Lane
+from millstream.spark.joins import ForeignKey, Joined
+from millstream.spark.sink import Output
+from millstream.spark.trace import as_column
+from millstream.topology.nodes import (
+    ForeignKeyChanges,
+    ForeignKeyJoin,
+    ForeignKeyLookup,
+    ForeignKeySubscribe,
+    JoinType,
+    Node,
+    Repartition,
+    ToTable,
+)
+
+if TYPE_CHECKING:
+    from millstream.spark.compiler import Compiler
+
+__all__ = ["is_between", "is_ready", "joined", "visit"]
+
+_FORGET, _FORGET_AND_ANSWER, _ANSWER, _ANSWER_IF_FOUND = (bytes([code]) for code in range(4))
+"""What to do with what is told. Source: SubscriptionWrapper.Instruction."""
+_HASHED, _UNHASHED = bytes([0x00]), bytes([0x80])
+_HASH = 16
+
+
+def is_between(node: Repartition) -> bool:
+    """Whether it is a topic between the two tables."""
+    return isinstance(node.parents[0], ForeignKeySubscribe | ForeignKeyLookup)
+
+
+def is_ready(node: Node, nodes: Collection[Node], begun: Collection[Node]) -> bool:
+    """Whether a node's turn can come. The left side of a join writes and reads what fits the right side, so
+    that comes first, where it is in the same pipeline."""
+    if not isinstance(node, ForeignKeySubscribe | ForeignKeyJoin):
+        return True
+    lookups = (each for each in nodes if isinstance(each, ForeignKeyLookup))
+    return all(each in begun for each in lookups if _is_of_one_join(node, each))
+
+
+def _is_of_one_join(node: ForeignKeySubscribe | ForeignKeyJoin, lookup: ForeignKeyLookup) -> bool:
+    if isinstance(node, ForeignKeySubscribe):
+        return node in lookup.parents[0].parents
+    return lookup in node.parents[0].parents
+
+
+# --- before the operator -----------------------------------------------------------------------------------
+
+
+def visit(compiler: Compiler, node: ForeignKey | ForeignKeyChanges) -> None:
+    """Have a part of a join wait for the operator that it is an item of."""
+    match node:
+        case ForeignKeySubscribe():
+            side = compiler._side(node, node.parents[0], is_left=True, shared=True)
+            compiler.pending.append(node)
+            compiler.sides[node] = (side,)
+        case ForeignKeyLookup():
+            _look_up(compiler, node)
+        case ForeignKeyChanges():
+            compiler._take(node.parents[0])  # the lookup hears of them
+        case ForeignKeyJoin():
+            answers, left = node.parents
+            side = compiler._side(node, left, is_left=True, shared=True)
+            flow = compiler._flow_of(side)
+            key_serde, _ = _serdes_of(compiler, left, flow, flow.lanes[side])
+            _wait_for_answers(compiler, node, answers, key_serde)
+            compiler.sides[node] = (side,)
+
+
+def _look_up(compiler: Compiler, node: ForeignKeyLookup) -> None:
+    told, right = node.parents
+    side = compiler._side(node, right, is_left=False, shared=False)
+    flow = compiler._flow_of(side)
+    key_serde, value_serde = _serdes_of(compiler, right, flow, flow.lanes[side])
+    for topic in (told, _topic_behind(compiler, node)):
+        assert isinstance(topic, Repartition)
+        compiler.context.repartition_serdes[topic] = key_serde, value_serde  # the right table's, for the left
+    flow, lane, _ = compiler._take(told)
+    content = F.col(lane.value)
+    read = serdes.from_bytes(key_serde, F.col(lane.key), F.lit(f"{node.name}: a foreign key"))
+    key = flow.with_column("k", read)
+    hashed = F.substring(content, 1, 1) == F.lit(_HASHED)
+    name = flow.with_column("k", _rest(content, 3, hashed))
+    stays = F.substring(content, 2, 1).isin(F.lit(_ANSWER), F.lit(_ANSWER_IF_FOUND))
+    compiler.carried[node] = name, flow.with_column("f", stays)
+    compiler._wait(node, flow, replace(lane, key=key, key_serde=key_serde))
+    compiler.sides[node] = (side,)
+
+
+def _wait_for_answers(compiler: Compiler, node: ForeignKeyJoin, answers: Node, key_serde: Serde) -> None:
+    flow, lane, _ = compiler._take(answers)
+    where = F.lit(f"{node.name}: the key of an answer")
+    key = flow.with_column("k", serdes.from_bytes(key_serde, F.col(lane.key), where))
+    compiler._wait(node, flow, replace(lane, key=key, key_serde=key_serde))
+
+
+def _serdes_of(compiler: Compiler, table: Node, flow: Flow, lane: Lane) -> tuple[Serde, Serde]:
+    """The serdes of a table's keys and values."""
+    store, context = table.store, compiler.context
+    key = compiler._settle(
+        None if store is None else store.key_serde,
+        lane.key_serde,
+        context.default_key_serde,
+        flow.type_of(lane.key),
+    )
+    value = compiler._settle(
+        None if store is None else store.value_serde,
+        lane.value_serde,
+        context.default_value_serde,
+        flow.type_of(lane.value),
+    )
+    return key, value
+
+
+def _rest(content: Column, place: int, hashed: Column) -> Column:
+    """What is behind the hash that begins at a place, counted from 1, or that is not there."""
+    size = F.octet_length(content)
+    behind = F.lit(place + _HASH)
+    return F.when(hashed, F.substring(content, behind, size)).otherwise(
+        F.substring(content, F.lit(place), size)
+    )
+
+
+# --- behind the operator -----------------------------------------------------------------------------------
+
+
+def joined(compiler: Compiler, node: ForeignKey, flow: Flow, found: Joined) -> bool:
+    """What becomes of what the operator gives for a part of a join; whether the part is done with it."""
+    match node:
+        case ForeignKeySubscribe():
+            _tell(compiler, node, flow, found)
+        case ForeignKeyLookup():
+            _answer(compiler, node, flow, found)
+        case ForeignKeyJoin():
+            lane = _rows(compiler, node, flow, found)
+            if node in compiler.remembering:  # its rows are kept, so that updates say what was there before
+                latest = ToTable(node.name, (node,), stored=node.stored)
+                compiler.stands_for[latest] = node
+                compiler._wait(latest, flow, lane)
+                return False
+            compiler._put(node, flow, lane)
+    return True
+
+
+def _tell(compiler: Compiler, node: ForeignKeySubscribe, flow: Flow, found: Joined) -> None:
+    """Each change of a left row, to where its foreign key is, and to where that was."""
+    assert found.old_left is not None
+    topic = _topic_behind(compiler, node)
+    key_serde, _ = _right_serdes(compiler, node, topic)
+    lane = Lane(found.key, found.left, found.flag, found.key_serde)
+
+    def foreign_key(value: str) -> Column:
+        key = as_column(compiler._trace(node, node.extractor, flow, replace(lane, value=value)))
+        return F.when(F.col(value).isNotNull(), key)
+
+    lane, (now,) = compiler._try(node, node.extractor, flow, lane, foreign_key(found.left))
+    keys = [
+        compiler._add(node, node.extractor, flow, lane, "k", key)
+        for key in (now, foreign_key(found.old_left))
+    ]
+    new, old = (
+        serdes.to_bytes(key_serde, F.col(key), flow.type_of(key), f"{node.name}: the foreign key")
+        for key in keys
+    )
+    there = F.col(found.left).isNotNull(), F.col(found.old_left).isNotNull()
+    new, old = (F.col(flow.with_column("k", flow.own(lane, key))) for key in (new, old))
+    hashed = _hash(compiler, node.parents[0], flow, found, found.left)
+    key_type = flow.type_of(found.key)
+    name = serdes.to_bytes(found.key_serde, F.col(found.key), key_type, f"{node.name}: the key")
+    content = [flow.with_column("b", flow.own(lane, each)) for each in (hashed, name)]
+    nothing = F.array().cast("array<struct<key: binary, code: binary>>")
+    asked = F.coalesce(_asked(node.type, (there[0], new), (there[1], old)), nothing)
+    lane, element = flow.explode(lane, asked, alone=False)
+    hashed, name = (F.col(each) for each in content)
+    value = _framed(hashed, F.col(element)["code"], name)
+    key = flow.with_column("k", F.col(element)["key"])
+    _send(compiler, node, topic, flow, lane, F.col(key), F.col(flow.with_column("v", value)))
+
+
+def _asked(type: JoinType, new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
+    """What is told of a change: an array of structs `key` and `code`.
+
+    Args:
+        new, old: of both values, whether there is one, and its foreign key in bytes.
+    """
+
+    def told(key: Column, code: bytes) -> Column:
+        return F.struct(key.alias("key"), F.lit(code).alias("code"))
+
+    (is_there, key), (was_there, before) = new, old
+    moved = before.isNotNull() & ~key.eqNullSafe(before)
+    if type is JoinType.LEFT:  # every change is answered, so that there is a row for it
+        both = F.array(told(before, _FORGET), told(key, _ANSWER))
+        return F.when(moved, both).when(is_there | was_there, F.array(told(key, _ANSWER)))
+    return (
+        F.when(key.isNotNull() & moved, F.array(told(before, _FORGET), told(key, _ANSWER)))
+        .when(key.isNotNull(), F.array(told(key, _ANSWER_IF_FOUND)))
+        .when(moved, F.array(told(before, _FORGET_AND_ANSWER)))
+    )
+
+
+def _answer(compiler: Compiler, node: ForeignKeyLookup, flow: Flow, found: Joined) -> None:
+    """The right row, to each left row that refers to it."""
+    topic = _topic_behind(compiler, node)
+    _, value_serde = compiler.context.repartition_serdes[topic]
+    name, _ = compiler.carried[node]
+    told, row = F.col(found.left), F.col(found.right)
+    code = F.substring(told, 2, 1)
+    changed = F.coalesce(F.col(found.side) == 1, F.lit(False))
+    asked = code.isin(F.lit(_FORGET_AND_ANSWER), F.lit(_ANSWER))
+    wanted = changed | asked | ((code == F.lit(_ANSWER_IF_FOUND)) & row.isNotNull())
+    if found.old_right is not None:  # of a filter: of a row that was not there, nobody hears that it is gone
+        wanted &= ~changed | row.isNotNull() | F.col(found.old_right).isNotNull()
+    lane = flow.narrow(Lane(name, found.left, found.flag), wanted, alone=False)
+    what = f"{node.name}: the value of the right table"
+    content = serdes.to_bytes(value_serde, row, flow.type_of(found.right), what)
+    content = F.when(changed | (code != F.lit(_FORGET_AND_ANSWER)), content)
+    hashed = F.when(F.substring(told, 1, 1) == F.lit(_HASHED), F.substring(told, 3, _HASH))
+    value = _framed(hashed, F.lit(b""), F.coalesce(content, F.lit(b"")))
+    _send(compiler, node, topic, flow, lane, F.col(name), F.col(flow.with_column("v", flow.own(lane, value))))
+
+
+def _rows(compiler: Compiler, node: ForeignKeyJoin, flow: Flow, found: Joined) -> Lane:
+    """The rows of the join, of those answers that are about the value which a row has now."""
+    answers, table = node.parents
+    assert isinstance(answers, Repartition)
+    _, value_serde = _right_serdes(compiler, node, answers)
+    answer, left = F.col(found.left), F.col(found.right)
+    with_hash = F.substring(answer, 1, 1) == F.lit(_HASHED)
+    asked = F.when(with_hash, F.substring(answer, 2, _HASH))
+    now = _hash(compiler, table, flow, found, found.right)
+    lane = flow.narrow(
+        Lane(found.key, found.right, found.flag, found.key_serde), asked.eqNullSafe(now), alone=False
+    )
+    content = _rest(answer, 2, with_hash)
+    content = F.when(F.octet_length(content) > 0, content)
+    where = F.lit(f"{node.name}: the value of the right table")
+    right = F.col(flow.with_column("v", flow.own(lane, serdes.from_bytes(value_serde, content, where))))
+    is_row = right.isNotNull()
+    if node.type is JoinType.LEFT:
+        is_row |= left.isNotNull()
+    value = F.when(is_row, compiler._join_values(node, flow, lane, left, right))
+    lane, (value,) = compiler._try(node, node.joiner, flow, lane, value)
+    return replace(lane, value=compiler._add(node, node.joiner, flow, lane, "v", value))
+
+
+def _hash(compiler: Compiler, table: Node, flow: Flow, found: Joined, value: str) -> Column:
+    """A hash of a left value; NULL where there is none."""
+    lane = Lane(found.key, value, None, found.key_serde, found.table_serde)
+    _, serde = _serdes_of(compiler, table, flow, lane)
+    content = serdes.to_bytes(serde, F.col(value), flow.type_of(value), f"{table.name}: the value")
+    return F.unhex(F.md5(content))
+
+
+def _framed(hashed: Column, code: Column, content: Column) -> Column:
+    first = F.when(hashed.isNull(), F.lit(_UNHASHED)).otherwise(F.lit(_HASHED))
+    return F.concat(first, code, F.coalesce(hashed, F.lit(b"")), content)
+
+
+# --- the topics between ------------------------------------------------------------------------------------
+
+
+def _topic_behind(compiler: Compiler, node: ForeignKeySubscribe | ForeignKeyLookup) -> Repartition:
+    """Where a part of a join writes to."""
+    return next(
+        each for each in compiler.pipeline.nodes if isinstance(each, Repartition) and node in each.parents
+    )
+
+
+def _right_serdes(compiler: Compiler, node: Node, topic: Repartition) -> tuple[Serde, Serde]:
+    """The serdes of the right table: as they were settled where it is read, or else as they are declared.
+
+    Raises:
+        TopologyException: neither.
+    """
+    if (settled := compiler.context.repartition_serdes.get(topic)) is not None:
+        return settled
+    if topic.key_serde is None or topic.value_serde is None:
+        raise TopologyException(
+            f"{node.name}: the tables of this join are each the right side of a join with the other one, so "
+            "the serdes of the right one have to be given: builder.table(topic, Consumed.with_(...)), or of "
+            "a result Materialized.with_(...)"
+        )
+    return topic.key_serde, topic.value_serde
+
+
+def _send(
+    compiler: Compiler, node: Node, topic: Repartition, flow: Flow, lane: Lane, key: Column, value: Column
+) -> None:
+    where = compiler._internal(topic.topic)
+    lane, key, value = compiler._writable(node, flow, lane, key, value, where)
+    compiler._pin(node, flow, lane, Output(topic=where, key=key, value=value, route=key, letter=node.name))
+
+
+def open_topic(compiler: Compiler, node: Repartition) -> None:
+    """Visit a topic between: who reads it has its bytes, and who writes it has done so."""
+    if node in compiler.pipeline.inputs:
+        flow, lane = compiler._open(node, Serdes.bytes(), Serdes.bytes())
+        compiler._put(node, flow, lane)

@@ -1498,8 +1498,8 @@ class Compiler:
         """What a join has of a parent; the same for all that look rows up in one table."""
         if isinstance(join, ForeignKey) and history_of(parent) is not None:
             raise TopologyException(
-                f"{join.name}: one of its tables has a history, which joins by a foreign key do not look into; "
-                "leave with_history() out to join with its last rows"
+                f"{join.name}: one of its tables has a history, and joins by a foreign key do not look into "
+                "that; leave with_history() out to join with its last rows"
             )
         flow, lane, _ = self._take(parent)
         side = Side(join.name, (parent,), join=join, is_left=is_left)

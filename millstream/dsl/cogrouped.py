@@ -170,6 +170,8 @@ class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
     def windowed_by(self, windows: Windows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
         """One value for each key and window, not one for each key.
 
+        `cogrouped.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5))).aggregate(lambda: 0)`
+
         Raises:
             TopologyException: `windows` are none.
         """

@@ -56,6 +56,8 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
     def windowed_by(self, windows: Windows) -> TimeWindowedKStream | SessionWindowedKStream:
         """One value for each key and window, not one for each key.
 
+        `clicks.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5))).count()`
+
         Raises:
             TopologyException: `windows` are none.
         """

@@ -85,6 +85,8 @@ class Joined(_WithOtherSerde):
 class StreamJoined(_WithOtherSerde):
     """How two streams are joined. The name is the beginning of the names of the join's steps.
 
+    `ads.join(clicks, joiner, windows, StreamJoined.as_("kept").with_name("ads-with-clicks"))`
+
     Attributes:
         store_name: the beginning of the names of the stores of both sides.
         logging_enabled: whether they have changelogs.

@@ -64,8 +64,8 @@ class KTable(TellsWhatIsMissing):
     ) -> KTable:
         """The rows for which `predicate` is true; a row that no longer is becomes a deletion.
 
-        Differs: so does one that never was. Kafka Streams leaves that deletion out where it knows the old
-            value: of a table with a store, and of a table of windows.
+        Of a row that never was, nothing is told where the old value is known (a table with a store, an
+        aggregation), and else a deletion.
         """
         check_function("filter", predicate)
         return self._then(

@@ -40,6 +40,8 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
     def emit_strategy(self, emit_strategy: EmitStrategy) -> Self:
         """The same windows, of which every value goes on, or only the last one.
 
+        `windowed.emit_strategy(EmitStrategy.on_window_close()).count()`
+
         `EmitStrategy.on_window_close()` lets a window's value go on once, when stream time has passed the
         window's end and its grace period; sessions that were merged into others, never. The store has every
         value in any case.

@@ -46,6 +46,8 @@ class TimeWindows:
 
     They are aligned to the epoch. A window has its start and not its end.
 
+    `TimeWindows.of_size_with_no_grace(timedelta(minutes=5)).advance_by(timedelta(minutes=1))`
+
     Source: org.apache.kafka.streams.kstream.TimeWindows.
     """
 
@@ -117,6 +119,8 @@ class TimeWindows:
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows(TimeWindows):
     """One window for each key, from 1970 or a later time on, that never closes.
+
+    `UnlimitedWindows.of().start_on(datetime(2026, 1, 1, tzinfo=UTC))`
 
     Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
     Differs: it ends with the year 9999, the last time that records have here, and not with 64 bits.
@@ -250,6 +254,8 @@ class SlidingWindows:
     Both ends belong to a window. There is one that ends at each record, and one that begins just after each
     record, if there is any record in it.
 
+    `SlidingWindows.of_time_difference_and_grace(timedelta(minutes=5), timedelta(minutes=1))`
+
     Source: org.apache.kafka.streams.kstream.SlidingWindows (KIP-450).
     """
 
@@ -375,6 +381,8 @@ class SessionWindows:
     """Sessions: runs of records with no gap between them longer than this. Both ends belong to a session.
 
     A record between two sessions can make one of them; the two are then deleted.
+
+    `SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))`
 
     Source: org.apache.kafka.streams.kstream.SessionWindows.
     """

@@ -7,6 +7,7 @@ against it.
 from __future__ import annotations
 
 import difflib
+import inspect
 import logging
 import math
 import re
@@ -35,7 +36,7 @@ MASKED: Final = "[hidden]"
 TOKEN_PROVIDER: Final = "sasl.oauthbearer.token.provider"  # noqa: S105  # a key's name
 
 _DURATION = re.compile(
-    r"([-+]?)p(?=.)(?:([-+]?\d+)d)?(?:t(?=.)(?:([-+]?\d+)h)?(?:([-+]?\d+)m)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?s)?)?",
+    r"([-+]?)p(?=.)(?:([-+]?\d{1,18})d)?(?:t(?=.)(?:([-+]?\d{1,18})h)?(?:([-+]?\d{1,18})m)?(?:([-+]?\d{1,18})(?:[.,](\d{0,9}))?s)?)?",
     re.ASCII | re.IGNORECASE,
 )
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
@@ -603,6 +604,10 @@ def exception_handler(name: str, value: Any) -> Any:
             raise ConfigException(
                 f"'{name}' is {shown}, which lacks the method {missing[0]}(context, record, exception)"
             )
+        if isinstance(value, type) and not _takes_nothing(value):
+            raise ConfigException(
+                f"'{name}' is {shown}, which is made with arguments; give an instance of it"
+            )
         return value
     if own is not None:
         raise ConfigException(f"'{name}' is {shown}, which is a {own}; a handler for it is a {wanted}")
@@ -610,6 +615,17 @@ def exception_handler(name: str, value: Any) -> Any:
         f"'{name}' is {shown}; it can be {_either(handlers)}, or a handler of your own: a subclass of "
         f"millstream.{wanted}, given as the class or an instance"
     )
+
+
+def _takes_nothing(kind: type) -> bool:
+    """Whether it can be made without arguments."""
+    try:
+        inspect.signature(kind).bind()
+    except TypeError:
+        return False
+    except ValueError:  # nobody can tell
+        return True
+    return True
 
 
 def _own_handler(value: Any) -> str | None:

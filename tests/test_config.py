@@ -130,6 +130,7 @@ def test_an_unknown_key_is_refused_with_a_suggestion(key: str, hint: str) -> Non
         ("consumer.auto.offset.reset", "newest", "it can be earliest, latest, none, or by_duration"),
         ("auto.offset.reset", "by_duration", "such as by_duration:PT1H"),
         ("auto.offset.reset", "by_duration:1 h", "such as by_duration:PT1H"),
+        ("auto.offset.reset", f"by_duration:PT{'9' * 5_000}S", "such as by_duration:PT1H"),
         ("auto.offset.reset", "by_duration:P", "such as by_duration:PT1H"),
         ("auto.offset.reset", "by_duration:-PT1H", "a duration of ISO 8601 that is not negative"),
         ("application.id", "my app", "letters, digits"),
@@ -432,7 +433,13 @@ def test_a_handler_of_ones_own_is_a_class_or_an_instance() -> None:
     class Unfinished(ProcessingExceptionHandler):
         pass
 
+    class Demanding(Mine):
+        def __init__(self, limit: int) -> None:
+            self.limit = limit
+
     key = "processing.exception.handler"
+    assert "is made with arguments; give an instance" in refusal({key: Demanding})
+    assert StreamsConfig({**BASE, key: Demanding(3)}).continues("processing")
     for handler in (Mine, Mine()):
         config = StreamsConfig({**BASE, key: handler})
         assert config.continues("processing")

@@ -197,8 +197,8 @@ class ExceptionHandler(ABC):  # noqa: B024 - what is abstract has another type i
     """What the three have in common.
 
     A class is made without arguments in each Python worker, an instance is brought there by pickling. So each
-    worker has one of its own, and what it keeps is seen by nobody else. What it prints goes to the log of the
-    worker.
+    worker has one of its own, and what it keeps is seen by nobody else. What it prints goes to the
+    stderr of the client.
     """
 
     Response: ClassVar[type[ErrorHandlerResponse]] = ErrorHandlerResponse

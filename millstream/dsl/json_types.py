@@ -167,6 +167,8 @@ def _floating(shown: str, *, single: bool) -> _Type:
         except (TypeError, ValueError, OverflowError):
             raise MisfitError(shown, value) from None
         if math.isfinite(number):
+            if single and math.isinf(_single(number)):
+                raise MisfitError(shown, value)
             return repr(number)
         return '"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"'
 
@@ -186,7 +188,7 @@ def _decimal(shown: str, precision: int, scale: int) -> _Type:
     most = Decimal(10) ** (precision - scale)
 
     def fitted(value: Any) -> Decimal:
-        if isinstance(value, bool):
+        if type(value) not in (int, float, Decimal, str) or (type(value) is str and "_" in value):
             raise MisfitError(shown, value)
         try:
             number = Decimal(repr(value) if isinstance(value, float) else value)

@@ -89,6 +89,7 @@ class StandbyUpdates:
         with self._lock:
             known = self._known.setdefault(partition, _Known(store.name, start, end))
             known.position, known.end = start, end
+            known.is_told = False  # also where it was wiped, and begins anew
         self._begin(partition)
 
     def loaded(

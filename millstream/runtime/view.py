@@ -129,13 +129,13 @@ class ClientView:
 
     def closing(self, changelog: TopicPartition) -> None:
         """A store is about to be closed."""
-        if self.standbys is not None:
-            self.standbys.closing(changelog)
         with self._lock:
             self._open.pop(changelog, None)
             self._restored.discard(changelog)
             self._warm.discard(changelog)
             self._publish()
+        if self.standbys is not None:  # now that it counts as no standby, it cannot begin again
+            self.standbys.closing(changelog)
 
     def is_standby(self, changelog: TopicPartition) -> bool:
         """Whether the store of a changelog is open here, and a standby."""

@@ -46,7 +46,7 @@ GO_ON, FAIL, NOT_ASKED = 0, 1, 2
 
 
 class HandlerError(Exception):
-    """A handler has raised, or answered what is no answer. Ends the pipeline, as in Kafka Streams."""
+    """A handler has raised, or returned no ErrorHandlerResponse. Ends the pipeline, as in Kafka Streams."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +263,15 @@ def _check_letter(handler: Any, place: Place, letter: Any) -> None:
         raise HandlerError(f"{whose} that is a {type(letter).__name__}; it has to be a ProducerRecord")
     if not isinstance(letter.topic, str) or not letter.topic:
         raise HandlerError(f"{whose} for the topic {letter.topic!r}; that has to be the name of a topic")
+    for part, number in (("partition", letter.partition), ("timestamp", letter.timestamp)):
+        if number is not None and type(number) is not int:
+            raise HandlerError(f"{whose} whose {part} is {number!r}; it has to be an int or None")
+    if not all(
+        isinstance(each, tuple) and len(each) == 2 and type(each[0]) is str for each in letter.headers
+    ):
+        raise HandlerError(
+            f"{whose} whose headers are {letter.headers!r}; they have to be pairs (name, bytes)"
+        )
     parts = {"key": letter.key, "value": letter.value, **{f"header {k!r}": v for k, v in letter.headers}}
     for part, data in parts.items():
         if data is not None and not isinstance(data, bytes | bytearray):

@@ -32,7 +32,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import Flow, Lane
 from millstream.spark.joining import join_values, side_of
 from millstream.spark.joins import ForeignKey, Joined
-from millstream.spark.record_failures import computable, writable
+from millstream.spark.record_failures import computable, of_before, writable
 from millstream.spark.sink import Output
 from millstream.spark.trace import as_column
 from millstream.topology.nodes import (
@@ -185,9 +185,8 @@ def _tell(building: Building, node: ForeignKeySubscribe, flow: Flow, found: Join
         return F.when(F.col(value).isNotNull(), key)
 
     lane, (now,) = computable(building, node, node.extractor, flow, lane, foreign_key(found.left))
-    keys = [
-        add_result(node, node.extractor, flow, lane, "k", key) for key in (now, foreign_key(found.old_left))
-    ]
+    (before,) = of_before(building, flow, lane, foreign_key(found.old_left))
+    keys = [add_result(node, node.extractor, flow, lane, "k", key) for key in (now, before)]
     new, old = (
         serdes.to_bytes(key_serde, F.col(key), flow.type_of(key), f"{node.name}: the foreign key")
         for key in keys

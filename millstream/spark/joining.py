@@ -17,7 +17,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.joins import ForeignKey, Join, Joined, Lookup, Side, history_of, links_of
-from millstream.spark.record_failures import computable
+from millstream.spark.record_failures import computable, of_before
 from millstream.spark.stateful import Item, item_of, largest_so_far
 from millstream.spark.trace import as_column, called
 from millstream.topology import nodes
@@ -222,7 +222,7 @@ def joined(building: Building, node: Join, flow: Flow, found: Joined) -> None:
         lane = replace(lane, key=before.key, key_serde=before.key_serde)
         flow.df = flow.df.repartition(before.key).sortWithinPartitions(place)
     if isinstance(node, TableJoin):
-        building.put(node, flow, _joined_rows(node, flow, lane, found))
+        building.put(node, flow, _joined_rows(building, node, flow, lane, found))
         return
     value = join_values(node, flow, lane, left, right)
     lane, (value,) = computable(building, node, node.joiner, flow, lane, value)
@@ -241,7 +241,7 @@ def join_values(node: Joining, flow: Flow, lane: Lane, left: Column, right: Colu
     return as_column(made)
 
 
-def _joined_rows(node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lane:
+def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lane:
     """The rows of two tables, and what they were before.
 
     Source: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableRightJoin, KTableKTableOuterJoin.
@@ -273,7 +273,9 @@ def _joined_rows(node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lan
         JoinType.OUTER: ~nothing,
     }[node.type]
     lane = flow.narrow(lane, told, alone=False)
-    result, old = (add_result(node, node.joiner, flow, lane, "v", value(*each)) for each in (sides, olds))
+    lane, (now,) = computable(building, node, node.joiner, flow, lane, value(*sides))
+    (before,) = of_before(building, flow, lane, value(*olds))
+    result, old = (add_result(node, node.joiner, flow, lane, "v", each) for each in (now, before))
     return replace(lane, value=result, old=old)
 
 

@@ -156,7 +156,7 @@ class MemoryPipeline:
         # One call for all rows, each of them a text in brackets: what costs is a call, not its length.
         lines: str = sink.allData().mkString("\n")
         sink.clear()
-        rows = [json.loads(line[1:-1]) for line in lines.splitlines()]
+        rows = [json.loads(line[1:-1]) for line in lines.split("\n") if line]
         return [record for row in rows for record in self._answered(row)]
 
     def _answered(self, row: dict[str, Any]) -> list[Record]:

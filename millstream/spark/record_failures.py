@@ -84,6 +84,17 @@ def computable(
     return lane, tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
 
 
+def of_before(building: Building, flow: Flow, lane: Lane, *results: Column) -> tuple[Column, ...]:
+    """What a function made of a row that was there before; NULL where it could not be computed.
+
+    Then nobody has heard of it, so there is nothing to take back.
+    """
+    if not building.context.handlers.processing:
+        return results
+    tried = flow.with_column("t", attempt(flow.kept(lane), *results))
+    return tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
+
+
 def writable(
     building: Building, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, topic: Column
 ) -> tuple[Lane, Column, Column]:

@@ -95,8 +95,11 @@ def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
 
 def end_of_day(start: Column, days: DailyTimeWindows) -> Column:
     """Where the kernel's DailyWindows ends one that begins here: at the same hour of the next day's clock."""
-    day = F.to_date(F.from_utc_timestamp(F.timestamp_millis(start), days.zone.key))
-    ends = F.timestamp_seconds(86_400 * F.unix_date(F.date_add(day, 1)) + 3600 * days.start_hour)
+    clock = F.from_utc_timestamp(F.timestamp_millis(start), days.zone.key)
+    # The first window of all begins at 0, and that may be before its hour.
+    begun = F.when((start == 0) & (F.hour(clock) < days.start_hour), 0).otherwise(1)
+    day = F.date_add(F.to_date(clock), begun)
+    ends = F.timestamp_seconds(86_400 * F.unix_date(day) + 3600 * days.start_hour)
     return F.unix_millis(F.to_utc_timestamp(ends, days.zone.key))
 
 

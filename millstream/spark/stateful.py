@@ -611,7 +611,9 @@ def _is_of_any_order(item: Item) -> bool:
         item.core == "whole"
         and not item.at_once
         and all(
-            part.rule in _OF_ANY_ORDER or (part.rule == "sum" and not isinstance(part.type, T.DoubleType))
+            not isinstance(part.type, T.StructType | T.ArrayType)
+            if part.rule in _OF_ANY_ORDER
+            else part.rule == "sum" and not isinstance(part.type, T.DoubleType)
             for part in item.parts.parts
         )
     )

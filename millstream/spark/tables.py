@@ -15,7 +15,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import Flow
 from millstream.spark.grouped_tables import changes
 from millstream.spark.joins import ForeignKey
-from millstream.spark.record_failures import computable
+from millstream.spark.record_failures import computable, of_before
 from millstream.spark.trace import as_column, translated
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
@@ -96,6 +96,9 @@ def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
     value, old = passing(lane.value, condition), None
     if lane.old is not None:  # of a row that was not there, nobody has to hear that it is gone
         before = condition_of(node, node.predicate, flow, replace(lane, value=lane.old))
+        if building.context.handlers.processing:
+            before = F.when(F.col(lane.old).isNotNull(), before)
+        (before,) = of_before(building, flow, lane, before)
         old = passing(lane.old, before)
         lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
     building.put(node, flow, replace(lane, value=value, old=old))
@@ -112,7 +115,8 @@ def visit_table_map_values(building: Building, node: nodes.TableMapValues) -> No
     value = add_result(node, node.mapper, flow, lane, "v", result)
     old = None
     if lane.old is not None:
-        old = add_result(node, node.mapper, flow, lane, "v", mapped(lane.old))
+        (before,) = of_before(building, flow, lane, mapped(lane.old))
+        old = add_result(node, node.mapper, flow, lane, "v", before)
     building.put(node, flow, replace(lane, value=value, value_serde=None, old=old))
 
 
@@ -137,6 +141,8 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
 
     (key, value), old = mapped(lane.value), mapped(lane.old)
     lane, (key, value) = computable(building, node, node.mapper, flow, lane, key, value)
+    old_key, old_value = of_before(building, flow, lane, *old)
+    old = old_key, old_value
     array = translated(
         node,
         node.mapper,

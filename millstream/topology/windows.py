@@ -170,6 +170,15 @@ class UnlimitedWindows(TimeWindows):
         """
         raise TopologyException("unlimited windows do not advance: there is one for all time")
 
+    @classmethod
+    def of_size_and_grace(cls, size: timedelta, after_window_end: timedelta) -> TimeWindows:
+        """Refused: the window has no end.
+
+        Raises:
+            TopologyException: always.
+        """
+        raise TopologyException("unlimited windows have no size: UnlimitedWindows.of()")
+
     def __str__(self) -> str:
         if self.start_ms == 0:
             return "unlimited windows"
@@ -185,11 +194,12 @@ class DailyTimeWindows(TimeWindows):
 
     `DailyTimeWindows.of("Europe/Berlin", start_hour=18)`
 
-    Source: DailyTimeWindows of Confluent's kafka-streams-examples, an own class of windows.
+    Source: DailyTimeWindows of Confluent's kafka-streams-examples, a custom class of windows.
     Differs: a day ends when the next one begins; there, one that clocks have begin later ends later as well.
-        Other own windows there are none: which windows a record is in is found out inside Spark, without
-        Python. A window's true end is known where it is made: in `to_stream()`, when it closes and in what
-        is late. As there, bytes of a key do not have it: whoever reads them, and a store, sees 24 hours.
+        Other custom windows are not supported: which windows a record is in is found out inside Spark,
+        without Python. A window's true end is known where it is made: in `to_stream()`, when it closes and
+        in what is late. As there, bytes of a key do not have it: whoever reads them, and a store, sees 24
+        hours.
         Kafka Streams lets each day close after 24 hours with `EmitStrategy.on_window_close()`.
     """
 
@@ -228,6 +238,15 @@ class DailyTimeWindows(TimeWindows):
             TopologyException: always.
         """
         raise TopologyException("days do not advance by anything else: each begins when another ends")
+
+    @classmethod
+    def of_size_and_grace(cls, size: timedelta, after_window_end: timedelta) -> TimeWindows:
+        """Refused: a day is as long as it is.
+
+        Raises:
+            TopologyException: always.
+        """
+        raise TopologyException("days have no other size: DailyTimeWindows.of(zone, start_hour=…, grace=…)")
 
     def windows_for(self, timestamp: int) -> dict[int, TimeWindow]:
         """The day that has this time (in ms). Source: the kernel's DailyWindows."""

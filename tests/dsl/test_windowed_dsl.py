@@ -342,6 +342,8 @@ def test_days_of_a_time_zone_are_23_to_25_hours_long() -> None:
     assert hours(2026, 10, 26, 12) == [24, 1]
     with pytest.raises(TopologyException, match="each begins when another ends"):
         days.advance_by(ONE)
+    with pytest.raises(TopologyException, match="days have no other size"):
+        DailyTimeWindows.of_size_with_no_grace(ONE)
     wrong: Any
     for wrong in ("Berlin", "../x", 5):
         with pytest.raises(TopologyException, match="time zone"):
@@ -360,6 +362,8 @@ def test_unlimited_windows_are_one_window() -> None:
     assert windows != TimeWindows.of_size_with_no_grace(timedelta(milliseconds=windows.size_ms))
     with pytest.raises(TopologyException, match="there is one for all time"):
         windows.advance_by(ONE)
+    with pytest.raises(TopologyException, match="have no size"):
+        UnlimitedWindows.of_size_and_grace(ONE, ONE)
     grouped = StreamsBuilder().stream("in").group_by_key().windowed_by(windows)
     with pytest.raises(TopologyException, match="they never close"):
         grouped.emit_strategy(EmitStrategy.on_window_close())

@@ -123,6 +123,29 @@ def test_a_handler_that_cannot_be_made_ends_the_pipeline() -> None:
         asking.answers([QUESTION, replace(QUESTION, place=1)][1:])
 
 
+@pytest.mark.parametrize(
+    ("letter", "said"),
+    [
+        ({"partition": "3"}, "whose partition is '3'"),
+        ({"timestamp": 1.5}, "whose timestamp is 1.5"),
+        ({"headers": {"a": b"1"}}, "they have to be pairs"),
+        ({"headers": ((b"a", b"1"),)}, "they have to be pairs"),
+        ({"value": "text"}, "whose value is a str"),
+    ],
+)
+def test_a_dead_letter_that_cannot_be_written_is_told_with_its_handler(
+    letter: dict[str, Any], said: str
+) -> None:
+    """Kafka and Java would say something else."""
+
+    class Misled(ProcessingExceptionHandler):
+        def handle_error(self, context: Any, record: Any, exception: Exception) -> ErrorHandlerResponse:
+            return ErrorHandlerResponse.resume([ProducerRecord("letters", **letter)])
+
+    with pytest.raises(HandlerError, match=rf"Misled of processing.*{said}"):
+        Asking({"processing": Misled}, {}, PLACES, None).answers([replace(QUESTION, value=None)])
+
+
 class Raising(ProcessingExceptionHandler):
     def handle_error(self, context: Any, record: Any, exception: Exception) -> ErrorHandlerResponse:
         raise LookupError("no\nsuch")

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from millstream import (
     Consumed,
+    Grouped,
     Materialized,
     PipelineException,
     Produced,
@@ -240,6 +241,32 @@ def test_each_operation_drops_its_record_by_itself(
         assert [(key, value) for key, value, _ in found] == [(b"b", BAD_INT.encode())] * len(OPERATIONS)
         operators = [re.findall(r"[A-Z-]+-\d{10}", headers["message"])[0] for _, _, headers in found]
         assert len(set(operators)) == len(OPERATIONS)
+
+
+def test_what_cannot_be_computed_is_no_trouble_to_the_next_update_of_its_key() -> None:
+    """An update has what was there before: that is not computed again without a catch. Nor is what a join of
+    tables makes of two rows."""
+
+    def program(builder: StreamsBuilder) -> None:
+        table = builder.table("in", STRINGS, Materialized.as_("rows"))
+
+        def number(value: Any) -> Any:
+            return value.cast("int")
+
+        table.map_values(number, Materialized.as_("mapped")).to_stream().to("mapped")
+        table.filter(lambda k, v: number(v) > 1, Materialized.as_("passed")).to_stream().to("passed")
+        grouped = Grouped.with_(Serdes.string(), Serdes.integer())
+        total = table.group_by(lambda k, v: (F.lit("all"), number(v)), grouped)
+        total.reduce(lambda one, other: one + other, lambda one, other: one - other).to_stream().to("sum")
+        table.join(table, lambda one, other: number(one) + number(other)).to_stream().to("joined")
+
+    with driver(program, {**PROCESS, "statestore.cache.max.bytes": 0}) as running:
+        for value in ("2", BAD_INT, "5"):
+            pipe(running, "in", ("a", value))
+        assert read(running, "mapped", value="integer") == [("a", 2), ("a", 5)]
+        assert [value for _, value in read(running, "passed")] == ["2", "5"]
+        assert read(running, "joined", value="integer")[-1] == ("a", 10)
+        assert read(running, "sum", value="integer")[0] == ("all", 2)
 
 
 def test_the_same_expression_twice_is_caught_once() -> None:

@@ -11,7 +11,7 @@ import java.util.function.Supplier;
  * changes. Sources: SubscriptionReceiveProcessorSupplier, SubscriptionJoinProcessorSupplier,
  * ForeignTableJoinProcessorSupplier.
  *
- * <p>What refers to one key is on pages, by the names, so that it may be much: one page, and twice as many each time
+ * <p>What refers to one key is on pages, by the names, so there may be many: one page, and twice as many each time
  * that one is full.
  */
 public final class References extends Core {
@@ -45,7 +45,7 @@ public final class References extends Core {
         if ((boolean) record[STAYS]) {
             page.windows.add(new Window(0, 0, at, record.clone()));
             table.mark(page);
-            if (page.windows.size() > FULL) {
+            if (page.windows.size() > Math.max(FULL, pages(key) / FULL)) { // an end, where hashes are all the same
                 spread(key);
             }
         }
@@ -68,8 +68,12 @@ public final class References extends Core {
     }
 
     private static long page(byte[] name, long pages) {
-        int hash = Arrays.hashCode(name) * 0x9E3779B9;
-        return (hash ^ hash >>> 16) & (pages - 1);
+        // FNV-1a: keys that are counted up have hashes of their own.
+        long hash = 0xCBF29CE484222325L;
+        for (byte each : name) {
+            hash = (hash ^ each & 0xFF) * 0x100000001B3L;
+        }
+        return (hash ^ hash >>> 32) & (pages - 1);
     }
 
     private long pages(byte[] key) {

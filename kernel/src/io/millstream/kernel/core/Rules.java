@@ -23,8 +23,8 @@ public final class Rules {
     public static Rule of(String name, String type) {
         return switch (name) {
             case "sum" -> sum(type);
-            case "min" -> (one, other) -> compare(other, one) < 0 ? other : one;
-            case "max" -> (one, other) -> compare(other, one) > 0 ? other : one;
+            case "min" -> (one, other) -> order(other, one) < 0 ? other : one;
+            case "max" -> (one, other) -> order(other, one) > 0 ? other : one;
             case "and" -> (one, other) -> (Boolean) one && (Boolean) other;
             case "or" -> (one, other) -> (Boolean) one || (Boolean) other;
             case "product" -> (one, other) -> (Double) one * (Double) other;
@@ -108,6 +108,14 @@ public final class Rules {
             return Integer.compare(a.size(), b.size());
         }
         return ((Comparable<Object>) one).compareTo(other);
+    }
+
+    /** As {@link #compare}, and -0.0 before 0.0: so the smallest is the same one, whatever came first. */
+    private static int order(Object one, Object other) {
+        if (one instanceof Double a) {
+            return a.compareTo((Double) other);
+        }
+        return one instanceof Float a ? a.compareTo((Float) other) : compare(one, other);
     }
 
     private static int compareNullable(Object one, Object other) {

@@ -77,7 +77,10 @@ public final class Table {
     void changed(Window window) {
         mark(window.slice);
         if (atOnce) {
+            boolean isNested = isTelling;
+            isTelling = true; // who is told may look here, and what the window was before has to stay
             told.update(window.slice.key, window);
+            isTelling = isNested;
         } else {
             window.changed = true;
         }

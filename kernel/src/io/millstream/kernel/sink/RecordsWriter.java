@@ -426,17 +426,19 @@ final class RecordsWriter implements DataWriter<InternalRow> {
                 asked.add(Question.refused(sent.letter, sent.record, failure.error));
             }
         }
-        if (asked.isEmpty()) {
-            return;
-        }
-        byte[][] answers = asking.ask(asked);
-        for (int i = 0; i < answers.length; i++) {
-            Answer answer = Answer.of(answers[i]);
-            about.get(i).answer = answer.letters();
-            if (answer.fails() && kept == null) {
-                about.subList(0, i + 1).forEach(this::replaceByAnswer);
+        for (int from = 0, to = 0; from < asked.size(); from = to) {
+            for (long bytes = 0; to < asked.size() && to - from < QUESTIONS && bytes < QUESTION_BYTES; to++) {
+                bytes += asked.get(to).length;
             }
-            failIf(answer);
+            byte[][] answers = asking.ask(asked.subList(from, to));
+            for (int i = 0; i < answers.length; i++) {
+                Answer answer = Answer.of(answers[i]);
+                about.get(from + i).answer = answer.letters();
+                if (answer.fails() && kept == null) {
+                    about.subList(0, from + i + 1).forEach(this::replaceByAnswer);
+                }
+                failIf(answer);
+            }
         }
     }
 

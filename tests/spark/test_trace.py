@@ -300,7 +300,7 @@ def test_no_alarm_where_nothing_is_wrong(recwarn: pytest.WarningsRecorder) -> No
     for number, function in enumerate(RIGHT):
         stream.map_values(function).to(f"out-{number}")
     with TopologyTestDriver(builder.build()) as driver:
-        pipe(driver, "in", ("k", BOB), value=Serdes.json("any STRING"))
+        pipe(driver, "in", ("k", json.dumps(BOB)), value=Serdes.string())
         assert [len(read(driver, f"out-{number}")) for number in range(len(RIGHT))] == [1] * len(RIGHT)
     assert [each for each in recwarn if issubclass(each.category, UserWarning)] == []
 
@@ -377,7 +377,7 @@ def test_an_expression_that_fails_for_a_record_names_node_and_line(
     builder = StreamsBuilder()
     builder.stream("in", PEOPLE).map_values(program).to("out")
     with TopologyTestDriver(builder.build()) as driver, pytest.raises(PipelineException) as caught:
-        pipe(driver, "in", ("k", BOB), value=Serdes.json("any STRING"))
+        pipe(driver, "in", ("k", json.dumps(BOB)), value=Serdes.string())
     first, line = program.__code__.co_firstlineno, function.__code__.co_firstlineno
     assert str(caught.value).split("\n", 1)[0] == (
         f"pipeline p0: its query failed: KSTREAM-MAPVALUES-0000000001 (test_trace.py:{first} program): "

@@ -322,9 +322,15 @@ def _is_installed() -> bool:
     return True
 
 
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """py4j says on the root logger that it could not send a command: where that matters, it raises as well."""
+    return not (record.name == "root" and record.pathname.endswith(os.path.join("py4j", "java_gateway.py")))
+
+
 def _keep_quiet(session: SparkSession) -> None:
     """Have PySpark not print what it raises anyway, or what we report: a JVM that is gone."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_py4js)
     server: Any = session.sparkContext._accumulatorServer
     server.handle_error = lambda *_: log.debug("PySpark's accumulators", exc_info=True)
 

@@ -323,7 +323,7 @@ def _is_installed() -> bool:
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """py4j says on the root logger that it could not send a command: where that matters, it raises as well."""
+    """py4j says on the root logger that it could not send a command; it raises as well."""
     return not (record.name == "root" and record.pathname.endswith(os.path.join("py4j", "java_gateway.py")))
 
 

@@ -229,11 +229,7 @@ class Building:
 
     def internal(self, topic: str) -> Column:
         """The whole name of an internal topic, which is written."""
-        if topic not in self.context.partitions:
-            raise TopologyException(
-                f"the partition count of the internal topic '{topic}' is not known; "
-                "this is a bug, please report it"
-            )
+        self.partitions(topic)  # it is known, or raises
         return F.lit(internal_topic(self.context.application_id, topic))
 
     def partitions(self, topic: str) -> int:

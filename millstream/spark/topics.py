@@ -153,7 +153,6 @@ def visit_repartition(building: Building, node: Repartition) -> None:
         building.put(node, flow, lane)
         return
     flow, lane, alone = building.take(node.parents[0])
-    key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
     if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here
         lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
     lane = replace(
@@ -162,28 +161,20 @@ def visit_repartition(building: Building, node: Repartition) -> None:
     if node not in building.pipeline.outputs:  # Spark shuffles instead
         building.put(node, flow, lane)
         return
-    key = building.settle(node.key_serde, lane.key_serde, building.context.default_key_serde, key_type)
-    value = building.settle(
-        node.value_serde, lane.value_serde, building.context.default_value_serde, value_type
-    )
-    building.context.repartition_serdes[node] = (key, value)
-    partition = None
-    if node.partitioner is not None:
-        lane, partition = _partition(building, node, node.partitioner, flow, lane)
-    key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
-    value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
+    key_serde, value_serde = _settled(building, node, flow, lane)
+    building.context.repartition_serdes[node] = (key_serde, value_serde)
     topic = building.internal(node.topic)
-    lane, key_bytes, value_bytes = writable(building, node, flow, lane, key_bytes, value_bytes, topic)
+    lane, partition, key, value = _written(building, node, flow, lane, key_serde, value_serde, topic)
     building.pin(
         node,
         flow,
         lane,
         Output(
             topic=topic,
-            key=key_bytes,
-            value=value_bytes,
+            key=key,
+            value=value,
             partition=partition,
-            route=key_bytes,
+            route=key,
             headers=True,
             letter=node.name,
         ),
@@ -213,30 +204,54 @@ def _written_with(building: Building, node: Repartition) -> tuple[Serde, Serde]:
 # --- writing -----------------------------------------------------------------------------------------------
 
 
-def visit_sink(building: Building, node: nodes.Sink) -> None:
-    flow, lane, _ = building.take(node.parents[0])
-    key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
-    key = building.settle(node.key_serde, lane.key_serde, building.context.default_key_serde, key_type)
-    value = building.settle(
-        node.value_serde, lane.value_serde, building.context.default_value_serde, value_type
+def _settled(
+    building: Building, node: Repartition | nodes.Sink, flow: Flow, lane: Lane
+) -> tuple[Serde, Serde]:
+    """The serdes that a topic is written with."""
+    defaults = building.context
+    return (
+        building.settle(node.key_serde, lane.key_serde, defaults.default_key_serde, flow.type_of(lane.key)),
+        building.settle(
+            node.value_serde, lane.value_serde, defaults.default_value_serde, flow.type_of(lane.value)
+        ),
     )
-    topic = F.lit(node.topic)
-    if node.topic_function is not None:
-        lane, topic = _topic(building, node, node.topic_function, flow, lane)
+
+
+def _written(
+    building: Building,
+    node: Repartition | nodes.Sink,
+    flow: Flow,
+    lane: Lane,
+    key_serde: Serde,
+    value_serde: Serde,
+    topic: Column,
+) -> tuple[Lane, Column | None, Column, Column]:
+    """The lane of what can be written; the partition that somebody chose, the key and the value."""
+    key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
     partition = None
     if node.partitioner is not None:
         lane, partition = _partition(building, node, node.partitioner, flow, lane)
-    key_bytes = serdes.to_bytes(key, F.col(lane.key), key_type, f"{node.name}: the key")
-    value_bytes = serdes.to_bytes(value, F.col(lane.value), value_type, f"{node.name}: the value")
-    lane, key_bytes, value_bytes = writable(building, node, flow, lane, key_bytes, value_bytes, topic)
+    key = serdes.to_bytes(key_serde, F.col(lane.key), key_type, f"{node.name}: the key")
+    value = serdes.to_bytes(value_serde, F.col(lane.value), value_type, f"{node.name}: the value")
+    lane, key, value = writable(building, node, flow, lane, key, value, topic)
+    return lane, partition, key, value
+
+
+def visit_sink(building: Building, node: nodes.Sink) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    key_serde, value_serde = _settled(building, node, flow, lane)
+    topic = F.lit(node.topic)
+    if node.topic_function is not None:
+        lane, topic = _topic(building, node, node.topic_function, flow, lane)
+    lane, partition, key, value = _written(building, node, flow, lane, key_serde, value_serde, topic)
     building.pin(
         node,
         flow,
         lane,
         Output(
             topic=topic,
-            key=key_bytes,
-            value=value_bytes,
+            key=key,
+            value=value,
             partition=partition,
             headers=True,
             letter=node.name,

@@ -103,28 +103,13 @@ public final class References extends Core {
 
     /** Whoever the table tells, besides `first`. */
     public Told of(Told first) {
-        return new Told() {
+        return new TableTold() {
             @Override
             public void update(byte[] key, Window row) {
                 first.update(key, row);
                 for (Window reference : all(key)) {
                     matches.change(key, row.at, false, reference, row);
                 }
-            }
-
-            @Override
-            public void gone(byte[] key, Window window) {
-                throw new IllegalStateException("a row stays, with nothing in it");
-            }
-
-            @Override
-            public void closed(byte[] key, Window window) {
-                throw new IllegalStateException("a table of no windows closes nothing");
-            }
-
-            @Override
-            public void late(byte[] key, long at, long start, long end, long streamTime) {
-                throw new IllegalStateException("a table of no windows finds nothing late");
             }
         };
     }

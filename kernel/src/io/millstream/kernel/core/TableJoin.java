@@ -16,7 +16,7 @@ public final class TableJoin {
 
     /** Whoever one side's table tells, besides `first`. */
     public Told of(Told first, boolean isLeft) {
-        return new Told() {
+        return new TableTold() {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);
@@ -26,21 +26,6 @@ public final class TableJoin {
                 Window other = (isLeft ? right : left).get().look(key);
                 long at = Math.max(window.at, Keyed.isThere(other) ? other.at : window.at);
                 matches.change(key, at, isLeft, isLeft ? window : other, isLeft ? other : window);
-            }
-
-            @Override
-            public void gone(byte[] key, Window window) {
-                throw new IllegalStateException("a row stays, with nothing in it");
-            }
-
-            @Override
-            public void closed(byte[] key, Window window) {
-                throw new IllegalStateException("a table of no windows closes nothing");
-            }
-
-            @Override
-            public void late(byte[] key, long at, long start, long end, long streamTime) {
-                throw new IllegalStateException("a table of no windows finds nothing late");
             }
         };
     }

@@ -1,0 +1,19 @@
+package io.millstream.kernel.core;
+
+/** Hears of the rows of a table, and of nothing else: a table has no windows. */
+abstract class TableTold implements Told {
+    @Override
+    public final void gone(byte[] key, Window window) {
+        throw new IllegalStateException("a row stays, with nothing in it");
+    }
+
+    @Override
+    public final void closed(byte[] key, Window window) {
+        throw new IllegalStateException("a table of no windows closes nothing");
+    }
+
+    @Override
+    public final void late(byte[] key, long at, long start, long end, long streamTime) {
+        throw new IllegalStateException("a table of no windows finds nothing late");
+    }
+}

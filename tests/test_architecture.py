@@ -67,22 +67,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "topology": BASE,
     "metrics": BASE,
     # what the user writes, what keeps the state, what answers
-    "dsl": BASE | {"topology"},
+    # a user's code, record by record, and what it sees of its stores
+    "processors": BASE | {"topology", "stores"},
+    "dsl": BASE | {"topology", "processors"},
     "group": BASE | {"topology"},
     "stores": BASE | {"topology"},
     "query": BASE | {"topology", "stores"},
     # stores over HTTP: sees a client through a protocol of its own
     "server": BASE | {"dsl", "stores", "query"},
     # the engines: never each other, nor the runtime
-    "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl"},
+    "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl", "processors"},
     "kafka": BASE | {"topology", "group"},
     # the operating model; engines only in the composition root, see MORE_IN
-    "runtime": BASE | {"topology", "metrics", "dsl", "group", "stores", "query"},
+    "runtime": BASE | {"topology", "metrics", "processors", "dsl", "group", "stores", "query"},
     # edges
     "broker": BASE | ON_THIS_MACHINE | {"kafka"},
     "testing": BASE
-    | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"},
-    "millstream": BASE | {"dsl", "query", "runtime", "stores", "topology"},
+    | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"}
+    | {"processors"},
+    "millstream": BASE | {"dsl", "processors", "query", "runtime", "stores", "topology"},
     "cli": BASE | ON_THIS_MACHINE | {"millstream", "topology", "dsl", "query", "runtime", "broker", "kafka"},
     "__main__": {"cli"},
 }

@@ -48,6 +48,7 @@ __all__ = [
     "PassThrough",
     "Peek",
     "Print",
+    "Process",
     "Repartition",
     "SelectKey",
     "Sink",
@@ -114,6 +115,8 @@ class Store:
             has last values only.
         duplicates: of a window store: whether a key has several values in a window, the records of a
             stream. Its changelog is then not compacted.
+        timestamped: of a store of processors: whether its interface has the timestamps of values. Bytes and
+            changelogs are the same.
     """
 
     name: str
@@ -131,6 +134,7 @@ class Store:
     cached: bool = True
     duplicates: bool = False
     type_is_default: bool = True
+    timestamped: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +208,8 @@ class GlobalTable(Node):
     """A topic that every client keeps whole, all its partitions, in a store; nothing comes after it.
 
     No task and no query runs it: a thread of the client reads the topic into the store as it is, so only
-    who queries it needs the serdes. `source_name` as with a `TableSource`.
+    who queries it needs the serdes. `source_name` as with a `TableSource`. With a `supplier`, a processor of
+    the user's writes what is read into the store.
     """
 
     topic: str = ""
@@ -212,6 +217,7 @@ class GlobalTable(Node):
     key_serde: Any = None
     value_serde: Any = None
     stored: Store = field(default_factory=lambda: Store(""))
+    supplier: Any = None
 
     @property
     def store(self) -> Store | None:
@@ -636,3 +642,26 @@ class Print(Node):
     label: str = ""
     mapper: Function | None = None
     path: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Process(Node):
+    """Records one by one through a processor of the user's, in Python, which may keep stores.
+
+    Attributes:
+        supplier: makes a processor (millstream/processors/api.py).
+        fixed_key: it forwards values under the keys that came in.
+        connected: its stores. Another node may have the same one, equal and under the same name.
+        key_serde, value_serde: of what it forwards to steps that are no processors; None: those of what comes
+            in. A sink with serdes of its own uses its own.
+    """
+
+    supplier: Any = None
+    fixed_key: bool = False
+    connected: tuple[Store, ...] = ()
+    key_serde: Any = None
+    value_serde: Any = None
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return self.connected

@@ -23,6 +23,7 @@ from millstream.topology.nodes import (
     GlobalTable,
     Node,
     OffsetReset,
+    Process,
     Repartition,
     Sink,
     Source,
@@ -74,8 +75,8 @@ class Pipeline:
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """The stores that its nodes fill, in node order."""
-        return tuple(store for node in self.nodes for store in node.stores)
+        """The stores that its nodes fill, in node order; one that several have is there once."""
+        return tuple({store.name: store for node in self.nodes for store in node.stores}.values())
 
     @property
     def shuffles(self) -> tuple[Repartition, ...]:
@@ -214,7 +215,7 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
         return isinstance(parent, Repartition) and parent not in cuts
     joins = StreamTableJoin | StreamJoin | TableJoin
     by_foreign_keys = ForeignKeySubscribe | ForeignKeyLookup | ForeignKeyChanges | ForeignKeyJoin
-    return isinstance(node, Aggregate | Cogroup | Suppress | TableGroupBy | joins | by_foreign_keys)
+    return isinstance(node, Aggregate | Cogroup | Suppress | TableGroupBy | Process | joins | by_foreign_keys)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:

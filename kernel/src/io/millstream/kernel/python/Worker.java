@@ -39,6 +39,7 @@ final class Worker {
     private final Process process;
     private final DataOutputStream out;
     private final DataInputStream in;
+    private String owner;
     private volatile TaskContext task;
     private volatile long patienceMs;
     private volatile long until;
@@ -57,15 +58,21 @@ final class Worker {
 
     /** A worker for the running task, with this program loaded. */
     static Worker take(Program program) throws IOException {
+        return take(program, null);
+    }
+
+    /**
+     * Likewise; whoever names itself gets the worker that it had, as long as that lives, and nobody else does.
+     *
+     * @param name null: any worker that is nobody's
+     */
+    static Worker take(Program program, String name) throws IOException {
         TaskContext task = TaskContext.get();
         String path = path(program);
         List<Object> kind = List.of(program.command(), program.environment(), path);
         Worker worker;
         synchronized (ALL) {
-            Deque<Worker> idle = IDLE.get(kind);
-            do {
-                worker = idle == null ? null : idle.pollLast();
-            } while (worker != null && (worker.ended != null || !worker.process.isAlive()));
+            worker = idle(IDLE.getOrDefault(kind, new ArrayDeque<>()), name);
             if (worker == null) {
                 worker = new Worker(kind, program, path);
                 ALL.add(worker);
@@ -75,6 +82,7 @@ final class Worker {
                     watch.start();
                 }
             }
+            worker.owner = name;
             worker.until = Long.MAX_VALUE;
             worker.task = task;
             worker.patienceMs = Math.max(START_MS, program.patienceMs());
@@ -87,16 +95,56 @@ final class Worker {
         return worker;
     }
 
+    /** The one that it had, or else the last one that is nobody's. */
+    private static Worker idle(Deque<Worker> idle, String name) {
+        idle.removeIf(worker -> worker.ended != null || !worker.process.isAlive());
+        Worker found = null;
+        for (Worker worker : idle) {
+            if (worker.owner == null ? found == null || found.owner == null : worker.owner.equals(name)) {
+                found = worker;
+            }
+        }
+        idle.remove(found);
+        return found;
+    }
+
+    /** Those who call themselves by a name that begins so do not come back: their workers are for others. */
+    static void release(String prefix) {
+        synchronized (ALL) {
+            for (Worker worker : ALL) {
+                if (worker.owner != null && worker.owner.startsWith(prefix)) {
+                    worker.owner = null;
+                }
+            }
+        }
+    }
+
     /** What the program returns for these frames. */
     Message call(Message request) throws IOException {
+        return call(request, question -> {
+            throw new IllegalStateException("nobody replies to questions of this program");
+        });
+    }
+
+    /** Who replies to what a program asks before it answers. */
+    interface Replies {
+        Message to(Message question) throws IOException;
+    }
+
+    /** What the program returns for these frames. */
+    Message call(Message request, Replies replies) throws IOException {
         Message answer;
         try {
             until = System.currentTimeMillis() + patienceMs;
             request.write(out);
-            do {
-                answer = Message.read(in);
+            answer = Message.read(in);
+            while (answer.kind() == Message.ALIVE || answer.kind() == Message.QUESTION) {
                 until = System.currentTimeMillis() + patienceMs;
-            } while (answer.kind() == Message.ALIVE);
+                if (answer.kind() == Message.QUESTION) {
+                    replies.to(answer).write(out);
+                }
+                answer = Message.read(in);
+            }
         } catch (IOException error) {
             throw gone(error);
         }

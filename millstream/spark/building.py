@@ -30,6 +30,7 @@ from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
     GlobalRead,
     Node,
+    Process,
     Repartition,
     Source,
     Store,
@@ -67,6 +68,8 @@ class CompileContext:
         kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for the sources that have none; None: Kafka's default.
+        config: the configuration as the program gave it, which processors can ask for.
+        is_timed: for processors the time of day is what they are told, not that of the machine: for tests.
     """
 
     application_id: str
@@ -82,6 +85,8 @@ class CompileContext:
     kept: Callable[[str], DataFrame] | None = None
     restored: Callable[[str, Restored], DataFrame] | None = None
     timestamp_extractor: Extractor | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +134,14 @@ class Building:
     """How often rows of a table are looked up, by streams or (True) for foreign keys, by operators before."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
+    processes: list[Process] = field(default_factory=list)
+    """The processors that wait for those that are linked with them."""
+    linked: dict[Process, Any] = field(default_factory=dict)
+    """What processors are one operator with (processors.Linked)."""
+    forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
+    """By a processor and a step behind it, whose lane that is."""
+    visiting: Node | None = None
+    """Whose visit this is."""
     uses: dict[Node, int] = field(default_factory=dict)
     """How many visits have still to take a node's lane."""
     failures: int = 0
@@ -150,10 +163,16 @@ class Building:
     # --- lanes ---------------------------------------------------------------------------------------
 
     def flow_of(self, node: Node) -> Flow:
-        return next(flow for flow in self.flows if node in flow.lanes)
+        lane = self.before(node)
+        return next(flow for flow in self.flows if lane in flow.lanes)
+
+    def before(self, parent: Node) -> Node:
+        """Whose lane a parent's is, for the node that is visited."""
+        return parent if self.visiting is None else self.forwarded.get((parent, self.visiting), parent)
 
     def take(self, parent: Node) -> tuple[Flow, Lane, bool]:
         """The parent's lane, and whether no other lane needs its rows from now on."""
+        parent = self.before(parent)
         flow = self.flow_of(parent)
         lane = flow.lanes[parent]
         self.uses[parent] -= 1

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from millstream.dsl.serdes import Serde
 from millstream.ports import Scan
-from millstream.spark import aggregations, foreign_keys, joining, streams, tables, topics
+from millstream.spark import aggregations, foreign_keys, joining, processors, streams, tables, topics
 from millstream.spark.asking import Asking
 from millstream.spark.building import Building, CompileContext
 from millstream.spark.operators import BY_SPARK, build_operators, operators
@@ -66,6 +66,8 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.TableGroupBy: tables.visit_table_group_by,
     nodes.Suppress: tables.visit_suppress,
     nodes.ToStream: tables.visit_to_stream,
+    # processors
+    nodes.Process: processors.visit_process,
     # aggregations
     nodes.Aggregate: aggregations.visit_aggregate,
     nodes.Cogroup: aggregations.visit_cogroup,
@@ -150,19 +152,26 @@ def _visit_all(building: Building) -> None:
         ready = [n for n in waiting if n in inputs or all(parent in done for parent in building.parents(n))]
         ready = [n for n in ready if n not in building.pending and n not in building.stands_for.values()]
         ready = [n for n in ready if foreign_keys.is_ready(n, waiting, building.pending)]
+        ready = [n for n in ready if not isinstance(n, nodes.Process)]
+        ready += [n for n in waiting if processors.is_ready(building, n, done)]
         if ready:
             for node in ready:
                 _visit(building, node)
+                if isinstance(node, nodes.Process):
+                    continue
                 if node not in building.pending and node not in building.stands_for.values():
                     done.add(node)
                     waiting.remove(node)
             continue
-        done |= (aggregated := build_operators(building))
-        waiting = [n for n in waiting if n not in aggregated]
+        built = build_operators(building) | processors.build_processors(building)
+        done |= built
+        waiting = [n for n in waiting if n not in built]
 
 
 def _visit(building: Building, node: Node) -> None:
+    building.visiting = node
     translated(node, None, lambda: VISITS[type(node)](building, node))
+    building.visiting = None
 
 
 def _rows(building: Building) -> tuple[DataFrame | None, tuple[Scan, ...]]:

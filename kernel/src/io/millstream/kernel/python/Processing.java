@@ -73,8 +73,12 @@ public final class Processing {
      */
     public record Put(int store, byte[] key, byte[] value, long at) {}
 
+    /** That a processor has raised, and is to be called no more for this record. */
+    public record Failure(int processor, Input of, String exception, String message) {}
+
     /** What came of a chunk; of a store's key, the last change alone. */
-    public record Made(List<Output> outputs, List<Put> changes, List<Put> logged, long streamTime) {}
+    public record Made(
+            List<Output> outputs, List<Put> changes, List<Put> logged, List<Failure> failures, long streamTime) {}
 
     /**
      * @param query whose processors these are: its workers are its own, until {@link #end}
@@ -143,7 +147,7 @@ public final class Processing {
                 if (worker == null) {
                     worker = Worker.take(program, name);
                 }
-                Made made = made(worker.call(request(), this::reply));
+                Made made = made(call(worker.bookmark()));
                 streamTime = made.streamTime;
                 hasBegun = true;
                 chunk.clear();
@@ -154,7 +158,24 @@ public final class Processing {
             }
         }
 
-        private Message request() {
+        private Message call(Bookmark bookmark) throws IOException {
+            try {
+                Message answer = worker.call(request(bookmark.name()), this::reply);
+                bookmark.isOpen();
+                return answer;
+            } catch (WorkerLostException lost) {
+                int place = bookmark.read();
+                String where = "";
+                if (place >= 0 && place < chunk.size() && chunk.get(place).topic != null) {
+                    Input at = chunk.get(place);
+                    where = ", at " + at.topic + "-" + at.partition + " offset " + at.offset;
+                }
+                throw new WorkerLostException(
+                        lost.getMessage() + "; it was in the task of partition " + partition + where, lost);
+            }
+        }
+
+        private Message request(String bookmark) {
             int count = chunk.size();
             int[] to = new int[count];
             byte[][] keys = new byte[count][];
@@ -183,7 +204,7 @@ public final class Processing {
             }
             long[] head = {partition, batch, before, streamTime, hasBegun ? 0 : 1};
             Message request = new Message(Message.REQUEST)
-                    .add(new byte[][] {Message.text(run)})
+                    .add(new byte[][] {Message.text(run), Message.text(bookmark)})
                     .add(head)
                     .add(to)
                     .add(keys)
@@ -277,7 +298,20 @@ public final class Processing {
                     answer.bytes(12, logged.length),
                     answer.bytes(13, logged.length),
                     answer.longs(14));
-            return new Made(outputs, changes, log, answer.longs(15)[0]);
+            return new Made(outputs, changes, log, failures(answer), answer.longs(15)[0]);
+        }
+
+        private List<Failure> failures(Message answer) throws IOException {
+            int[] processors = answer.ints(16);
+            int[] of = answer.ints(17);
+            byte[][] exceptions = answer.bytes(18, processors.length);
+            byte[][] messages = answer.bytes(19, processors.length);
+            List<Failure> failures = new ArrayList<>(processors.length);
+            for (int i = 0; i < processors.length; i++) {
+                failures.add(new Failure(
+                        processors[i], chunk.get(of[i]), Message.text(exceptions[i]), Message.text(messages[i])));
+            }
+            return failures;
         }
 
         private static List<Put> puts(int[] stores, byte[][] keys, byte[][] values, long[] at) {

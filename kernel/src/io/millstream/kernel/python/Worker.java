@@ -40,6 +40,7 @@ final class Worker {
     private final DataOutputStream out;
     private final DataInputStream in;
     private String owner;
+    private Bookmark bookmark;
     private volatile TaskContext task;
     private volatile long patienceMs;
     private volatile long until;
@@ -126,6 +127,14 @@ final class Worker {
         });
     }
 
+    /** Where it writes down which record it is at. */
+    Bookmark bookmark() throws IOException {
+        if (bookmark == null) {
+            bookmark = new Bookmark();
+        }
+        return bookmark;
+    }
+
     /** Who replies to what a program asks before it answers. */
     interface Replies {
         Message to(Message question) throws IOException;
@@ -139,9 +148,10 @@ final class Worker {
             request.write(out);
             answer = Message.read(in);
             while (answer.kind() == Message.ALIVE || answer.kind() == Message.QUESTION) {
-                until = System.currentTimeMillis() + patienceMs;
                 if (answer.kind() == Message.QUESTION) {
                     replies.to(answer).write(out);
+                } else {
+                    until = System.currentTimeMillis() + patienceMs;
                 }
                 answer = Message.read(in);
             }
@@ -166,7 +176,7 @@ final class Worker {
         }
         process.destroyForcibly();
         String why = ended != null ? ended : hasEnded ? "exit status " + process.exitValue() : "it still runs";
-        return new IllegalStateException("Python worker exited unexpectedly: " + why, error);
+        return new WorkerLostException("Python worker exited unexpectedly: " + why, error);
     }
 
     /** The task has ended: the worker is free, unless it is in the middle of something. */

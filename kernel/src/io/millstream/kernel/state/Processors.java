@@ -64,8 +64,9 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
      *     `value` binary; `at` bigint, ms; headers; `topic`, `partition`, `offset`; `task` int, the partition
      * @param stores how many there are
      * @param outside how many steps there are outside that processors forward to
-     * @return `tag` int: which step outside, and behind them, which store's changelog; and as above `key`, `value`,
-     *     `at`, `headers`, `topic`, `partition`, `offset` and `task`
+     * @return `tag` int: which step outside, and behind them, which store's changelog; or -1 for a record that the
+     *     first processor has failed for, and so on; as above `key`, `value`, `at`, `headers`, `topic`, `partition`,
+     *     `offset` and `task`; and `exception` and `message` of a failure
      */
     public static Dataset<Row> of(Dataset<Row> rows, int stores, int outside, Program program) {
         StructType input = rows.schema();
@@ -73,6 +74,7 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
         for (int i = 2; i < input.size(); i++) {
             output = output.add(input.fields()[i].name(), input.fields()[i].dataType());
         }
+        output = output.add("exception", DataTypes.StringType).add("message", DataTypes.StringType);
         return rows.groupBy(rows.columns()[0])
                 .as(Encoders.INT(), Encoders.row(input))
                 .transformWithState(
@@ -170,15 +172,26 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
                 stores[change.store()].put(change.key(), change.value());
             }
             for (Processing.Output each : made.outputs()) {
-                results.add(row(each.to(), each.key(), each.value(), each.at(), each.headers(), each.of()));
+                results.add(row(each.to(), each.key(), each.value(), each.at(), each.headers(), each.of(), null));
             }
             for (Processing.Put each : made.logged()) {
-                results.add(row(outside + each.store(), each.key(), each.value(), each.at(), List.of(), null));
+                results.add(row(outside + each.store(), each.key(), each.value(), each.at(), List.of(), null, null));
+            }
+            for (Processing.Failure each : made.failures()) {
+                Processing.Input of = each.of();
+                results.add(row(
+                        -1 - each.processor(), of.key(), of.value(), of.at(), of.headers(), of, each));
             }
         }
 
         private Row row(
-                int tag, byte[] key, byte[] value, long at, List<Processing.Header> headers, Processing.Input of) {
+                int tag,
+                byte[] key,
+                byte[] value,
+                long at,
+                List<Processing.Header> headers,
+                Processing.Input of,
+                Processing.Failure failure) {
             List<Row> written = new ArrayList<>(headers.size());
             headers.forEach(header -> written.add(RowFactory.create(header.name(), header.value())));
             return RowFactory.create(
@@ -190,7 +203,9 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
                     of == null ? null : of.topic(),
                     of == null || of.topic() == null ? null : of.partition(),
                     of == null || of.topic() == null ? null : of.offset(),
-                    partition);
+                    partition,
+                    failure == null ? null : failure.exception(),
+                    failure == null ? null : failure.message());
         }
 
         void finish() {

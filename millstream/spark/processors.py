@@ -1,0 +1,301 @@
+"""Processors in Python: what is before their operator, the operator, and what is behind it.
+
+All those that are linked (processors/graph.py) are one operator of the kernel's, which has their stores. It
+gets the records of all streams that come in, and gives what is forwarded to steps that are no processors,
+each a lane of its own, and the records of changelogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.processors.graph import Plan, linked, plan_graph
+from millstream.spark import serdes
+from millstream.spark.building import Building, Kept
+from millstream.spark.flow import CONTEXT, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
+from millstream.spark.java_names import java_class
+from millstream.spark.processing import Processing
+from millstream.spark.programs import python_program
+from millstream.spark.sink import Output
+from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
+from millstream.topology.nodes import Node, Process, Repartition, Sink, Store
+
+__all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]
+
+_MOST_PARTITIONS = 256
+"""So many tasks of processors without a changelog are spread evenly over Spark's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entrance(Node):
+    """A stream that comes to processors, while they wait for others. In no topology: ours alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forwarded(Node):
+    """What a processor forwards to one step. In no topology: ours alone."""
+
+
+@dataclass
+class Linked:
+    """Processors that are one operator, while their streams are built.
+
+    Attributes:
+        entrances: the lanes that come in, by the node that they come from.
+        missing: which of the processors are not there yet.
+    """
+
+    nodes: tuple[Process, ...]
+    missing: set[Process]
+    entrances: dict[Node, Entrance] = field(default_factory=dict)
+
+
+def visit_process(building: Building, node: Process) -> None:
+    """Note what comes in; the operator is built when all of those are there that are linked."""
+    group = _group(building, node)
+    for parent in node.parents:
+        if isinstance(parent, Process) and parent in group.nodes:
+            continue
+        flow, lane, _ = building.take(parent)
+        if parent not in group.entrances:
+            entrance = Entrance(parent.name, (parent,))
+            group.entrances[parent] = entrance
+            flow.lanes[entrance] = lane
+    group.missing.discard(node)
+    building.processes.append(node)
+
+
+def _group(building: Building, node: Process) -> Linked:
+    if node not in building.linked:
+        for nodes in linked(building.pipeline.nodes):
+            _refuse_circles(nodes)
+            group = Linked(nodes, set(nodes))
+            building.linked |= dict.fromkeys(nodes, group)
+    found: Linked = building.linked[node]
+    return found
+
+
+def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
+    """Whether all is there that a processor gets its records from; those linked with it come with it."""
+    if not isinstance(node, Process) or node in building.processes:
+        return False
+    group = _group(building, node)
+    return all(parent in done or parent in group.nodes for parent in building.parents(node))
+
+
+def _refuse_circles(nodes: Sequence[Process]) -> None:
+    """What one operator forwards cannot come back to it."""
+    for node in nodes:
+        for parent in node.parents:
+            if parent not in nodes and (before := _before(parent, nodes)) is not None:
+                shared = {store.name for store in before.connected} & {store.name for store in node.connected}
+                why = f"share the store '{min(shared)}'" if shared else "are linked by others"
+                raise TopologyException(
+                    f"{before.name} and {node.name} {why}, and {parent.name} is between them, which is no "
+                    "processor: what runs together has to come one after the other. Do what it does in "
+                    "a processor, or give them stores of their own"
+                )
+
+
+def _before(node: Node, nodes: Sequence[Process]) -> Process | None:
+    if isinstance(node, Process) and node in nodes:
+        return node
+    return next((found for parent in node.parents if (found := _before(parent, nodes)) is not None), None)
+
+
+def build_processors(building: Building) -> set[Node]:
+    """The operators of the processors whose streams are all there; returns their nodes."""
+    done: set[Node] = set()
+    for group in {id(each): each for each in building.linked.values()}.values():
+        if not group.missing and group.nodes[0] in building.processes:
+            _build(building, group)
+            done |= set(group.nodes)
+            building.processes = [node for node in building.processes if node not in group.nodes]
+    return done
+
+
+def _build(building: Building, group: Linked) -> None:
+    flows: list[Flow] = []
+    codecs: dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]] = {}
+    for parent, entrance in group.entrances.items():
+        flow = building.flow_of(entrance)
+        codecs[parent] = building.codecs(flow, flow.lanes[entrance])
+        if flow not in flows:
+            flow.count_dropped()
+            flows.append(flow)
+    context = building.context
+    plan = plan_graph(
+        group.nodes,
+        building.pipeline.nodes,
+        lambda node: (codecs[node][0][0], codecs[node][1][0]),
+        application_id=context.application_id,
+        config=context.config,
+        default=(context.default_key_serde, context.default_value_serde),
+    )
+    rows = _rows(building, plan, group, flows, codecs)
+    spark = rows.sparkSession
+    subtopology = min(building.pipeline.subtopologies)
+    program = python_program(
+        spark, Processing(plan.graph, subtopology, is_timed=context.is_timed), context.patience_ms
+    )
+    made = DataFrame(
+        java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
+            rows._jdf, len(plan.graph.stores), len(plan.graph.outside), program
+        ),
+        spark,
+    )
+    new = _behind(building, plan, made)
+    labels = tuple(store.name for store in plan.graph.stores) or (group.nodes[0].name,)
+    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *labels)) for flow in flows for scan in flow.scans)
+    for number, store in enumerate(plan.graph.stores):
+        building.layouts[store.name] = f"entries of a processor; number {number}"
+    for entrance in group.entrances.values():
+        flow = building.flow_of(entrance)
+        del flow.lanes[entrance]
+        if not flow.lanes:
+            building.flows.remove(flow)
+    building.flows.append(new)
+
+
+# --- what comes in -----------------------------------------------------------------------------------------
+
+
+def _rows(
+    building: Building,
+    plan: Plan,
+    group: Linked,
+    flows: Sequence[Flow],
+    codecs: dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]],
+) -> DataFrame:
+    """A row for each record and input, as Processors.java has them, partitioned and in their order."""
+    parts = []
+    for flow in flows:
+        elements = []
+        for number, parent in enumerate(plan.inputs):
+            entrance = group.entrances[parent]
+            if entrance not in flow.lanes:
+                continue
+            lane = flow.lanes[entrance]
+            (_, write_key), (_, write_value) = codecs[parent]
+            key = flow.own(lane, write_key(F.col(lane.key)))
+            element = F.struct(
+                F.lit(number).alias("input"),
+                key.alias("key"),
+                flow.own(lane, write_value(F.col(lane.value))).alias("value"),
+                _task(building, parent, key).alias("task"),
+            )
+            elements.append(F.when(flow.kept(lane), element))
+        df = flow.df
+        if len(elements) == 1:
+            df = df.withColumn("each", elements[0])
+        else:
+            df = df.withColumn("each", F.explode(F.array(*elements)))
+        parts.append(
+            df.where(F.col("each").isNotNull()).select(
+                _bucket(building, plan, F.col("each")["task"]).alias("bucket"),
+                F.col("each")["input"].alias("input"),
+                F.col("each")["key"].alias("key"),
+                F.col("each")["value"].alias("value"),
+                F.unix_millis(F.col(TIMESTAMP)).alias("at"),
+                F.col(HEADERS).alias("headers"),
+                F.col(TOPIC).alias("topic"),
+                F.col(PARTITION).alias("partition"),
+                F.col(OFFSET).alias("offset"),
+                F.col("each")["task"].alias("task"),
+            )
+        )
+    rows = reduce(DataFrame.union, parts)
+    columns = rows.columns
+    so_far = largest_so_far(F.col("bucket"), F.col("at"))
+    rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
+    return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
+
+
+def _task(building: Building, node: Node, key: Column) -> Column:
+    """The task that a record belongs to: the partition that it comes from.
+
+    Behind a repartition that Spark does by a shuffle, and behind what keeps state, there is none: then the
+    partition that its key has there.
+    """
+    before = _partitioned_by(building, node)
+    if before is None:
+        return F.col(PARTITION)
+    by_key = F.coalesce(partition_of(key, building.buckets(before)), F.lit(0))
+    return by_key if isinstance(before, Repartition) else F.coalesce(F.col(PARTITION), by_key)
+
+
+def _partitioned_by(building: Building, node: Node) -> Node | None:
+    """The last step before this one that moves records between partitions; None: they are where they were
+    read."""
+    if isinstance(node, Repartition) and node not in building.pipeline.inputs:
+        return node
+    if node in building.pipeline.inputs:
+        return None
+    if node.store is not None and node.store.logged:
+        return node
+    found = (_partitioned_by(building, parent) for parent in node.parents)
+    return next((each for each in found if each is not None), None)
+
+
+def _bucket(building: Building, plan: Plan, task: Column) -> Column:
+    """What the bucket of a task is called (stateful.bucket_names)."""
+    logged = [store.name for store in plan.graph.stores if store.logged]
+    count = building.partitions(f"{logged[0]}-changelog") if logged else _MOST_PARTITIONS
+    names = F.array(*(F.lit(name) for name in bucket_names(max(1, count))))
+    return F.coalesce(F.get(names, task), -1 - task)
+
+
+# --- what comes out ----------------------------------------------------------------------------------------
+
+
+def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
+    called = {name: building.names.new(name[0]) for name in ("tag", "key", "value")}
+    made = made.withColumnsRenamed(called)
+    made = made.withColumnsRenamed({"topic": TOPIC, "offset": OFFSET, "headers": HEADERS})
+    made = made.withColumns({TIMESTAMP: F.timestamp_millis("at"), PARTITION: F.col("task")})
+    flow = Flow(made.select(*called.values(), *CONTEXT), building.names)
+    tag, key, value = (F.col(called[name]) for name in ("tag", "key", "value"))
+    for number, (process, child) in enumerate(plan.outside):
+        outside = plan.graph.outside[number]
+        mine = tag == number
+        where = F.lit(f"{process.name}: what it forwards to {outside.name}")
+        read_key = serdes.from_bytes(outside.key_serde, F.when(mine, key), where)
+        read_value = serdes.from_bytes(outside.value_serde, F.when(mine, value), where)
+        lane = Lane(
+            flow.with_column("k", read_key),
+            flow.with_column("v", read_value),
+            flow.with_column("f", mine),
+            outside.key_serde,
+            outside.value_serde,
+            written=(called["key"], called["value"]) if isinstance(child, Sink) else None,
+        )
+        forwarded = Forwarded(process.name, (process,))
+        flow.lanes[forwarded] = lane
+        building.forwarded[process, child] = forwarded
+        building.uses[forwarded] = 1
+    stores = {store.name: store for node in plan.processes for store in node.connected}
+    for number, spec in enumerate(plan.graph.stores):
+        building.store_serdes[spec.name] = (spec.key_serde, spec.value_serde)
+        if spec.logged:
+            flag = flow.with_column("f", tag == len(plan.outside) + number)
+            _put_changelog(building, flow, stores[spec.name], Lane(called["key"], called["value"], flag))
+    return flow
+
+
+def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> None:
+    output = Output(
+        topic=building.internal(f"{store.name}-changelog"),
+        key=F.col(lane.key),
+        value=F.col(lane.value),
+        partition=F.col(PARTITION),
+        fenced=True,
+    )
+    building.pin(Kept(store.name, (), store), flow, lane, output)

@@ -14,42 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = ["NOT_YET", "TellsPythonNames", "TellsWhatIsMissing"]
 
-_PROCESSOR = (
-    "the Processor API is not there yet; map_values with a UDF, or aggregate with a Python fold, may do"
-)
-_BUILDER = (
-    "a store builder is for the Processor API, which is not there yet; give a supplier to Materialized.as_"
-)
+_PROCESS = "it was removed from Kafka Streams: use process()"
+_PROCESS_VALUES = "it was removed from Kafka Streams: use process_values()"
 _HEADERS = "stores keep timestamps and no headers: use the method without 'with_headers'"
-_STATE = "a store is declared where it is filled, with Materialized.as_('name')"
 
 NOT_YET: Mapping[str, Mapping[str, str]] = {
     "KStream": {
-        "process": _PROCESSOR,
-        "process_values": _PROCESSOR,
-        "transform": _PROCESSOR,
-        "transform_values": _PROCESSOR,
-        "flat_transform": _PROCESSOR,
-        "flat_transform_values": _PROCESSOR,
+        "transform": _PROCESS,
+        "transform_values": _PROCESS_VALUES,
+        "flat_transform": _PROCESS,
+        "flat_transform_values": _PROCESS_VALUES,
         "branch": "it is deprecated in Kafka Streams: use split()",
         "through": "it is deprecated in Kafka Streams: use repartition()",
     },
     "KTable": {
-        "transform_values": _PROCESSOR,
-    },
-    "StreamsBuilder": {
-        "add_state_store": _STATE,
-        "add_global_store": "use global_table()",
-        "add_read_only_state_store": "use table() or global_table()",
-    },
-    "Topology": {
-        "add_source": _PROCESSOR,
-        "add_processor": _PROCESSOR,
-        "add_sink": _PROCESSOR,
-        "add_state_store": _STATE,
-        "add_global_store": "use StreamsBuilder.global_table()",
-        "add_read_only_state_store": "use StreamsBuilder.table() or global_table()",
-        "connect_processor_and_state_stores": _PROCESSOR,
+        "transform_values": "to_stream() and then process_values() has stores as well",
     },
     "Stores": {
         "lru_map": "a store is a view of its changelog and holds all keys, as does what the table is made of "
@@ -57,15 +36,9 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "persistent_timestamped_key_value_store_with_headers": _HEADERS,
         "persistent_timestamped_window_store_with_headers": _HEADERS,
         "persistent_session_store_with_headers": _HEADERS,
-        "key_value_store_builder": _BUILDER,
-        "timestamped_key_value_store_builder": _BUILDER,
-        "timestamped_key_value_store_with_headers_builder": _BUILDER,
-        "versioned_key_value_store_builder": _BUILDER,
-        "window_store_builder": _BUILDER,
-        "timestamped_window_store_builder": _BUILDER,
-        "timestamped_window_store_with_headers_builder": _BUILDER,
-        "session_store_builder": _BUILDER,
-        "session_store_with_headers_builder": _BUILDER,
+        "timestamped_key_value_store_with_headers_builder": _HEADERS,
+        "timestamped_window_store_with_headers_builder": _HEADERS,
+        "session_store_with_headers_builder": _HEADERS,
     },
     "KafkaStreams": {
         "client_instance_ids": "brokers give such an id to each Kafka client that pushes metrics to "

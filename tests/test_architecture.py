@@ -68,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE,
     # what the user writes, what keeps the state, what answers
     # a user's code, record by record, and what it sees of its stores
-    "processors": BASE | {"topology", "stores"},
+    "processors": BASE | {"topology", "stores", "query"},
     "dsl": BASE | {"topology", "processors"},
     "group": BASE | {"topology"},
     "stores": BASE | {"topology"},

@@ -12,11 +12,13 @@ from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Consumed, Materialized, option
+from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.copartition import check_declared_partitions
 from millstream.topology.names import validate_name, validate_topic
 from millstream.topology.nodes import GlobalTable, Source, TableSource
+from millstream.topology.suppliers import check_supplier, declared_store
 from millstream.topology.topology import Topology
 
 __all__ = ["StreamsBuilder"]
@@ -166,6 +168,60 @@ class StreamsBuilder(TellsWhatIsMissing):
         draft = self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
         return GlobalKTable(self._drafts, draft, key_serde, value_serde, store.name)
 
+    def add_state_store(self, builder: StoreBuilder) -> StreamsBuilder:
+        """A store for processors, which ask for it by its name: `stream.process(Count, "counts")`.
+
+            builder.add_state_store(
+                Stores.key_value_store_builder(
+                    Stores.persistent_key_value_store("counts"), Serdes.string(), Serdes.long()
+                )
+            )
+
+        Raises:
+            TopologyException: there is another store of that name.
+
+        Source: org.apache.kafka.streams.StreamsBuilder.addStateStore.
+        """
+        self._drafts.add_state_store(declared_store("add_state_store", builder))
+        return self
+
+    def add_global_store(
+        self, builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: Any
+    ) -> StreamsBuilder:
+        """A topic in a store that every client has whole, filled by a processor: it is given each record, and
+        puts what it likes into the store. All processors can read it, by its name.
+
+        The topic is read from its beginning whenever a client has no state of it. It is the store's only
+        changelog, so what the processor does has to follow from its records alone.
+
+        Raises:
+            TopologyException: the topic's name is illegal, or another source reads it; there is a store of
+                that name; or the supplier makes no processors.
+
+        Source: org.apache.kafka.streams.StreamsBuilder.addGlobalStore.
+        """
+        consumed = option(consumed, Consumed, "add_global_store")
+        check_supplier("add_global_store", supplier, fixed_key=False)
+        declared = declared_store("add_global_store", builder)
+        source_name = _source_name(consumed)
+        node = GlobalTable(
+            consumed.name or "",
+            (),
+            topic=validate_topic(topic),
+            source_name=source_name or "",
+            key_serde=consumed.key_serde,
+            value_serde=consumed.value_serde,
+            supplier=supplier,
+        )
+        self._drafts.twin_of(node)
+        self._drafts.check(consumed.name, source_name, store=declared.name)
+        names = self._drafts.names
+        store = replace(declared, queryable=True, logged=False, topic_config={}, source_topic=topic)
+        source_name = names.processor("KSTREAM-SOURCE-", source_name)
+        name = names.processor("KTABLE-SOURCE-", consumed.name)
+        self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
+        return self
+
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """The topology of what was written so far. Changes nothing: one may write on, and build again.
 
@@ -176,7 +232,7 @@ class StreamsBuilder(TellsWhatIsMissing):
             TopologyException: it reads nothing, a split has no branches, both sides of a join have other
                 numbers of partitions by repartition(), or Spark cannot run it.
         """
-        topology = Topology(self._drafts.build())
+        topology = Topology(self._drafts.build(), self._drafts.state_stores.values())
         check_declared_partitions(topology.copartition_groups)
         _ = topology.pipelines  # raises for what no query can run, here and not at the start
         return topology

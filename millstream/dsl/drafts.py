@@ -14,6 +14,7 @@ import heapq
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from itertools import count
 
 from millstream.errors import TopologyException
@@ -27,6 +28,7 @@ from millstream.topology.nodes import (
     GlobalTable,
     JoinType,
     Node,
+    Process,
     Repartition,
     Source,
     Store,
@@ -83,6 +85,8 @@ class Drafts:
         self._priorities = 0
         self._node_names: dict[str, str] = {}
         self._store_names: dict[str, str] = {}
+        self.state_stores: dict[str, Store] = {}
+        """Those for processors, which were added to the builder."""
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -113,7 +117,8 @@ class Drafts:
     def add(self, node: Node, *parents: Draft) -> Draft:
         """A draft of `node` behind `parents`."""
         names = _names(node)
-        stores = [store.name for store in node.stores]
+        # The stores of a processor were added before, and several processors may have the same one.
+        stores = [] if isinstance(node, Process) else [store.name for store in node.stores]
         self.check(*names, stores=stores)
         draft = Draft(node, [], caller())
         self._node_names.update((name, draft.where) for name in names)
@@ -121,6 +126,63 @@ class Drafts:
         for parent in parents:
             self.attach(draft, parent)
         return draft
+
+    def add_state_store(self, store: Store) -> None:
+        """A store for processors; the same one may be added again.
+
+        Raises:
+            TopologyException: there is another store of that name.
+
+        Source: InternalTopologyBuilder.addStateStore.
+        """
+        if store.name in self.state_stores and self.state_stores[store.name] == store:
+            return
+        if store.name in self._store_names:
+            raise TopologyException(
+                f"A different StateStore has already been added with the name {store.name} "
+                f"({self._store_names[store.name]}); give the one at {caller()} another name"
+            )
+        self.state_stores[store.name] = store
+        self._store_names[store.name] = caller()
+
+    def connected(self, operation: str, names: Iterable[str]) -> tuple[Store, ...]:
+        """The stores that a processor asks for by name.
+
+        Raises:
+            TopologyException: there is none, or it is not for processors.
+        """
+        found: dict[str, Store] = {}
+        for name in names:
+            if not isinstance(name, str):
+                raise TopologyException(
+                    f"{operation}() takes names of stores, or store builders, after the supplier; got "
+                    f"{name!r}"
+                )
+            if name in self.state_stores:
+                found[name] = self.state_stores[name]
+                continue
+            for draft in self._sources:
+                if isinstance(draft.node, GlobalTable) and draft.node.stored.name == name:
+                    raise TopologyException(
+                        f"Global StateStore {name} can be used by a Processor without being specified; "
+                        "it should "
+                        "not be explicitly passed."
+                    )
+            if name in self._store_names:
+                raise TopologyException(
+                    f"{operation}() asks for the store '{name}', which belongs to a table "
+                    f"({self._store_names[name]}) and cannot be read by a processor: join the stream "
+                    "with the "
+                    "table, or fill a store in the processor"
+                )
+            near = get_close_matches(name, self.state_stores, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            raise TopologyException(
+                f"StateStore {name} is not added yet: {operation}() at {caller()} asks for it; call "
+                "builder.add_state_store(…) before, or let the supplier's stores() return its "
+                f"builder.{meant}"
+            )
+        return tuple(found.values())
 
     def attach(self, draft: Draft, parent: Draft) -> None:
         """Put a draft behind one more parent; behind the same one again only renews its priority.

@@ -7,6 +7,7 @@ take `value`, `key, value`, or `key, value, record` (`record`: topic, partition,
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.grouped import KGroupedStream
@@ -25,11 +26,13 @@ from millstream.dsl.options import (
 from millstream.dsl.printed import Printed
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.dsl.serdes import Serde
+from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import validate_name, validate_topic
+from millstream.topology.suppliers import check_supplier, declared_store, stores_of
 
 __all__ = ["BranchedKStream", "KStream"]
 
@@ -145,6 +148,104 @@ class KStream(StreamJoins, TellsWhatIsMissing):
         name = self._drafts.names.processor("KSTREAM-PRINTER-", printed.name)
         label = self._draft.node.name if printed.label is None else printed.label
         self._drafts.add(nodes.Print(name, (), label, printed.mapper, printed.path), self._draft)
+
+    # --- processors --------------------------------------------------------------------------------------
+
+    def process(
+        self,
+        supplier: Any,
+        *stores: str | StoreBuilder,
+        named: str | Named | None = None,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> KStream:
+        """Give each record to a processor: Python code, one record after the other, with stores of its own.
+
+            class Count(Processor):
+                def init(self, context):
+                    self.context = context
+                    self.counts = context.get_state_store("counts")
+
+                def process(self, record):
+                    count = (self.counts.get(record.key) or 0) + 1
+                    self.counts.put(record.key, count)
+                    self.context.forward(record.with_value(count))
+
+            stream.process(Count, "counts", value_serde=Serdes.long())
+
+        Args:
+            supplier: makes processors: a class that inherits Processor, a function without parameters, or
+                what `@processor` made of a function.
+            stores: names of those that were added to the builder, or store builders, which this adds. Those
+                that `supplier.stores()` returns are added too.
+            key_serde, value_serde: of what it forwards to steps that are no processors. None: those of what
+                comes in. A topic that it is written to may have serdes of its own, `Produced.with_`.
+
+        Raises:
+            TopologyException: the supplier makes no processors, or a store is unknown.
+
+        Runs on: Spark's Python workers, beside the state of the partition. What a processor keeps in its own
+            fields is lost whenever a task begins anew; what is in its stores is not.
+        Source: org.apache.kafka.streams.kstream.KStream.process.
+        """
+        return self._process("process", supplier, stores, named, key_serde, value_serde)
+
+    def process_values(
+        self,
+        supplier: Any,
+        *stores: str | StoreBuilder,
+        named: str | Named | None = None,
+        value_serde: Serde | None = None,
+    ) -> KStream:
+        """The same with a FixedKeyProcessor: what it forwards has the key of what came in.
+
+        So no later step has to repartition because of it.
+
+        Raises:
+            TopologyException: as of `process`.
+
+        Runs on: as with `process`.
+        Source: org.apache.kafka.streams.kstream.KStream.processValues.
+        """
+        return self._process("process_values", supplier, stores, named, None, value_serde)
+
+    def _process(
+        self,
+        operation: str,
+        supplier: Any,
+        stores: tuple[str | StoreBuilder, ...],
+        named: str | Named | None,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+    ) -> KStream:
+        fixed_key = operation == "process_values"
+        check_supplier(operation, supplier, fixed_key=fixed_key)
+        name = name_of(named)
+        self._drafts.check(name)
+        declared = [declared_store(operation, each) for each in stores if not isinstance(each, str)]
+        declared += [declared_store("stores", each) for each in stores_of(supplier)]
+        names = [each if isinstance(each, str) else each.name for each in stores]
+        for store in declared:
+            self._drafts.add_state_store(store)
+        connected = self._drafts.connected(operation, (*names, *(store.name for store in declared)))
+        prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
+        node = nodes.Process(
+            # Unlike almost everywhere else, a name that is given uses up no count here.
+            name or self._drafts.names.processor(prefix),
+            (),
+            supplier,
+            fixed_key,
+            connected,
+            self._key_serde if fixed_key else key_serde,
+            value_serde,
+        )
+        return KStream(
+            self._drafts,
+            self._drafts.add(node, self._draft),
+            key_serde or self._key_serde,
+            value_serde or self._value_serde,
+            repartition_required=self._repartition_required or not fixed_key,
+        )
 
     # --- apart and together ------------------------------------------------------------------------------
 

@@ -491,6 +491,12 @@ def _check_supplier(materialized: Materialized, windows: Windows | None) -> None
             f"{supplier} is a {supplier.kind.value} store, and this table has a {kind.value} store: use "
             f"Stores.{fitting}, or give the name alone"
         )
+    if supplier.duplicates:
+        raise TopologyException(
+            f"the window store {supplier.name} cannot retain duplicates: a table has one value for each "
+            "key and "
+            "window, and what a join of streams keeps is in its query's state"
+        )
     if supplier.window_size is None or windows is None or isinstance(windows, SessionWindows):
         return
     if milliseconds(supplier.window_size, "the window size") != windows.size_ms:

@@ -1,10 +1,12 @@
-"""Store suppliers: Kafka Streams' names for how a table's store is kept, given to `Materialized.as_`."""
+"""Store suppliers: Kafka Streams' names for how a store is kept, given to `Materialized.as_` or a builder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 
+from millstream.dsl.serdes import Serde
+from millstream.dsl.store_builders import StoreBuilder, store_builder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsPythonNames
@@ -26,6 +28,7 @@ class StoreSupplier:
         retention: for window and session stores: how long a window is kept.
         window_size: for a window store: how long each of its windows is.
         history: how far back it can be read as of an earlier time. None: only as it is.
+        duplicates: of a window store: whether a key can have several values in a window.
     """
 
     made_by: str
@@ -35,6 +38,7 @@ class StoreSupplier:
     retention: timedelta | None = None
     window_size: timedelta | None = None
     history: timedelta | None = None
+    duplicates: bool = False
 
     def __post_init__(self) -> None:
         validate_name(self.name, "store name")
@@ -44,15 +48,18 @@ class StoreSupplier:
 
 
 class Stores(metaclass=TellsPythonNames):
-    """How a table's store is kept: `Materialized.as_(Stores.in_memory_key_value_store("counts"))`.
+    """How a store is kept: a table's, `Materialized.as_(Stores.in_memory_key_value_store("counts"))`, or
+    one of processors, `Stores.key_value_store_builder(Stores.in_memory_key_value_store("counts"), key,
+    value)`.
 
-    The same can be said without: `Materialized.as_("counts").with_store_type(StoreType.IN_MEMORY)`, and
-    `with_retention`, `with_history`. One that is named here is kept so, whatever `default.dsl.store` says.
+    For tables, the same can be said without:
+    `Materialized.as_("counts").with_store_type(StoreType.IN_MEMORY)`, and `with_retention`, `with_history`.
+    One that is named here is kept so, whatever `default.dsl.store` says.
 
     Source: org.apache.kafka.streams.state.Stores.
     Differs: each store has its records' timestamps, where Kafka's `persistentKeyValueStore` and
-        `persistentWindowStore` have none. Stores are views of changelogs, filled by Spark: they hold all
-        keys, and there are no builders of them.
+        `persistentWindowStore` have none. What is queried is a view of a changelog, which Spark writes; what
+        processors see is kept by Spark, wherever the view is.
     """
 
     @staticmethod
@@ -102,8 +109,7 @@ class Stores(metaclass=TellsPythonNames):
         """In RocksDB, windows of this size, each for so long after its start.
 
         Raises:
-            TopologyException: a duration is negative, windows are longer than they are kept, or duplicates
-                are to be retained: that is for joins of streams, whose stores Spark keeps.
+            TopologyException: a duration is negative, or windows are longer than they are kept.
         """
         return _windows(
             "persistent_window_store", name, retention_period, window_size, retain_duplicates, persistent=True
@@ -155,6 +161,53 @@ class Stores(metaclass=TellsPythonNames):
             "in_memory_session_store", name, StoreKind.SESSION, persistent=False, retention=retention_period
         )
 
+    # --- builders, for processors ------------------------------------------------------------------------
+
+    @staticmethod
+    def key_value_store_builder(
+        supplier: StoreSupplier, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> StoreBuilder:
+        """A KeyValueStore for processors."""
+        return store_builder("key_value_store_builder", supplier, key_serde, value_serde, StoreKind.KEY_VALUE)
+
+    @staticmethod
+    def timestamped_key_value_store_builder(
+        supplier: StoreSupplier, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> StoreBuilder:
+        """A TimestampedKeyValueStore for processors: its values are ValueAndTimestamp."""
+        made_by = "timestamped_key_value_store_builder"
+        return store_builder(made_by, supplier, key_serde, value_serde, StoreKind.KEY_VALUE, timestamped=True)
+
+    @staticmethod
+    def versioned_key_value_store_builder(
+        supplier: StoreSupplier, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> StoreBuilder:
+        """A VersionedKeyValueStore for processors."""
+        made_by = "versioned_key_value_store_builder"
+        return store_builder(made_by, supplier, key_serde, value_serde, StoreKind.KEY_VALUE, versioned=True)
+
+    @staticmethod
+    def window_store_builder(
+        supplier: StoreSupplier, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> StoreBuilder:
+        """A WindowStore for processors."""
+        return store_builder("window_store_builder", supplier, key_serde, value_serde, StoreKind.WINDOW)
+
+    @staticmethod
+    def timestamped_window_store_builder(
+        supplier: StoreSupplier, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> StoreBuilder:
+        """A TimestampedWindowStore for processors: its values are ValueAndTimestamp."""
+        made_by = "timestamped_window_store_builder"
+        return store_builder(made_by, supplier, key_serde, value_serde, StoreKind.WINDOW, timestamped=True)
+
+    @staticmethod
+    def session_store_builder(
+        supplier: StoreSupplier, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> StoreBuilder:
+        """A SessionStore for processors."""
+        return store_builder("session_store_builder", supplier, key_serde, value_serde, StoreKind.SESSION)
+
 
 def _windows(
     made_by: str,
@@ -172,12 +225,15 @@ def _windows(
             f"The retention period of the window store {name} must be no smaller than its window size. "
             f"Got size=[{size_ms}], retention=[{retention_ms}]"
         )
-    if retain_duplicates:
-        raise TopologyException(
-            f"the window store {name} cannot retain duplicates: a table has one value for each key and "
-            "window, and what a join of streams keeps is in its query's state"
-        )
-    return StoreSupplier(made_by, name, StoreKind.WINDOW, persistent, retention, window_size)
+    return StoreSupplier(
+        made_by,
+        name,
+        StoreKind.WINDOW,
+        persistent,
+        retention,
+        window_size,
+        duplicates=bool(retain_duplicates),
+    )
 
 
 def _at_least(duration: timedelta, what: str, least_ms: int) -> int:

@@ -1,27 +1,54 @@
-"""A topology: what a program means, as frozen nodes, and everything that follows from them."""
+"""A topology: what a program means, as frozen nodes, and everything that follows from them.
+
+One comes from `StreamsBuilder.build()`, or is written node by node: `Topology().add_source(…)`. Nodes stay
+frozen: what is added makes new ones where it has to, and everything that followed is worked out again.
+
+Source: org.apache.kafka.streams.Topology; the checks are those of InternalTopologyBuilder.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
+from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.copartition import CopartitionGroup, copartition_groups
 from millstream.topology.describe import TopologyDescription, describe
 from millstream.topology.explain import explain
-from millstream.topology.nodes import GlobalTable, Node, Source, Store, TableSource
+from millstream.topology.functions import arity, describe_function
+from millstream.topology.names import validate_topic
+from millstream.topology.nodes import (
+    GlobalTable,
+    Node,
+    OffsetReset,
+    OffsetResetPolicy,
+    Process,
+    Sink,
+    Source,
+    Store,
+    TableSource,
+)
 from millstream.topology.pipeline import Pipeline, plan_pipelines
 from millstream.topology.subtopology import Subtopology, split_subtopologies, write_out
+from millstream.topology.suppliers import check_supplier, declared_store, new_processor, stores_of
 
 __all__ = ["Topology"]
 
 
-@dataclass(frozen=True, eq=False)
 class Topology(TellsWhatIsMissing):
-    """What `StreamsBuilder.build()` returns.
+    """What a client runs: `StreamsBuilder.build()` returns one, or it is written node by node.
+
+        topology = Topology()
+        topology.add_source("lines", "text-lines")
+        topology.add_processor("count", Count, "lines")
+        topology.add_state_store(counts, "count")
+        topology.add_sink("out", "counts", "count")
 
     Attributes:
         nodes: in the order in which Kafka Streams adds them: parents before children.
@@ -29,7 +56,349 @@ class Topology(TellsWhatIsMissing):
     Source: org.apache.kafka.streams.Topology.
     """
 
-    nodes: tuple[Node, ...]
+    def __init__(self, nodes: Iterable[Node] = (), stores: Iterable[Store] = ()) -> None:
+        self._nodes = tuple(nodes)
+        self._state_stores = {store.name: store for store in stores}
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return self._nodes
+
+    # --- written node by node ----------------------------------------------------------------------------
+
+    def add_source(
+        self,
+        name: str,
+        *topics: str | re.Pattern[str],
+        key_serde: Any = None,
+        value_serde: Any = None,
+        offset_reset: OffsetResetPolicy | None = None,
+        timestamp_extractor: Any = None,
+    ) -> Topology:
+        """Records of topics, or of all topics that match one compiled pattern.
+
+        Args:
+            key_serde, value_serde: None means the configured default.
+            offset_reset: `AutoOffsetReset.earliest()` and so on; None means the configured one.
+
+        Raises:
+            TopologyException: the name is taken, there is no topic, or another source reads it.
+        """
+        self._check_name(name)
+        if not topics:
+            raise TopologyException("You must provide at least one topic")
+        pattern = topics[0] if isinstance(topics[0], re.Pattern) else None
+        if pattern is not None and len(topics) > 1:
+            raise TopologyException(f"source {name} takes topics, or one pattern; got {topics!r}")
+        names = () if pattern is not None else tuple(validate_topic(str(topic)) for topic in topics)
+        if offset_reset is not None and not isinstance(offset_reset, OffsetResetPolicy):
+            raise TopologyException(
+                f"offset_reset of source {name} is AutoOffsetReset.earliest() or the like; got "
+                f"{offset_reset!r}"
+            )
+        for topic in names:
+            self._check_topic(topic)
+        for topic in () if pattern is None else self._topics_read():
+            if pattern is not None and pattern.fullmatch(topic):
+                raise TopologyException(
+                    f"Pattern {pattern.pattern} will match a topic that has already been registered by "
+                    "another "
+                    f"source: {topic}"
+                )
+        return self._add(
+            Source(
+                name,
+                (),
+                topics=names,
+                pattern=pattern,
+                key_serde=key_serde,
+                value_serde=value_serde,
+                offset_reset=offset_reset,
+                timestamp_extractor=timestamp_extractor,
+            )
+        )
+
+    def add_processor(
+        self, name: str, supplier: Any, *parents: str, key_serde: Any = None, value_serde: Any = None
+    ) -> Topology:
+        """A processor behind these nodes. Stores that `supplier.stores()` returns are added and connected.
+
+        Args:
+            supplier: as for `KStream.process`, or of FixedKeyProcessors.
+            key_serde, value_serde: of what it forwards to a sink without serdes of its own. None: those of
+                what comes in.
+
+        Raises:
+            TopologyException: the name is taken, a parent is not there, or the supplier makes no processors.
+        """
+        self._check_name(name)
+        fixed_key = bool(getattr(_made(supplier), "fixed_key", False))
+        check_supplier("add_processor", supplier, fixed_key=fixed_key)
+        behind = self._parents("Processor", name, parents)
+        stores = [declared_store("stores", each) for each in stores_of(supplier)]
+        for store in stores:
+            self._check_store(store)
+        self._add(Process(name, behind, supplier, fixed_key, (), key_serde, value_serde))
+        for store in stores:
+            self._state_stores[store.name] = store
+            self._connect(name, store.name)
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | Callable[..., Any],
+        *parents: str,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Callable[..., Any] | None = None,
+    ) -> Topology:
+        """What these nodes forward goes to a topic, or to the one that a function's Column names.
+
+        Args:
+            key_serde, value_serde: None: those of the parent.
+            partitioner: as that of `Produced`.
+
+        Raises:
+            TopologyException: the name is taken, or a parent is not there.
+        """
+        self._check_name(name)
+        if callable(topic):
+            if not arity(topic):
+                raise TopologyException(
+                    f"sink {name} takes a topic, or a function of value, key and value, or key, value and "
+                    f"record; got {describe_function(topic)}"
+                )
+        else:
+            validate_topic(topic)
+        return self._add(
+            Sink(
+                name,
+                self._parents("Sink", name, parents),
+                topic=None if callable(topic) else topic,
+                topic_function=topic if callable(topic) else None,
+                key_serde=key_serde,
+                value_serde=value_serde,
+                partitioner=partitioner,
+            )
+        )
+
+    def add_state_store(self, builder: Any, *processors: str) -> Topology:
+        """A store, connected with these processors.
+
+        Raises:
+            TopologyException: there is another store of that name, or no such processor.
+        """
+        store = declared_store("add_state_store", builder)
+        self._check_store(store)
+        for processor in processors:
+            self._check_processor(processor, store.name)
+        self._state_stores[store.name] = store
+        for processor in processors:
+            self._connect(processor, store.name)
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
+        """Let a processor use stores that have been added. Who shares a store shares its tasks.
+
+        Raises:
+            TopologyException: there is no such processor, or no such store.
+        """
+        if not stores:
+            raise TopologyException("Must provide at least one state store name.")
+        for store in stores:
+            if store in self.global_stores:
+                raise TopologyException(
+                    f"Global StateStore {store} can be used by a Processor without being specified; it "
+                    "should not "
+                    "be explicitly passed."
+                )
+            if store not in self._state_stores:
+                near = get_close_matches(store, self._state_stores, n=1)
+                raise TopologyException(
+                    f"StateStore {store} is not added yet." + (f" Did you mean '{near[0]}'?" if near else "")
+                )
+            self._check_processor(processor, store)
+        for store in stores:
+            self._connect(processor, store)
+        return self
+
+    def add_global_store(
+        self,
+        builder: Any,
+        source_name: str,
+        topic: str,
+        processor_name: str,
+        supplier: Any,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> Topology:
+        """As `StreamsBuilder.add_global_store`, with names for its two nodes.
+
+        Raises:
+            TopologyException: a name is taken, or another source reads the topic.
+        """
+        store = declared_store("add_global_store", builder)
+        check_supplier("add_global_store", supplier, fixed_key=False)
+        self._check_name(source_name)
+        self._check_name(processor_name)
+        if source_name == processor_name:
+            raise TopologyException("sourceName and processorName must be different.")
+        if store.name in self._state_stores or store.name in {**self.stores, **self.global_stores}:
+            raise TopologyException(
+                f"A different StateStore has already been added with the name {store.name}"
+            )
+        if store.logged:
+            raise TopologyException(
+                f"StateStore {store.name} for global table must not have logging enabled: its topic is its "
+                "changelog; add .with_logging_disabled()"
+            )
+        self._check_topic(validate_topic(topic))
+        kept = replace(store, queryable=True, logged=False, topic_config={}, source_topic=topic)
+        return self._add(
+            GlobalTable(
+                processor_name,
+                (),
+                topic=topic,
+                source_name=source_name,
+                key_serde=key_serde,
+                value_serde=value_serde,
+                stored=kept,
+                supplier=supplier,
+            )
+        )
+
+    def add_read_only_state_store(
+        self,
+        builder: Any,
+        source_name: str,
+        topic: str,
+        processor_name: str,
+        supplier: Any,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Any = None,
+    ) -> Topology:
+        """A store whose changelog is a topic that others write: a processor puts its records into the store.
+
+        Other processors may be connected with the store, and only read it.
+
+        Raises:
+            TopologyException: a name is taken, or another source reads the topic.
+
+        Source: KIP-813.
+        """
+        store = replace(
+            declared_store("add_read_only_state_store", builder),
+            logged=False,
+            topic_config={},
+            queryable=True,
+        )
+        check_supplier("add_read_only_state_store", supplier, fixed_key=False)
+        self._check_name(processor_name)
+        self._check_store(replace(store, source_topic=topic))
+        self.add_source(
+            source_name,
+            topic,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            offset_reset=OffsetReset.EARLIEST,
+            timestamp_extractor=timestamp_extractor,
+        )
+        self._state_stores[store.name] = replace(store, source_topic=topic)
+        self.add_processor(processor_name, supplier, source_name)
+        self._connect(processor_name, store.name)
+        return self
+
+    def _add(self, node: Node) -> Topology:
+        self._change((*self._nodes, node))
+        return self
+
+    def _change(self, nodes: tuple[Node, ...]) -> None:
+        self._nodes = nodes
+        for name, value in vars(Topology).items():
+            if isinstance(value, cached_property):
+                vars(self).pop(name, None)
+
+    def _connect(self, processor: str, store: str) -> None:
+        """Nodes are frozen: the processor and all that comes after it are made anew."""
+        changed: dict[Node, Node] = {}
+        for node in self._nodes:
+            new = node
+            if isinstance(node, Process) and node.name == processor:
+                if any(each.name == store for each in node.connected):
+                    return
+                new = replace(node, connected=(*node.connected, self._state_stores[store]))
+            if any(changed[parent] is not parent for parent in node.parents):
+                new = replace(new, parents=tuple(changed[parent] for parent in node.parents))
+            changed[node] = new
+        self._change(tuple(changed.values()))
+
+    def _names(self) -> set[str]:
+        return {processor.name for processor in write_out(self._nodes)}
+
+    def _check_name(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise TopologyException(f"a node's name is text, got {name!r}")
+        if name in self._names():
+            raise TopologyException(f"Processor {name} is already added.")
+
+    def _parents(self, kind: str, name: str, parents: tuple[str, ...]) -> tuple[Node, ...]:
+        if not parents:
+            raise TopologyException(f"{kind} {name} must have at least one parent")
+        nodes = {node.name: node for node in self._nodes}
+        found: list[Node] = []
+        for parent in dict.fromkeys(parents):
+            if parent == name:
+                raise TopologyException(f"Processor {name} cannot be a predecessor of itself.")
+            node = nodes.get(parent)
+            if node is None or isinstance(node, GlobalTable):
+                near = get_close_matches(str(parent), nodes, n=1)
+                meant = f" Did you mean '{near[0]}'?" if near else ""
+                raise TopologyException(f"Predecessor processor {parent} is not added yet for {name}.{meant}")
+            if isinstance(node, Sink):
+                raise TopologyException(f"Sink {parent} cannot be used a parent.")
+            found.append(node)
+        return tuple(found)
+
+    def _check_processor(self, processor: str, store: str) -> None:
+        node = next((node for node in self._nodes if node.name == processor), None)
+        if node is None:
+            raise TopologyException(f"Processor {processor} is not added yet.")
+        if not isinstance(node, Process):
+            raise TopologyException(
+                f"cannot connect a state store {store} to a source node or a sink node: {processor} is "
+                "no processor"
+            )
+
+    def _check_store(self, store: Store) -> None:
+        known = self._state_stores.get(store.name)
+        if known is None and store.name in self.stores:
+            known = self.stores[store.name]
+        if known is not None and known != store:
+            raise TopologyException(
+                f"A different StateStore has already been added with the name {store.name}"
+            )
+        if store.name in self.global_stores:
+            raise TopologyException(
+                f"A different GlobalStateStore has already been added with the name {store.name}"
+            )
+
+    def _topics_read(self) -> set[str]:
+        return {topic for processor in write_out(self._nodes) for topic in processor.topics}
+
+    def _check_topic(self, topic: str) -> None:
+        if topic in self._topics_read():
+            raise TopologyException(f"Topic {topic} has already been registered by another source.")
+        for pattern in self.source_patterns:
+            if pattern.fullmatch(topic):
+                raise TopologyException(
+                    f"Topic {topic} matches a Pattern already registered by another source: {pattern.pattern}"
+                )
+
+    # --- what follows ------------------------------------------------------------------------------------
 
     @cached_property
     def _all_subtopologies(self) -> tuple[Subtopology, ...]:
@@ -115,3 +484,11 @@ class Topology(TellsWhatIsMissing):
     def __repr__(self) -> str:
         tables = f", {len(self.global_topics)} global tables" if self.global_topics else ""
         return f"Topology({len(self.nodes)} nodes, {len(self.subtopologies)} subtopologies{tables})"
+
+
+def _made(supplier: Any) -> Any:
+    """A processor, if that much can be had of the supplier; what is wrong is told by its check."""
+    try:
+        return new_processor(supplier)
+    except Exception:
+        return None

@@ -104,7 +104,7 @@ def test_a_supplier_goes_with_tables_of_its_kind() -> None:
     ):
         Stores.persistent_window_store("s", timedelta(0), MINUTE)
     with pytest.raises(TopologyException, match="cannot retain duplicates"):
-        Stores.persistent_window_store("s", HOUR, MINUTE, True)
+        windowed_store(Stores.persistent_window_store("s", HOUR, MINUTE, True), minutes)
     with pytest.raises(TopologyException, match="retentionPeriod cannot be negative"):
         Stores.in_memory_session_store("s", -HOUR)
 
@@ -127,7 +127,6 @@ def test_what_a_supplier_says_is_not_said_again() -> None:
     [
         ("lru_map", "none can be forgotten for its number alone"),
         ("lruMap", "none can be forgotten for its number alone"),
-        ("keyValueStoreBuilder", "Processor API"),
         ("persistent_session_store_with_headers", "no headers"),
         ("inMemoryKeyValueStore", "Did you mean 'in_memory_key_value_store'"),
     ],

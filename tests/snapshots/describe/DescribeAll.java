@@ -13,6 +13,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Consumer;
 import java.util.regex.Pattern;
@@ -21,6 +22,7 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
@@ -50,7 +52,14 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.RecordContext;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
+import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
+import org.apache.kafka.streams.processor.api.FixedKeyProcessorSupplier;
+import org.apache.kafka.streams.processor.api.FixedKeyRecord;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorSupplier;
+import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.Stores;
 
 public class DescribeAll {
@@ -67,6 +76,49 @@ public class DescribeAll {
         public String toString() {
             return "by word";
         }
+    }
+
+    /** A processor that does nothing. */
+    static class Nothing implements Processor<String, String, String, String> {
+        @Override
+        public void process(final Record<String, String> record) { }
+    }
+
+    static final ProcessorSupplier<String, String, String, String> NOTHING = Nothing::new;
+
+    static final FixedKeyProcessorSupplier<String, String, String> VALUES = () ->
+        new ContextualFixedKeyProcessor<String, String, String>() {
+            @Override
+            public void process(final FixedKeyRecord<String, String> record) { }
+        };
+
+    /** One that fills a store of its own. */
+    static final class Fill implements Processor<String, String, Void, Void> {
+        @Override
+        public void process(final Record<String, String> record) { }
+    }
+
+    static StoreBuilder<KeyValueStore<String, String>> builder(final String name) {
+        return Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore(name), Serdes.String(), Serdes.String());
+    }
+
+    /** A supplier that brings stores with it. */
+    static ProcessorSupplier<String, String, String, String> bringing(final String... names) {
+        return new ProcessorSupplier<>() {
+            @Override
+            public Processor<String, String, String, String> get() {
+                return new Nothing();
+            }
+
+            @Override
+            public Set<StoreBuilder<?>> stores() {
+                final Set<StoreBuilder<?>> all = new java.util.LinkedHashSet<>();
+                for (final String name : names) {
+                    all.add(builder(name));
+                }
+                return all;
+            }
+        };
     }
 
     static Materialized<String, String, KeyValueStore<Bytes, byte[]>> store(final String name) {
@@ -477,6 +529,52 @@ public class DescribeAll {
             b.globalTable("cities", Consumed.with(Serdes.String(), Serdes.String()));
         });
 
+        all.put("processors", b -> {
+            final KStream<String, String> in = b.stream("in");
+            in.process(NOTHING).to("a");
+            in.process(NOTHING, Named.as("named")).to("b");
+            in.processValues(VALUES).to("c");
+            in.processValues(VALUES, Named.as("named-values")).to("d");
+            in.mapValues(v -> v).process(NOTHING);
+            in.filter((k, v) -> true).to("e");
+        });
+
+        all.put("processors_with_stores", b -> {
+            b.addStateStore(builder("shared"));
+            b.addStateStore(builder("unused"));
+            final KStream<String, String> one = b.stream("one");
+            b.<String, String>stream("alone").process(NOTHING).to("a");
+            one.process(NOTHING, "shared").filter((k, v) -> true).to("b");
+            b.<String, String>stream("two").processValues(VALUES, "shared").to("c");
+            b.addStateStore(builder("later"));
+            one.process(bringing("brought", "and-this"), Named.as("bringing"), "later", "shared").to("d");
+            b.<String, String>stream("three").process(bringing("alone")).process(NOTHING, "alone").to("e");
+        });
+
+        all.put("processors_then_groups", b -> {
+            final KStream<String, String> in = b.stream("in");
+            b.addStateStore(builder("store"));
+            in.process(NOTHING, "store").groupByKey().count(longs("counts")).toStream().process(() ->
+                new Processor<String, Long, String, String>() {
+                    @Override
+                    public void process(final Record<String, Long> record) { }
+                }, "store").to("a");
+            in.processValues(VALUES).groupByKey().count(longs("others"));
+            in.process(NOTHING, Named.as("named")).groupByKey().count();
+            in.selectKey((k, v) -> v).processValues(VALUES, "store").toTable();
+            in.process(NOTHING).join(b.table("users"), (v, u) -> v).to("b");
+            in.process(NOTHING).repartition().process(NOTHING).merge(in).to("c");
+        });
+
+        all.put("global_stores", b -> {
+            final KStream<String, String> in = b.stream("in");
+            b.addGlobalStore(builder("one"), "g-one", Consumed.with(Serdes.String(), Serdes.String()), Fill::new);
+            in.process(NOTHING).to("a");
+            b.addGlobalStore(builder("two"), "g-two",
+                Consumed.with(Serdes.String(), Serdes.String()).withName("named"), Fill::new);
+            b.stream("other").to("b");
+        });
+
         all.put("stream_table_joins", b -> {
             final KStream<String, String> in = b.stream("in");
             final KTable<String, String> users = b.table("users");
@@ -734,7 +832,59 @@ public class DescribeAll {
         return all;
     }
 
+    /** Programs that are written node by node. */
+    static Map<String, Consumer<Topology>> topologies() {
+        final Map<String, Consumer<Topology>> all = new TreeMap<>();
+
+        all.put("topology_word_count", t -> {
+            t.addSource("Source", "streams-plaintext-input");
+            t.addProcessor("Process", NOTHING, "Source");
+            t.addStateStore(builder("Counts"), "Process");
+            t.addSink("Sink", "streams-wordcount-processor-output", "Process");
+        });
+
+        all.put("topology_shared_stores", t -> {
+            t.addSource("one", "a", "b");
+            t.addSource("two", Pattern.compile("c-.*"));
+            t.addSource("three", "d");
+            t.addProcessor("p-one", NOTHING, "one");
+            t.addProcessor("p-two", NOTHING, "two", "one");
+            t.addProcessor("p-three", bringing("own", "other"), "three");
+            t.addProcessor("p-four", NOTHING, "p-three", "p-one");
+            t.addSink("s-one", "out", "p-four", "one");
+            t.addSink("s-two", new ByWord(), "p-two");
+            t.addSource("four", "e");
+            t.addProcessor("p-five", NOTHING, "four");
+            t.addStateStore(builder("shared"));
+            t.addStateStore(builder("unused"));
+            t.connectProcessorAndStateStores("p-five", "shared", "own");
+            t.addSource("five", "f");
+            t.addProcessor("p-six", NOTHING, "five");
+            t.addStateStore(builder("last"), "p-six");
+            t.addSink("s-three", "out", "p-six");
+        });
+
+        all.put("topology_global_stores", t -> {
+            t.addSource("one", "a");
+            t.addGlobalStore(builder("global").withLoggingDisabled(), "global-source",
+                Serdes.String().deserializer(), Serdes.String().deserializer(), "g", "global-processor", Fill::new);
+            t.addProcessor("p-one", NOTHING, "one");
+            t.addReadOnlyStateStore(builder("read-only"), "ro-source",
+                Serdes.String().deserializer(), Serdes.String().deserializer(), "r", "ro-processor", Fill::new);
+            t.connectProcessorAndStateStores("p-one", "read-only");
+            t.addSource("two", "b");
+            t.addSink("out", "out", "two", "p-one");
+        });
+
+        return all;
+    }
+
     public static void main(final String[] args) throws Exception {
+        for (final Map.Entry<String, Consumer<Topology>> each : topologies().entrySet()) {
+            final Topology topology = new Topology();
+            each.getValue().accept(topology);
+            Files.writeString(Path.of(args[0], each.getKey() + ".txt"), topology.describe().toString());
+        }
         for (final Map.Entry<String, Consumer<StreamsBuilder>> each : programs().entrySet()) {
             final StreamsBuilder builder = new StreamsBuilder();
             each.getValue().accept(builder);

@@ -1,0 +1,152 @@
+"""Builders of the stores that processors keep: a supplier, its serdes, and how the store is logged.
+
+Source: org.apache.kafka.streams.state.StoreBuilder;
+    org.apache.kafka.streams.state.internals.AbstractStoreBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from millstream.dsl.serdes import Serde
+from millstream.errors import TopologyException
+from millstream.model import StoreKind
+from millstream.not_there import TellsWhatIsMissing
+from millstream.topology.nodes import Store
+from millstream.topology.windows import milliseconds
+
+if TYPE_CHECKING:
+    from millstream.dsl.store_suppliers import StoreSupplier
+
+__all__ = ["StoreBuilder"]
+
+
+@dataclass(frozen=True)
+class StoreBuilder(TellsWhatIsMissing):
+    """A store for processors: give it to `StreamsBuilder.add_state_store`, then its name to `process`.
+
+    Attributes:
+        supplier: what `Stores` said of the store.
+        key_serde, value_serde: None means the configured default.
+        timestamped: whether processors put and get values with their timestamps.
+        logging_enabled: whether there is a changelog. A store that is queried is a view of its changelog, so
+            one without cannot be queried. What processors see is kept all the same.
+        log_config: configs of the changelog topic, on top of the defaults.
+        caching_enabled: has no effect: what goes into a changelog is what was put.
+
+    Source: org.apache.kafka.streams.state.StoreBuilder.
+    Differs: builders are not changed; each method returns another one. Two that are equal build one store.
+    """
+
+    supplier: StoreSupplier
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    timestamped: bool = False
+    logging_enabled: bool = True
+    log_config: Mapping[str, str] = field(default_factory=dict, hash=False)
+    caching_enabled: bool = False
+
+    def __post_init__(self) -> None:
+        for word, serde in (("key", self.key_serde), ("value", self.value_serde)):
+            if serde is not None and not isinstance(serde, Serde):
+                raise TopologyException(
+                    f"the {word} serde of store '{self.name}' is a serde, such as Serdes.string(), or None; "
+                    f"got {serde!r}"
+                )
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self.supplier.name
+
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder:
+        """The same with a changelog, whose topic has these configs besides the usual ones."""
+        given = {str(key): str(value) for key, value in (config or {}).items()}
+        return replace(self, logging_enabled=True, log_config=given)
+
+    def with_logging_disabled(self) -> StoreBuilder:
+        """The same without a changelog."""
+        return replace(self, logging_enabled=False, log_config={})
+
+    def with_caching_enabled(self) -> StoreBuilder:
+        """The same.
+
+        Differs: there is no cache between a processor and the changelog.
+
+        Raises:
+            TopologyException: the store has a history, or keeps duplicates.
+        """
+        if self.supplier.history is not None:
+            raise TopologyException("Versioned stores do not support caching")
+        return replace(self, caching_enabled=True)
+
+    def with_caching_disabled(self) -> StoreBuilder:
+        """The same."""
+        return replace(self, caching_enabled=False)
+
+    @property
+    def declared(self) -> Store:
+        """The store as a topology has it."""
+        supplier = self.supplier
+        return Store(
+            supplier.name,
+            key_serde=self.key_serde,
+            value_serde=self.value_serde,
+            # a view of the changelog has one value for each key and window
+            queryable=self.logging_enabled and not supplier.duplicates,
+            persistent=supplier.persistent,
+            type_is_default=False,
+            logged=self.logging_enabled,
+            topic_config=dict(self.log_config),
+            kind=supplier.kind,
+            window_size_ms=_ms(supplier.window_size),
+            retention_ms=_ms(supplier.retention),
+            history_ms=_ms(supplier.history),
+            cached=self.caching_enabled,
+            duplicates=supplier.duplicates,
+            timestamped=self.timestamped,
+        )
+
+
+def store_builder(
+    made_by: str,
+    supplier: StoreSupplier,
+    key_serde: Serde | None,
+    value_serde: Serde | None,
+    kind: StoreKind,
+    *,
+    timestamped: bool = False,
+    versioned: bool = False,
+) -> StoreBuilder:
+    """A builder, if its supplier is of that kind.
+
+    Raises:
+        TopologyException: it is not.
+    """
+    from millstream.dsl.store_suppliers import StoreSupplier
+
+    wanted = _SUPPLIERS[(kind, versioned)]
+    if not isinstance(supplier, StoreSupplier):
+        raise TopologyException(f"Stores.{made_by}() takes a supplier, such as {wanted}; got {supplier!r}")
+    if supplier.kind is not kind or (supplier.history is not None) != versioned:
+        raise TopologyException(
+            f"Stores.{made_by}() takes another supplier, such as {wanted}; got {supplier}"
+        )
+    return StoreBuilder(supplier, key_serde, value_serde, timestamped)
+
+
+_SUPPLIERS = {
+    (StoreKind.KEY_VALUE, False): 'Stores.persistent_key_value_store("counts")',
+    (StoreKind.KEY_VALUE, True): 'Stores.persistent_versioned_key_value_store("prices", timedelta(days=1))',
+    (
+        StoreKind.WINDOW,
+        False,
+    ): 'Stores.persistent_window_store("views", timedelta(days=1), timedelta(hours=1))',
+    (StoreKind.SESSION, False): 'Stores.persistent_session_store("visits", timedelta(days=1))',
+}
+
+
+def _ms(duration: object) -> int | None:
+    return None if duration is None else milliseconds(duration, "a duration of a store")

@@ -1,0 +1,108 @@
+"""What makes processors: a class, a function without parameters, or an object with `get()`.
+
+Which class a processor has is not looked at, only what it can do: the classes themselves are in
+`processors/api.py`, above this package.
+
+Source: org.apache.kafka.streams.internals.ApiUtils.checkSupplier; ConnectedStoreProvider (KIP-401).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from millstream.errors import TopologyException
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Store
+
+__all__ = ["check_supplier", "declared_store", "new_processor", "stores_of"]
+
+_SHAPE = "a class that inherits Processor, or a function that returns a new one each time"
+
+
+def new_processor(supplier: Any) -> Any:
+    """What the supplier makes."""
+    get = None if isinstance(supplier, type) else getattr(supplier, "get", None)
+    return supplier() if get is None else get()
+
+
+def check_supplier(operation: str, supplier: Any, *, fixed_key: bool) -> None:
+    """Raise if `supplier` cannot be what `operation` takes. It is called, twice, as Kafka Streams does.
+
+    Raises:
+        TopologyException: it makes nothing, or no processor, or one of the other sort, or the same one again.
+    """
+    if not isinstance(supplier, type) and callable(getattr(supplier, "process", None)):
+        raise TopologyException(
+            f"{operation}() got a processor, {type(supplier).__name__}(…): each task needs one of its "
+            "own; give "
+            f"what makes them, {type(supplier).__name__} itself or `lambda: {type(supplier).__name__}(…)`"
+        )
+    if not callable(supplier) and not callable(getattr(supplier, "get", None)):
+        raise TopologyException(f"{operation}() takes {_SHAPE}; got {supplier!r}")
+    what = describe_function(supplier)
+    if isinstance(supplier, type) and inspect.isabstract(supplier):
+        raise TopologyException(f"{operation}() got the class {supplier.__name__}, which has no process()")
+    try:
+        one, other = new_processor(supplier), new_processor(supplier)
+    except Exception as error:
+        raise TopologyException(
+            f"{operation}() got {what}, which failed when it was called without arguments "
+            f"({type(error).__name__}: {error}); it takes {_SHAPE}"
+        ) from error
+    if not callable(getattr(one, "process", None)):
+        if callable(supplier) and inspect.isgenerator(one):
+            raise TopologyException(
+                f"{operation}() got the generator function {what}: put @processor above it, from "
+                "millstream import processor"
+            )
+        raise TopologyException(
+            f"{operation}() got {what}, which made a {type(one).__name__} without process(); is a `return` "
+            f"missing? It takes {_SHAPE}"
+        )
+    if one is other:
+        raise TopologyException(
+            f"{what} generates single reference. Supplier#get() must return a new object each time it is "
+            "called."
+        )
+    is_fixed = getattr(one, "fixed_key", None)
+    if is_fixed is not None and is_fixed != fixed_key:
+        wanted, other_operation = (
+            ("FixedKeyProcessor", "process") if fixed_key else ("Processor", "process_values")
+        )
+        raise TopologyException(
+            f"{operation}() takes a {wanted}, and {what} makes a {type(one).__name__}, which is none; use "
+            f"{other_operation}(), or inherit {wanted}"
+        )
+
+
+def stores_of(supplier: Any) -> tuple[Any, ...]:
+    """The store builders that a supplier brings with it (`stores()`), or a class that is one."""
+    stores = getattr(supplier, "stores", None)
+    if not callable(stores):
+        return ()
+    given = stores()
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TopologyException(
+            f"stores() of {describe_function(supplier)} returns store builders, such as "
+            f"[Stores.key_value_store_builder(…)]; got {given!r}"
+        )
+    return tuple(given)
+
+
+def declared_store(operation: str, builder: Any) -> Store:
+    """The store that a builder builds.
+
+    Raises:
+        TopologyException: it is no store builder.
+    """
+    declared = getattr(builder, "declared", None)
+    if not isinstance(declared, Store):
+        raise TopologyException(
+            f"{operation}() takes a store builder, such as Stores.key_value_store_builder("
+            f'Stores.persistent_key_value_store("counts"), Serdes.string(), Serdes.long()); got {builder!r}'
+        )
+    return declared

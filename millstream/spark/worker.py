@@ -22,11 +22,11 @@ from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from time import monotonic
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 __all__ = ["Caller", "Column", "Program", "decoded", "encoded", "main"]
 
-Column = Sequence[bytes | None] | array[int]
+Column: TypeAlias = "Sequence[bytes | None] | array[int]"
 """Byte strings, or numbers: of the type `i`, 4 bytes each, or `q`, 8 bytes."""
 
 
@@ -40,7 +40,7 @@ class Caller(Protocol):
         """Ask for something, and get the reply."""
 
 
-Program = Callable[[list[Any], Caller], Sequence[Column]]
+Program: TypeAlias = "Callable[[list[Any], Caller], Sequence[Column]]"
 """Frames in, frames out."""
 
 _PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR, _QUESTION = b"PRBAEQ"

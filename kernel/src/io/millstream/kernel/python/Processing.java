@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
@@ -85,7 +86,7 @@ public final class Processing {
      */
     public Processing(Program program, String query) {
         this.program = program;
-        this.name = query + "/" + program.hashCode() + "/" + TaskContext.getPartitionId();
+        this.name = query + "/" + Arrays.hashCode(program.pickled()) + "/" + TaskContext.getPartitionId();
     }
 
     /** A query has ended. */

@@ -69,7 +69,8 @@ class CompileContext:
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for the sources that have none; None: Kafka's default.
         config: the configuration as the program gave it, which processors can ask for.
-        is_timed: for processors the time of day is what they are told, not that of the machine: for tests.
+        clock: the time of day, as a stream with a column `timestamp`; None: there is none.
+        is_timed: for processors the time of day is what that tells, not that of the machine: for tests.
     """
 
     application_id: str
@@ -86,6 +87,7 @@ class CompileContext:
     restored: Callable[[str, Restored], DataFrame] | None = None
     timestamp_extractor: Extractor | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    clock: Callable[[], DataFrame] | None = None
     is_timed: bool = False
 
 
@@ -140,6 +142,8 @@ class Building:
     """What processors are one operator with (processors.Linked)."""
     forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
     """By a processor and a step behind it, whose lane that is."""
+    by_clock: bool = False
+    """Whether there are processors that go by the time of day."""
     visiting: Node | None = None
     """Whose visit this is."""
     uses: dict[Node, int] = field(default_factory=dict)

@@ -100,6 +100,10 @@ class Compiled:
     """How many partitions each topic of the application's own has."""
     drops: bool = False
     """Whether there is a step that can drop a record, and have it counted."""
+    processes: bool = False
+    """Whether there are processors."""
+    by_clock: bool = False
+    """Whether there are some that go by the time of day."""
     asking: Asking | None = None
     """Asks the user's own handlers; None: there are none."""
 
@@ -135,7 +139,17 @@ def _compile(building: Building) -> Compiled:
         if store in places
     }
     drops = building.failures > 0
-    return Compiled(rows, dict(building.store_serdes), scans, layouts, partitions, drops, asking(building))
+    return Compiled(
+        rows,
+        dict(building.store_serdes),
+        scans,
+        layouts,
+        partitions,
+        drops,
+        processes=bool(building.linked),
+        by_clock=building.by_clock,
+        asking=asking(building),
+    )
 
 
 def _visit_all(building: Building) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millstream.model import TaskId
+from millstream.processors.api import PunctuationType
 from millstream.processors.graph import Graph
 from millstream.processors.task import ProcessorTask, RawRecord
 from millstream.spark.worker import Caller, Column
@@ -53,12 +54,16 @@ class Processing:
     the record, the exception's class and what it says.
 
     Args:
+        has_ticks: it is told the time of day, so that processors can be punctuated by it.
         is_timed: the time of day is the last that it was told, for tests; not that of the machine.
     """
 
-    def __init__(self, graph: Graph, subtopology: int, *, is_timed: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, subtopology: int, *, has_ticks: bool = False, is_timed: bool = False
+    ) -> None:
         self._graph = graph
         self._subtopology = subtopology
+        self._has_ticks = has_ticks
         self._is_timed = is_timed
         self._run = b""
         self._tasks: dict[int, _Task] = {}
@@ -68,20 +73,28 @@ class Processing:
         if bookmark:
             _open_bookmark(bookmark.decode())
         if run != self._run:
-            self._close(self._tasks)
+            self.close()
             self._run = run
         task = self._tasks.get(partition)
         if task is None or (is_first and task.batch != before):
-            self._close({partition: task} if task is not None else {})
+            if task is not None:
+                task.close()
             task_id = TaskId(self._subtopology, partition)
             task = _Task(self._graph, task_id, stream_time, is_timed=self._is_timed)
             self._tasks[partition] = task
         task.batch = batch
-        return task.process(records, caller)
+        made = task.process(records, caller)
+        if not self._has_ticks and task.waits_for_clock:
+            raise ProcessorError(
+                "a processor is to be punctuated by WALL_CLOCK_TIME, and nothing in its code says so: let "
+                "PunctuationType.WALL_CLOCK_TIME stand in a method of its class, not only in what that calls"
+            )
+        return made
 
-    def _close(self, tasks: dict[int, _Task]) -> None:
-        for partition, task in list(tasks.items()):
-            self._tasks.pop(partition, None)
+    def close(self) -> None:
+        """Close all processors; what comes afterwards begins anew."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
             task.close()
 
 
@@ -148,6 +161,10 @@ class _Task:
                 raise self._raised(error, where) from error
         task.end_chunk()
         return self._made()
+
+    @property
+    def waits_for_clock(self) -> bool:
+        return self._task.next_due(PunctuationType.WALL_CLOCK_TIME) is not None
 
     def _tick(self, now_ms: int) -> None:
         if self._clock_ms is not None:

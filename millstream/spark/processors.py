@@ -7,28 +7,48 @@ each a lane of its own, and the records of changelogs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
+from types import CodeType, FunctionType
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.ports import Scan
 from millstream.processors.graph import Plan, linked, plan_graph
 from millstream.spark import serdes
 from millstream.spark.building import Building, Kept
-from millstream.spark.flow import CONTEXT, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
+from millstream.spark.flow import (
+    CONTEXT,
+    HEADERS,
+    HEADERS_TYPE,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TOPIC,
+    Flow,
+    Lane,
+)
 from millstream.spark.java_names import java_class
 from millstream.spark.processing import Processing
 from millstream.spark.programs import python_program
 from millstream.spark.sink import Output
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
 from millstream.topology.nodes import Node, Process, Repartition, Sink, Store
+from millstream.topology.suppliers import new_processor
 
 __all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]
+
+CLOCK = "the time of day"
+"""What checkpoints call the source of ticks."""
+
+_TICK = -1
+_BEHIND_ALL = 2**62
+_NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
 
 _MOST_PARTITIONS = 256
 """So many tasks of processors without a changelog are spread evenly over Spark's."""
@@ -140,12 +160,14 @@ def _build(building: Building, group: Linked) -> None:
         config=context.config,
         default=(context.default_key_serde, context.default_value_serde),
     )
-    rows = _rows(building, plan, group, flows, codecs)
+    by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
+    building.by_clock |= by_clock
+    ticks = _ticks(building, plan) if by_clock or context.is_timed else None
+    rows = _ordered(building, _rows(building, plan, group, flows, codecs), ticks)
     spark = rows.sparkSession
     subtopology = min(building.pipeline.subtopologies)
-    program = python_program(
-        spark, Processing(plan.graph, subtopology, is_timed=context.is_timed), context.patience_ms
-    )
+    running = Processing(plan.graph, subtopology, has_ticks=by_clock, is_timed=context.is_timed)
+    program = python_program(spark, running, context.patience_ms)
     made = DataFrame(
         java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
             rows._jdf, len(plan.graph.stores), len(plan.graph.outside), program
@@ -154,7 +176,10 @@ def _build(building: Building, group: Linked) -> None:
     )
     new = _behind(building, plan, made)
     labels = tuple(store.name for store in plan.graph.stores) or (group.nodes[0].name,)
-    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *labels)) for flow in flows for scan in flow.scans)
+    scans = [scan for flow in flows for scan in flow.scans]
+    if ticks is not None and not context.is_timed:
+        scans.append(Scan(CLOCK))
+    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *labels)) for scan in scans)
     for number, store in enumerate(plan.graph.stores):
         building.layouts[store.name] = f"entries of a processor; number {number}"
     for entrance in group.entrances.values():
@@ -212,11 +237,105 @@ def _rows(
                 F.col("each")["task"].alias("task"),
             )
         )
-    rows = reduce(DataFrame.union, parts)
+    return reduce(DataFrame.union, parts)
+
+
+def _ticks(building: Building, plan: Plan) -> DataFrame | None:
+    """A row for each task, with the time of day, again and again."""
+    clock = building.context.clock
+    if clock is None:
+        return None
+    logged = [store.name for store in plan.graph.stores if store.logged]
+    if not logged and not building.context.is_timed:
+        raise TopologyException(
+            f"{plan.processes[0].name}: a processor that goes by WALL_CLOCK_TIME needs a store with a "
+            "changelog, because its tasks are counted by that; connect one with it"
+        )
+    count = building.partitions(f"{logged[0]}-changelog") if logged else 1
+    tasks = F.explode(F.array(*(F.lit(number) for number in range(max(1, count)))))
+    ticks = clock().select(F.unix_millis("timestamp").alias("at"), tasks.alias("task"))
+    nothing = F.lit(None)
+    return ticks.select(
+        _bucket(building, plan, F.col("task")).alias("bucket"),
+        F.lit(_TICK).alias("input"),
+        nothing.cast("binary").alias("key"),
+        nothing.cast("binary").alias("value"),
+        "at",
+        nothing.cast(HEADERS_TYPE).alias("headers"),
+        nothing.cast("string").alias("topic"),
+        nothing.cast("int").alias("partition"),
+        nothing.cast("bigint").alias("offset"),
+        "task",
+    )
+
+
+def _ordered(building: Building, rows: DataFrame, ticks: DataFrame | None) -> DataFrame:
+    """Partitioned, and in the order of stateful.py. The time of day comes behind the records of its
+    micro-batch; what tests say it is, before them."""
     columns = rows.columns
-    so_far = largest_so_far(F.col("bucket"), F.col("at"))
+    order = F.col("at")
+    if ticks is not None:
+        rows = rows.union(ticks)
+        place = F.lit(-_BEHIND_ALL if building.context.is_timed else _BEHIND_ALL).cast("bigint")
+        order = F.when(F.col("input") == _TICK, place).otherwise(order)
+    so_far = largest_so_far(F.col("bucket"), order)
     rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
     return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
+
+
+def goes_by_clock(supplier: Any) -> bool:
+    """Whether the code of a processor mentions WALL_CLOCK_TIME: its class, its supplier, and what these name
+    in their own modules."""
+    seen: set[int] = set()
+    waiting: list[Any] = [supplier, type(supplier)]
+    try:
+        waiting.append(type(new_processor(supplier)))
+    except Exception:  # it is told when it is called
+        waiting.append(None)
+    while waiting:
+        each = waiting.pop()
+        each = getattr(each, "__func__", getattr(each, "__wrapped__", each))
+        if id(each) in seen or each is None:
+            continue
+        seen.add(id(each))
+        if isinstance(each, type):
+            waiting += [
+                member
+                for kind in each.__mro__
+                if kind.__module__.partition(".")[0] not in _NOT_THE_USERS
+                for member in vars(kind).values()
+                if callable(member) or isinstance(member, staticmethod | classmethod | property)
+            ]
+        elif isinstance(each, property):
+            waiting.append(each.fget)
+        elif isinstance(each, FunctionType):
+            names = set(_names(each.__code__))
+            if "WALL_CLOCK_TIME" in names:
+                return True
+            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
+            waiting += [
+                each.__globals__[name]
+                for name in names
+                if name in each.__globals__
+                and getattr(each.__globals__[name], "__module__", None) == each.__module__
+            ]
+        elif isinstance(each, partial):
+            waiting.append(each.func)
+    return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 def _task(building: Building, node: Node, key: Column) -> Column:
@@ -299,3 +418,8 @@ def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> 
         fenced=True,
     )
     building.pin(Kept(store.name, (), store), flow, lane, output)
+
+
+def end_processors(spark: SparkSession, query: str) -> None:
+    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
+    java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

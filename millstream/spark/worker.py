@@ -43,7 +43,7 @@ class Caller(Protocol):
 Program: TypeAlias = "Callable[[list[Any], Caller], Sequence[Column]]"
 """Frames in, frames out."""
 
-_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR, _QUESTION = b"PRBAEQ"
+_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR, _QUESTION, _CLOSE = b"PRBAEQC"
 _BYTES, _LONG = ord("y"), ord("q")
 _MOST_PROGRAMS = 32
 _TELL_S = 1.0
@@ -102,6 +102,9 @@ def main() -> None:
             frames = decoded(data)
             if kind == _PROGRAM:
                 program = _loaded(programs, *frames[0])
+                answer = encoded(_ANSWER, [])
+            elif kind == _CLOSE:
+                _close(programs)
                 answer = encoded(_ANSWER, [])
             else:
                 assert program is not None
@@ -178,6 +181,17 @@ def _loaded(programs: dict[bytes, Program], version: bytes, pickled: bytes) -> P
             programs.clear()
         programs[pickled] = pickle.loads(pickled)  # noqa: S301  # from the driver, as Spark ships functions
     return programs[pickled]
+
+
+def _close(programs: dict[bytes, Program]) -> None:
+    """Have programs let go of what they have kept; what goes wrong in that is only shown."""
+    for program in programs.values():
+        close = getattr(program, "close", None)
+        if close is not None:
+            try:
+                close()
+            except Exception:
+                traceback.print_exc()
 
 
 def _told(error: BaseException) -> bytes:

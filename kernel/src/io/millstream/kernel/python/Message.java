@@ -36,6 +36,8 @@ final class Message {
     static final byte QUESTION = 'Q';
     /** To Python: the reply to a question. */
     static final byte REPLY = 'Y';
+    /** To Python: nobody comes back for what its programs have kept. */
+    static final byte CLOSE = 'C';
 
     private static final int MOST = 1 << 30;
 

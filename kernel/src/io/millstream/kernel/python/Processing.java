@@ -20,6 +20,9 @@ public final class Processing {
     private static final int MOST_RECORDS = 5_000;
     private static final int MOST_BYTES = 1 << 22;
     private static final int NOTHING = -1;
+    /** In the place of the number of an input: the time of day. */
+    public static final int TICK = -1;
+
 
     private final Program program;
     private final String name;
@@ -130,6 +133,9 @@ public final class Processing {
         }
 
         public void add(Input input) {
+            if (input.to == TICK && !chunk.isEmpty() && chunk.get(chunk.size() - 1).to == TICK) {
+                chunk.remove(chunk.size() - 1); // what was missed is missed
+            }
             chunk.add(input);
             bytes += size(input.key) + size(input.value);
         }

@@ -28,6 +28,10 @@ import org.apache.spark.util.TaskCompletionListener;
  */
 final class Worker {
     private static final long IDLE_MS = 600_000;
+    /** One that comes back is waited for longer, because it has kept something. */
+    private static final long OWNED_IDLE_MS = 6 * IDLE_MS;
+
+    private static final long CLOSE_MS = 10_000;
     private static final long LOOK_MS = 100;
     /** For its start, and what a program imports: that is no record. */
     private static final long START_MS = 120_000;
@@ -109,13 +113,26 @@ final class Worker {
         return found;
     }
 
-    /** Those who call themselves by a name that begins so do not come back: their workers are for others. */
+    /** Those who call themselves by a name that begins so do not come back: their workers are told, and are free. */
     static void release(String prefix) {
+        List<Worker> released = new ArrayList<>();
         synchronized (ALL) {
             for (Worker worker : ALL) {
                 if (worker.owner != null && worker.owner.startsWith(prefix)) {
                     worker.owner = null;
+                    if (worker.task == null && IDLE.get(worker.kind).remove(worker)) {
+                        worker.patienceMs = CLOSE_MS;
+                        released.add(worker);
+                    }
                 }
+            }
+        }
+        for (Worker worker : released) {
+            try {
+                worker.call(new Message(Message.CLOSE));
+                worker.leave();
+            } catch (IOException | WorkerLostException | PythonException gone) {
+                worker.process.destroyForcibly();
             }
         }
     }
@@ -184,7 +201,7 @@ final class Worker {
         synchronized (ALL) {
             task = null;
             if (until == Long.MAX_VALUE && ended == null && process.isAlive()) {
-                until = System.currentTimeMillis() + IDLE_MS;
+                until = System.currentTimeMillis() + (owner == null ? IDLE_MS : OWNED_IDLE_MS);
                 IDLE.computeIfAbsent(kind, key -> new ArrayDeque<>()).addLast(this);
             } else {
                 process.destroyForcibly();

@@ -30,9 +30,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Processors extends StatefulProcessor<Integer, Row, Row> {
     private static final long serialVersionUID = 1;
 
-    /** In the place of the number of an input: the time of day; and from here down, stores that are filled. */
-    private static final int TICK = -1;
-
+    /** In the place of the number of an input, and from here down: stores that are filled. */
     private static final int FILLS = -2;
 
     private static final StructType STORE =
@@ -139,7 +137,7 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
                         query.getRunId().toString(), partition, query.getBatchId(), before, streamTime, this);
             }
             List<Processing.Header> headers = new ArrayList<>();
-            if (to != TICK && !row.isNullAt(5)) {
+            if (!row.isNullAt(5)) {
                 for (Row header : row.<Row>getList(5)) {
                     headers.add(new Processing.Header(header.getString(0), (byte[]) header.get(1)));
                 }

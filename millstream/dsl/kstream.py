@@ -222,12 +222,12 @@ class KStream(StreamJoins, TellsWhatIsMissing):
         check_supplier(operation, supplier, fixed_key=fixed_key)
         name = name_of(named)
         self._drafts.check(name)
-        declared = [declared_store(operation, each) for each in stores if not isinstance(each, str)]
-        declared += [declared_store("stores", each) for each in stores_of(supplier)]
-        names = [each if isinstance(each, str) else each.name for each in stores]
-        for store in declared:
+        brought = [declared_store("stores", each) for each in stores_of(supplier)]
+        given = [each if isinstance(each, str) else declared_store(operation, each) for each in stores]
+        for store in (*brought, *(each for each in given if not isinstance(each, str))):
             self._drafts.add_state_store(store)
-        connected = self._drafts.connected(operation, (*names, *(store.name for store in declared)))
+        names = (each if isinstance(each, str) else each.name for each in (*brought, *given))
+        connected = self._drafts.connected(operation, names)
         prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
         node = nodes.Process(
             # Unlike almost everywhere else, a name that is given uses up no count here.

@@ -7,16 +7,36 @@ It knows bytes only through a `Home`, which is the kernel's operator, or in test
 
 Source: org.apache.kafka.streams.processor.internals.StreamTask, ProcessorContextImpl, PunctuationQueue,
     PunctuationSchedule.
+Differs: punctuations that are due at one time come in the order in which they were scheduled. Stream time is
+    the newest timestamp of the records that processors of this graph were given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple, Protocol
 
+from millstream.errors import IllegalStateException, SerializationException, StreamsException
 from millstream.model import TaskId
-from millstream.processors.api import Headers, PunctuationType
-from millstream.processors.graph import Graph
+from millstream.processors.api import (
+    Cancellable,
+    FixedKeyRecord,
+    Headers,
+    PunctuationType,
+    Record,
+    RecordMetadata,
+)
+from millstream.processors.graph import Graph, Outside, ProcessorSpec
+from millstream.processors.stores import ByteStore, store_of
+from millstream.query.times import Time, to_ms
+from millstream.topology.suppliers import new_processor
+from millstream.topology.windows import milliseconds
 
 __all__ = ["ByteStore", "Home", "ProcessorTask", "RawRecord"]
 
@@ -37,31 +57,6 @@ class RawRecord(NamedTuple):
     offset: int = -1
 
 
-class ByteStore(Protocol):
-    """An ordered map of bytes, which shows what was put into it at once.
-
-    What it holds is laid out by the classes of `processors/stores.py`; their docstrings say how.
-    """
-
-    def get(self, key: bytes, /) -> bytes | None:
-        """What was put under the key."""
-
-    def put(self, key: bytes, value: bytes | None, /) -> None:
-        """Put it, or with None delete it."""
-
-    def range(
-        self, first: bytes | None, end: bytes | None, reverse: bool = False, /
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from the key `first`, included, to the key `end`, which is not, in the order of bytes.
-
-        None: from the first, to the last. Puts and deletes are allowed while it is read. Whether it shows
-        them is open; an entry that nobody touches is shown exactly once.
-        """
-
-    def approximate_num_entries(self) -> int:
-        """How many entries there are, about."""
-
-
 class Home(Protocol):
     """Where a task runs."""
 
@@ -77,12 +72,20 @@ class Home(Protocol):
     def now_ms(self) -> int:
         """The time of day, as processors see it; milliseconds since the epoch."""
 
+    def failed(self, processor: int, record: Record | None, error: Exception, /) -> None:
+        """A processor of this number has raised, at a record, or without one in a punctuator.
+
+        It returns if the record is to be given up: what was done stays, and `forward` returns to the
+        processor before. Else it raises, the same exception or another one, and the task is at its end.
+        """
+
 
 class ProcessorTask:
     """The processors of one task; the first call makes and initializes them.
 
     Attributes:
         stream_time_ms: the newest timestamp so far; None: there was none.
+        wants_commit: whether a processor has asked for a commit since it was last set to False.
 
     Args:
         stream_time_ms: that of an earlier task whose records this one goes on with.
@@ -92,25 +95,425 @@ class ProcessorTask:
         self, graph: Graph, task_id: TaskId, home: Home, *, stream_time_ms: int | None = None
     ) -> None:
         self.stream_time_ms = stream_time_ms
+        self.wants_commit = False
         self._graph = graph
         self._task_id = task_id
         self._home = home
+        self._scope = _Scope()
+        self._nodes: list[_Node] = []
+        self._inputs: list[_Input] = []
+        self._queues = {type: _Queue() for type in PunctuationType}
+        self._raised: BaseException | None = None
 
     def init(self) -> None:
         """Make the processors and call their `init`. Idempotent; the other calls do it by themselves."""
+        if self._nodes:
+            return
+        graph, home, scope = self._graph, self._home, self._scope
+        stores = []
+        for number, store in enumerate(graph.stores):
+            changed = partial(home.changed, number) if store.logged and not store.read_only else None
+            stores.append(store_of(store, home.store(number), scope, changed))
+        everywhere = {each.name: stores[n] for n, each in enumerate(graph.stores) if each.read_only}
+        nodes = []
+        for number, spec in enumerate(graph.processors):
+            mine = {graph.stores[n].name: stores[n] for n in spec.stores}
+            nodes.append(_Node(self, number, spec, {**everywhere, **mine}))
+        for node, spec in zip(nodes, graph.processors, strict=True):
+            for child in spec.children:
+                if child.outside:
+                    outside = graph.outside[child.number]
+                    node.children[outside.name] = self._exit(spec.name, child.number, outside)
+                else:
+                    node.children[nodes[child.number].spec.name] = nodes[child.number].process
+            node.targets = tuple(node.children.values())
+        self._inputs = [
+            _Input(
+                given.name,
+                tuple(nodes[number].process for number in given.processors),
+                given.key_serde.deserialize,
+                given.value_serde.deserialize,
+            )
+            for given in graph.inputs
+        ]
+        self._nodes = nodes
+        with self._at_work():
+            scope.timestamp = home.now_ms()
+            for node in nodes:
+                init = getattr(node.processor, "init", None)
+                if init is not None:
+                    init(node.context)
 
     def process(self, input: int, record: RawRecord) -> None:
         """Give a record to the processors of an input, by its number in the graph; then punctuate what is due
-        by stream time."""
+        by stream time.
+
+        Raises:
+            SerializationException: it cannot be read; with its `topic`, and no processor has seen it.
+        """
+        self.init()
+        given, scope = self._inputs[input], self._scope
+        if self.stream_time_ms is None or record.timestamp > self.stream_time_ms:
+            self.stream_time_ms = record.timestamp
+        made = Record(*self._read(given, record), record.timestamp, record.headers)
+        scope.live, scope.timestamp = True, record.timestamp
+        scope.metadata = RecordMetadata(record.topic, record.partition, record.offset)
+        try:
+            for process in given.processors:
+                process(made)
+        finally:
+            scope.live, scope.metadata = False, None
+        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time_ms)
 
     def advance_wall_clock(self, now_ms: int) -> None:
         """Punctuate what is due by the time of day."""
+        self.init()
+        self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
 
     def next_due(self, type: PunctuationType) -> int | None:
         """When the next punctuation is due, in milliseconds of that time; None: nothing is scheduled."""
+        return self._queues[type].next_due()
 
     def end_chunk(self) -> None:
-        """From now on, until the next call, stores raise when they are used: their records' task is over."""
+        """Nothing: stores cannot be used but while a record is processed, or a punctuation."""
 
     def close(self) -> None:
-        """Call `close` of the processors."""
+        """Call `close` of the processors, of all of them. What one raises is raised at the end."""
+        failed: Exception | None = None
+        with self._at_work():
+            for node in self._nodes:
+                close = getattr(node.processor, "close", None)
+                try:
+                    if close is not None:
+                        close()
+                except Exception as error:
+                    failed = failed or error
+        self._nodes = []
+        if failed is not None:
+            raise failed
+
+    # --- what the contexts ask for -----------------------------------------------------------------------
+
+    def schedule(self, node: _Node, plan: _Schedule, type: PunctuationType) -> Cancellable:
+        """Have a punctuator of a processor called."""
+        plan.node = node
+        self._queues[type].add(plan)
+        return plan
+
+    @contextmanager
+    def _at_work(self) -> Any:
+        scope = self._scope
+        scope.live = True
+        try:
+            yield
+        finally:
+            scope.live = False
+            scope.metadata = None
+
+    def _read(self, given: _Input, record: RawRecord) -> tuple[Any, Any]:
+        what = "key"
+        try:
+            key = given.read_key(record.key)
+            what = "value"
+            return key, given.read_value(record.value)
+        except SerializationException as error:
+            raise SerializationException(
+                f"task {self._task_id} cannot read the {what} of a record of {given.name}: {error}",
+                topic=record.topic or given.name,
+                partition=record.partition,
+                offset=record.offset,
+            ) from error
+
+    def _exit(self, processor: str, number: int, outside: Outside) -> Callable[[Record], None]:
+        out, scope = self._home.out, self._scope
+        write_key, write_value = outside.key_serde.serialize, outside.value_serde.serialize
+
+        def leave(record: Record) -> None:
+            try:
+                what = "key"
+                key = write_key(record.key)
+                what = "value"
+                value = write_value(record.value)
+            except SerializationException as error:
+                raise SerializationException(
+                    f"processor {processor} forwards a {what} to {outside.name} that cannot be written: "
+                    f"{error}. "
+                    "What is forwarded has the serdes of process(…, key_serde=…, value_serde=…), or of "
+                    "the sink"
+                ) from error
+            at = scope.metadata or _NOWHERE
+            out(
+                number,
+                RawRecord(key, value, record.timestamp, record.headers, at.topic, at.partition, at.offset),
+            )
+
+        return leave
+
+    def _punctuate(self, type: PunctuationType, now: int) -> None:
+        queue = self._queues[type]
+        while (plan := queue.due(now)) is not None:
+            node = plan.node
+            assert node is not None
+            with self._at_work():
+                self._scope.timestamp = now
+                try:
+                    plan.punctuator(now)
+                except Exception as error:
+                    self._failed(node, None, error)
+            if not plan.cancelled:
+                plan.advance(now)
+                queue.add(plan)
+
+    def _failed(self, node: _Node, record: Record | None, error: Exception) -> None:
+        """What was raised passes every processor on the way; only the first one is asked for."""
+        if error is self._raised:
+            raise error
+        try:
+            self._home.failed(node.number, record, error)
+        except BaseException as raised:
+            self._raised = raised
+            raise
+
+
+_NOWHERE = RecordMetadata(None, -1, -1)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What the stores and the contexts of a task know of the moment."""
+
+    live: bool = False
+    timestamp: int = 0
+    metadata: RecordMetadata | None = None
+
+
+class _Input(NamedTuple):
+    name: str
+    processors: tuple[Callable[[Record], None], ...]
+    read_key: Callable[[bytes | None], Any]
+    read_value: Callable[[bytes | None], Any]
+
+
+class _Node:
+    """A processor in its task."""
+
+    def __init__(
+        self, task: ProcessorTask, number: int, spec: ProcessorSpec, stores: Mapping[str, Any]
+    ) -> None:
+        self.task = task
+        self.number = number
+        self.spec = spec
+        self.children: dict[str, Callable[[Record], None]] = {}
+        self.targets: tuple[Callable[[Record], None], ...] = ()
+        self.stores = stores
+        self.processor = new_processor(spec.supplier)
+        self.context = _FixedKeyContext(self) if spec.fixed_key else _Context(self)
+        self.key: Any = None
+        self._process = self.processor.process
+        self._scope = task._scope
+
+    def process(self, record: Record) -> None:
+        """Give it a record. Its timestamp is that of stores which are written to meanwhile."""
+        scope = self._scope
+        before, scope.timestamp = scope.timestamp, record.timestamp
+        try:
+            if self.spec.fixed_key:
+                self.key = record.key
+                self._process(FixedKeyRecord(record.key, record.value, record.timestamp, record.headers))
+            else:
+                self._process(record)
+        except Exception as error:
+            self.task._failed(self, record, error)
+        finally:
+            scope.timestamp = before
+
+
+class _Context:
+    """The context of a Processor: `api.ProcessorContext`."""
+
+    def __init__(self, node: _Node) -> None:
+        self._node = node
+        self._task = node.task
+        self._scope = node.task._scope
+
+    @property
+    def application_id(self) -> str:
+        return self._task._graph.application_id
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._task._task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        return self._scope.metadata
+
+    @property
+    def key_serde(self) -> Any:
+        return self._task._graph.key_serde
+
+    @property
+    def value_serde(self) -> Any:
+        return self._task._graph.value_serde
+
+    def get_state_store(self, name: str) -> Any:
+        try:
+            return self._node.stores[name]
+        except KeyError:
+            pass
+        known = ", ".join(f"'{each}'" for each in self._node.stores) or "none"
+        raise StreamsException(
+            f"Processor {self._node.spec.name} has no access to StateStore {name} as the store is not "
+            "connected to "
+            f"the processor. It is connected with {known}. Name it: stream.process(supplier, '{name}'), "
+            "topology.add_state_store(builder, processor), or let the supplier's stores() return its builder",
+            task_id=self._task._task_id,
+        )
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        if type(record) is not Record:
+            raise TypeError(
+                f"processor {self._node.spec.name} forwards {record!r}; forward() takes a Record, such as "
+                "record.with_value(…) or Record(key, value, timestamp)"
+            )
+        self._forward(record, child)
+
+    def schedule(
+        self,
+        interval: timedelta,
+        type: PunctuationType,
+        punctuator: Callable[[int], Any],
+        *,
+        start_time: Time | None = None,
+    ) -> Cancellable:
+        interval_ms = milliseconds(interval, "the interval of schedule()")
+        if interval_ms < 1:
+            raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
+        if not isinstance(type, PunctuationType):
+            raise TypeError(
+                "schedule() takes PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME, got "
+                f"{type!r}"
+            )
+        if not callable(punctuator):
+            raise TypeError(f"schedule() takes a function of the time in milliseconds, got {punctuator!r}")
+        if start_time is not None:
+            first = to_ms(start_time, "start_time of schedule()")
+        elif type is PunctuationType.STREAM_TIME:
+            first = 0  # aligned to the epoch: so it comes with the first record
+        else:
+            first = self._task._home.now_ms() + interval_ms
+        return self._task.schedule(self._node, _Schedule(first, interval_ms, punctuator), type)
+
+    def commit(self) -> None:
+        self._task.wants_commit = True
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._task._graph.config
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        config = self._task._graph.config
+        return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+
+    def current_system_time_ms(self) -> int:
+        return self._task._home.now_ms()
+
+    def current_stream_time_ms(self) -> int:
+        newest = self._task.stream_time_ms
+        return -1 if newest is None else newest
+
+    def _forward(self, record: Record, child: str | None) -> None:
+        node, scope = self._node, self._scope
+        if not scope.live:
+            raise IllegalStateException(
+                f"processor {node.spec.name} forwards a record when its task is not at work: forward() "
+                "is called "
+                "inside process() and punctuators, and not from a thread of one's own"
+            )
+        before, scope.timestamp = scope.timestamp, record.timestamp
+        try:
+            if child is None:
+                for target in node.targets:
+                    target(record)
+                return
+            if child not in node.children:
+                known = ", ".join(node.children) or "none"
+                raise StreamsException(
+                    f"Unknown downstream node: {child} either does not exist or is not connected to this "
+                    f"processor, {node.spec.name}, which forwards to {known}",
+                    task_id=self._task._task_id,
+                )
+            node.children[child](record)
+        finally:
+            scope.timestamp = before
+
+
+class _FixedKeyContext(_Context):
+    """The context of a FixedKeyProcessor: `api.FixedKeyProcessorContext`."""
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        name = self._node.spec.name
+        if type(record) is not FixedKeyRecord:
+            raise TypeError(
+                f"processor {name} forwards {record!r}; forward() of a FixedKeyProcessor takes a "
+                "FixedKeyRecord, "
+                "such as record.with_value(…)"
+            )
+        if self._scope.metadata is not None and record.key != self._node.key:
+            raise StreamsException(
+                f"processor {name} forwards a record with another key: process_values() keeps it; use "
+                "process()",
+                task_id=self._task._task_id,
+            )
+        self._forward(Record(record.key, record.value, record.timestamp, record.headers), child)
+
+
+@dataclass
+class _Schedule:
+    """A punctuator, and when it is called next."""
+
+    at: int
+    interval: int
+    punctuator: Callable[[int], Any]
+    node: _Node | None = None
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Do not call it any more."""
+        self.cancelled = True
+
+    def advance(self, now: int) -> None:
+        """To the next time; what has been missed is not made up for.
+
+        Source: PunctuationSchedule.next.
+        """
+        following = self.at + self.interval
+        if now >= following:
+            following = self.at + ((now - self.at) // self.interval + 1) * self.interval
+        self.at = following
+
+
+@dataclass
+class _Queue:
+    """What is scheduled by one kind of time.
+
+    Source: PunctuationQueue.maybePunctuate.
+    """
+
+    _heap: list[tuple[int, int, _Schedule]] = field(default_factory=list)
+    _count: count[int] = field(default_factory=count)
+
+    def add(self, plan: _Schedule) -> None:
+        heappush(self._heap, (plan.at, next(self._count), plan))
+
+    def due(self, now: int) -> _Schedule | None:
+        """The next one that is due, taken out; None: none is."""
+        while self._heap and self._heap[0][0] <= now:
+            _, _, plan = heappop(self._heap)
+            if not plan.cancelled:
+                return plan
+        return None
+
+    def next_due(self) -> int | None:
+        while self._heap and self._heap[0][2].cancelled:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None

@@ -24,14 +24,23 @@ from millstream.dsl.options import (
 )
 from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serdes
+from millstream.dsl.store_suppliers import Stores
+from millstream.processors.api import FixedKeyProcessor, Processor
+from millstream.topology.topology import Topology
 from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 SNAPSHOTS = Path(__file__).parent.parent / "snapshots" / "describe"
 PROGRAMS: dict[str, Callable[[StreamsBuilder], object]] = {}
+TOPOLOGIES: dict[str, Callable[[Topology], object]] = {}
 
 
 def program(function: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], object]:
     PROGRAMS[function.__name__] = function
+    return function
+
+
+def topology(function: Callable[[Topology], object]) -> Callable[[Topology], object]:
+    TOPOLOGIES[function.__name__] = function
     return function
 
 
@@ -53,6 +62,35 @@ def fold(key, value, aggregate):
 
 def last(aggregate, value):
     return value
+
+
+class Nothing(Processor):
+    def process(self, record):
+        pass
+
+
+class Values(FixedKeyProcessor):
+    def process(self, record):
+        pass
+
+
+def store(name):
+    return Stores.key_value_store_builder(
+        Stores.persistent_key_value_store(name), Serdes.string(), Serdes.string()
+    )
+
+
+class Bringing:
+    """A supplier that brings stores with it."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def get(self):
+        return Nothing()
+
+    def stores(self):
+        return [store(name) for name in self.names]
 
 
 UNNAMED = Materialized.with_(Serdes.string(), Serdes.string())
@@ -777,6 +815,95 @@ def foreign_key_joins(b):
     itself.map_values(same).join(users, both).to_stream().to("d")
 
 
+@program
+def processors(b):
+    stream = b.stream("in")
+    stream.process(Nothing).to("a")
+    stream.process(Nothing, named="named").to("b")
+    stream.process_values(Values).to("c")
+    stream.process_values(Values, named=Named.as_("named-values")).to("d")
+    stream.map_values(same).process(Nothing)
+    stream.filter(same).to("e")
+
+
+@program
+def processors_with_stores(b):
+    b.add_state_store(store("shared"))
+    b.add_state_store(store("unused"))
+    one = b.stream("one")
+    b.stream("alone").process(Nothing).to("a")
+    one.process(Nothing, "shared").filter(same).to("b")
+    b.stream("two").process_values(Values, "shared").to("c")
+    b.add_state_store(store("later"))
+    one.process(Bringing("brought", "and-this"), "later", "shared", named="bringing").to("d")
+    b.stream("three").process(Bringing("alone")).process(Nothing, "alone").to("e")
+
+
+@program
+def processors_then_groups(b):
+    stream = b.stream("in")
+    b.add_state_store(store("store"))
+    counts = stream.process(Nothing, "store").group_by_key().count(Materialized.as_("counts"))
+    counts.to_stream().process(Nothing, "store").to("a")
+    stream.process_values(Values).group_by_key().count(Materialized.as_("others"))
+    stream.process(Nothing, named="named").group_by_key().count()
+    stream.select_key(same).process_values(Values, store("store")).to_table()
+    stream.process(Nothing).join(b.table("users"), both).to("b")
+    stream.process(Nothing).repartition().process(Nothing).merge(stream).to("c")
+
+
+@program
+def global_stores(b):
+    stream = b.stream("in")
+    strings = Consumed.with_(Serdes.string(), Serdes.string())
+    b.add_global_store(store("one"), "g-one", strings, Nothing)
+    stream.process(Nothing).to("a")
+    b.add_global_store(store("two"), "g-two", strings.with_name("named"), Nothing)
+    b.stream("other").to("b")
+
+
+@topology
+def topology_word_count(t):
+    t.add_source("Source", "streams-plaintext-input")
+    t.add_processor("Process", Nothing, "Source")
+    t.add_state_store(store("Counts"), "Process")
+    t.add_sink("Sink", "streams-wordcount-processor-output", "Process")
+
+
+@topology
+def topology_shared_stores(t):
+    t.add_source("one", "a", "b")
+    t.add_source("two", re.compile("c-.*"))
+    t.add_source("three", "d")
+    t.add_processor("p-one", Nothing, "one")
+    t.add_processor("p-two", Nothing, "two", "one")
+    t.add_processor("p-three", Bringing("own", "other"), "three")
+    t.add_processor("p-four", Nothing, "p-three", "p-one")
+    t.add_sink("s-one", "out", "p-four", "one")
+    t.add_sink("s-two", ByWord(), "p-two")
+    t.add_source("four", "e")
+    t.add_processor("p-five", Nothing, "four")
+    t.add_state_store(store("shared"))
+    t.add_state_store(store("unused"))
+    t.connect_processor_and_state_stores("p-five", "shared", "own")
+    t.add_source("five", "f")
+    t.add_processor("p-six", Nothing, "five")
+    t.add_state_store(store("last"), "p-six")
+    t.add_sink("s-three", "out", "p-six")
+
+
+@topology
+def topology_global_stores(t):
+    t.add_source("one", "a")
+    unlogged = store("global").with_logging_disabled()
+    t.add_global_store(unlogged, "global-source", "g", "global-processor", Nothing)
+    t.add_processor("p-one", Nothing, "one")
+    t.add_read_only_state_store(store("read-only"), "ro-source", "r", "ro-processor", Nothing)
+    t.connect_processor_and_state_stores("p-one", "read-only")
+    t.add_source("two", "b")
+    t.add_sink("out", "out", "two", "p-one")
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_describe_is_kafka_streams_text(name):
     """The text is the one that Kafka Streams wrote for the same program."""
@@ -785,6 +912,14 @@ def test_describe_is_kafka_streams_text(name):
     assert str(builder.build().describe()) == (SNAPSHOTS / f"{name}.txt").read_text()
 
 
+@pytest.mark.parametrize("name", sorted(TOPOLOGIES))
+def test_describe_of_what_is_written_node_by_node_is_kafka_streams_text(name):
+    """So is that of a topology without the DSL."""
+    written = Topology()
+    TOPOLOGIES[name](written)
+    assert str(written.describe()) == (SNAPSHOTS / f"{name}.txt").read_text()
+
+
 def test_every_snapshot_has_a_program():
     """No snapshot is left over, and none is missing."""
-    assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == set(PROGRAMS)
+    assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == {*PROGRAMS, *TOPOLOGIES}

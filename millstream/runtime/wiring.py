@@ -6,14 +6,13 @@ Each is imported when it is needed, so that a client that runs no pipeline does 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.clock import Clock, SystemClock
-from millstream.config import StreamsConfig, as_text, masked, reset_of
+from millstream.config import StreamsConfig, as_text, reset_of
 from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
@@ -121,21 +120,10 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             handlers=RecordHandlers.of(config),
             transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
             timestamp_extractor=default_extractor(config),
-            config=_plain(config.given),
         ),
         spark,
         closing=closing,
     )
-
-
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a configuration can be brought to workers, and is no secret."""
-    kinds = str | int | float | timedelta | None
-    return {
-        name: value
-        for name, value in given.items()
-        if isinstance(value, kinds) and masked(name, value) == value
-    }
 
 
 def _spark_settings(config: StreamsConfig) -> dict[str, str]:

@@ -68,7 +68,7 @@ class CompileContext:
         kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for the sources that have none; None: Kafka's default.
-        config: the configuration as the program gave it, which processors can ask for.
+        config: the configuration, as far as processors can ask for it.
         clock: the time of day, as a stream with a column `timestamp`; None: there is none.
         is_timed: for processors the time of day is what that tells, not that of the machine: for tests.
     """

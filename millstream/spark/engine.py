@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -57,7 +56,6 @@ class SparkSettings:
         transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
             None: at least once.
         timestamp_extractor: of sources that have none of their own; None: Kafka's default.
-        config: the configuration as the program gave it, for processors.
     """
 
     application_id: str
@@ -74,7 +72,6 @@ class SparkSettings:
     handlers: RecordHandlers = FAIL
     transaction_timeout_ms: int | None = None
     timestamp_extractor: Extractor | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SparkEngine:
@@ -136,7 +133,7 @@ class SparkEngine:
             # What Kafka Streams gives a record, too, before the member counts as lost.
             patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
-            config=self._settings.config,
+            config=self._settings.handlers.configs,
             clock=self._clock,
         )
 

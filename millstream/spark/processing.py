@@ -55,15 +55,23 @@ class Processing:
 
     Args:
         has_ticks: it is told the time of day, so that processors can be punctuated by it.
+        passes_over: where a processor raises, its record is given up, and told of, and the next one comes.
         is_timed: the time of day is the last that it was told, for tests; not that of the machine.
     """
 
     def __init__(
-        self, graph: Graph, subtopology: int, *, has_ticks: bool = False, is_timed: bool = False
+        self,
+        graph: Graph,
+        subtopology: int,
+        *,
+        has_ticks: bool = False,
+        passes_over: bool = False,
+        is_timed: bool = False,
     ) -> None:
         self._graph = graph
         self._subtopology = subtopology
         self._has_ticks = has_ticks
+        self._passes_over = passes_over
         self._is_timed = is_timed
         self._run = b""
         self._tasks: dict[int, _Task] = {}
@@ -80,7 +88,9 @@ class Processing:
             if task is not None:
                 task.close()
             task_id = TaskId(self._subtopology, partition)
-            task = _Task(self._graph, task_id, stream_time, is_timed=self._is_timed)
+            task = _Task(
+                self._graph, task_id, stream_time, is_timed=self._is_timed, passes_over=self._passes_over
+            )
             self._tasks[partition] = task
         task.batch = batch
         made = task.process(records, caller)
@@ -109,14 +119,19 @@ class _Task:
         batch: the last micro-batch that it had records of.
     """
 
-    def __init__(self, graph: Graph, task_id: TaskId, stream_time: int, *, is_timed: bool) -> None:
+    def __init__(
+        self, graph: Graph, task_id: TaskId, stream_time: int, *, is_timed: bool, passes_over: bool
+    ) -> None:
         self.batch = -1
+        self._graph = graph
+        self._passes_over = passes_over
         self._task_id = task_id
         self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
         self._clock_ms: int | None = 0 if is_timed else None
         self._caller: Caller | None = None
         self._place = _NOTHING
         self._key: bytes | None = None
+        self._record: RawRecord | None = None
         self._keys: list[bytes] = []
         self._outputs: list[tuple[int, int, RawRecord]] = []
         self._logged: list[tuple[int, bytes, bytes | None, int]] = []
@@ -147,18 +162,19 @@ class _Task:
             _PLACE.pack_into(_bookmark, 0, place)
             self._key = key
             if input == _TICK:
-                self._place = _NOTHING
+                self._place, self._record = _NOTHING, None
                 self._tick(at)
                 continue
             self._place = place
-            record = RawRecord(
+            self._record = record = RawRecord(
                 key, value, at, headers[place] if headers else (), named[topic], partition, offset
             )
             try:
                 task.process(input, record)
+            except ProcessorError:
+                raise
             except BaseException as error:
-                where = f", at {record.topic}-{partition} offset {offset}" if record.topic else ""
-                raise self._raised(error, where) from error
+                raise self._raised(error) from error
         task.end_chunk()
         return self._made()
 
@@ -171,17 +187,22 @@ class _Task:
             self._clock_ms = now_ms
         try:
             self._task.advance_wall_clock(now_ms)
+        except ProcessorError:
+            raise
         except BaseException as error:
-            raise self._raised(error, f", punctuated at {now_ms} ms") from error
+            raise self._raised(error) from error
 
-    def _raised(self, error: BaseException, where: str) -> ProcessorError:
+    def _raised(self, error: BaseException, name: str = "a processor") -> ProcessorError:
         innermost = traceback.extract_tb(error.__traceback__)[-1]
         what = traceback.format_exception_only(error)[0].strip()
-        name = self._task.running or "a processor"
         return ProcessorError(
-            f"{name} in task {self._task_id}{where}: {what}\n"
+            f"{name} in task {self._task_id}{self._where()}: {what}\n"
             f'File "{innermost.filename}", line {innermost.lineno}, in {innermost.name}'
         )
+
+    def _where(self) -> str:
+        """Where the record was read that is processed."""
+        return "" if self._record is None else ", at {}-{} offset {}".format(*self._record[-3:])
 
     def _made(self) -> list[Column]:
         to, of, records = zip(*self._outputs, strict=True) if self._outputs else ((), (), ())
@@ -240,6 +261,17 @@ class _Task:
 
     def out(self, outside: int, record: RawRecord, /) -> None:
         self._outputs.append((outside, _NOTHING if record.topic is None else self._place, record))
+
+    def failed(self, processor: int, record: Any, error: Exception, /) -> None:
+        name = self._graph.processors[processor].name
+        if not self._passes_over:
+            raise self._raised(error, name) from error
+        what = type(error)
+        kind = (
+            what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
+        )
+        told = f"{name} in task {self._task_id}{self._where()}: {error}"
+        self._failures.append((processor, self._place, kind.encode(), told.encode(errors="replace")))
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock_ms is None else self._clock_ms

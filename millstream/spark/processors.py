@@ -7,7 +7,7 @@ each a lane of its own, and the records of changelogs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from types import CodeType, FunctionType
@@ -16,18 +16,20 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde
+from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.ports import Scan
 from millstream.processors.graph import Plan, linked, plan_graph
 from millstream.spark import serdes
+from millstream.spark.asking import Place, Reader
 from millstream.spark.building import Building, Kept
 from millstream.spark.flow import (
-    CONTEXT,
     HEADERS,
     HEADERS_TYPE,
     OFFSET,
     PARTITION,
+    RAW_KEY,
+    RAW_VALUE,
     TIMESTAMP,
     TOPIC,
     Flow,
@@ -36,6 +38,7 @@ from millstream.spark.flow import (
 from millstream.spark.java_names import java_class
 from millstream.spark.processing import Processing
 from millstream.spark.programs import python_program
+from millstream.spark.record_failures import ask, drop
 from millstream.spark.sink import Output
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
 from millstream.topology.nodes import Node, Process, Repartition, Sink, Store
@@ -166,7 +169,13 @@ def _build(building: Building, group: Linked) -> None:
     rows = _ordered(building, _rows(building, plan, group, flows, codecs), ticks)
     spark = rows.sparkSession
     subtopology = min(building.pipeline.subtopologies)
-    running = Processing(plan.graph, subtopology, has_ticks=by_clock, is_timed=context.is_timed)
+    running = Processing(
+        plan.graph,
+        subtopology,
+        has_ticks=by_clock,
+        passes_over=context.handlers.processing,
+        is_timed=context.is_timed,
+    )
     program = python_program(spark, running, context.patience_ms)
     made = DataFrame(
         java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
@@ -380,7 +389,13 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
     made = made.withColumnsRenamed(called)
     made = made.withColumnsRenamed({"topic": TOPIC, "offset": OFFSET, "headers": HEADERS})
     made = made.withColumns({TIMESTAMP: F.timestamp_millis("at"), PARTITION: F.col("task")})
-    flow = Flow(made.select(*called.values(), *CONTEXT), building.names)
+    told = {name: building.names.new(name[0]) for name in ("exception", "message")}
+    made = made.withColumnsRenamed(told)
+    failed = F.col(called["tag"]) < 0
+    if building.context.handlers.needs_source:
+        made = made.withColumn(RAW_KEY, F.when(failed, F.col(called["key"])))
+        made = made.withColumn(RAW_VALUE, F.when(failed, F.col(called["value"])))
+    flow = Flow(made.drop("at", "task"), building.names)
     tag, key, value = (F.col(called[name]) for name in ("tag", "key", "value"))
     for number, (process, child) in enumerate(plan.outside):
         outside = plan.graph.outside[number]
@@ -400,6 +415,9 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
         flow.lanes[forwarded] = lane
         building.forwarded[process, child] = forwarded
         building.uses[forwarded] = 1
+    if building.context.handlers.processing:
+        for number, process in enumerate(plan.processes):
+            _put_failures(building, plan, flow, process, tag == -1 - number, told)
     stores = {store.name: store for node in plan.processes for store in node.connected}
     for number, spec in enumerate(plan.graph.stores):
         building.store_serdes[spec.name] = (spec.key_serde, spec.value_serde)
@@ -407,6 +425,22 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
             flag = flow.with_column("f", tag == len(plan.outside) + number)
             _put_changelog(building, flow, stores[spec.name], Lane(called["key"], called["value"], flag))
     return flow
+
+
+def _put_failures(
+    building: Building, plan: Plan, flow: Flow, process: Process, mine: Column, told: Mapping[str, str]
+) -> None:
+    """What becomes of the records that a processor has failed for; they are told of as they came in."""
+    failed = flow.with_column("d", mine)
+    exception, message = (F.col(told[name]) for name in ("exception", "message"))
+    if "processing" in building.context.handlers.own:
+        inputs = {(each.key_serde, each.value_serde) for each in plan.graph.inputs}
+        serdes_of = next(iter(inputs)) if len(inputs) == 1 else (Serdes.bytes(), Serdes.bytes())
+        place = Place("processing", process.name, Reader(serdes_of[0]), Reader(serdes_of[1]))
+        shown = (F.col(RAW_KEY), F.col(RAW_VALUE))
+        ask(building, process, flow, failed, place, exception, message, shown)
+    else:
+        drop(building, process, flow, failed, "processing", exception, message)
 
 
 def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> None:

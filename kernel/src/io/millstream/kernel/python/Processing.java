@@ -77,7 +77,7 @@ public final class Processing {
      */
     public record Put(int store, byte[] key, byte[] value, long at) {}
 
-    /** That a processor has raised, and is to be called no more for this record. */
+    /** That a processor has raised, and its record was given up; of null: it was punctuated. */
     public record Failure(int processor, Input of, String exception, String message) {}
 
     /** What came of a chunk; of a store's key, the last change alone. */
@@ -293,8 +293,7 @@ public final class Processing {
                 for (int n = counts.length == 0 ? 0 : counts[i]; n > 0; n--, header++) {
                     headers.add(new Header(Message.text(names[header]), contents[header]));
                 }
-                Input input = of[i] == NOTHING ? null : chunk.get(of[i]);
-                outputs.add(new Output(to[i], keys[i], values[i], at[i], headers, input));
+                outputs.add(new Output(to[i], keys[i], values[i], at[i], headers, input(of[i])));
             }
             int[] changed = answer.ints(8);
             List<Put> changes =
@@ -308,6 +307,10 @@ public final class Processing {
             return new Made(outputs, changes, log, failures(answer), answer.longs(15)[0]);
         }
 
+        private Input input(int number) {
+            return number == NOTHING ? null : chunk.get(number);
+        }
+
         private List<Failure> failures(Message answer) throws IOException {
             int[] processors = answer.ints(16);
             int[] of = answer.ints(17);
@@ -316,7 +319,7 @@ public final class Processing {
             List<Failure> failures = new ArrayList<>(processors.length);
             for (int i = 0; i < processors.length; i++) {
                 failures.add(new Failure(
-                        processors[i], chunk.get(of[i]), Message.text(exceptions[i]), Message.text(messages[i])));
+                        processors[i], input(of[i]), Message.text(exceptions[i]), Message.text(messages[i])));
             }
             return failures;
         }

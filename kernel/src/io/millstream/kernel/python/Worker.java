@@ -132,7 +132,7 @@ final class Worker {
                 worker.call(new Message(Message.CLOSE));
                 worker.leave();
             } catch (IOException | WorkerLostException | PythonException gone) {
-                worker.process.destroyForcibly();
+                worker.end(gone.toString());
             }
         }
     }

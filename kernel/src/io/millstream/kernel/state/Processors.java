@@ -177,8 +177,12 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
             }
             for (Processing.Failure each : made.failures()) {
                 Processing.Input of = each.of();
-                results.add(row(
-                        -1 - each.processor(), of.key(), of.value(), of.at(), of.headers(), of, each));
+                int tag = -1 - each.processor();
+                if (of == null) {
+                    results.add(row(tag, null, null, streamTime, List.of(), null, each));
+                } else {
+                    results.add(row(tag, of.key(), of.value(), of.at(), of.headers(), of, each));
+                }
             }
         }
 

@@ -6,13 +6,14 @@ have a store. What it says of serdes is final.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.model import StoreKind
 from millstream.topology.nodes import Node, Process, Sink, Store
-from millstream.topology.subtopology import DisjointSets, write_out
+from millstream.topology.pipeline import linked
+from millstream.topology.subtopology import write_out
 
 __all__ = ["Child", "Graph", "Input", "Outside", "Plan", "ProcessorSpec", "StoreSpec", "linked", "plan_graph"]
 
@@ -126,23 +127,6 @@ class Plan:
     processes: tuple[Process, ...]
     inputs: tuple[Node, ...]
     outside: tuple[tuple[Process, Node], ...]
-
-
-def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
-    """The processors among these nodes, those together that run together; parents before children."""
-    processes = [node for node in nodes if isinstance(node, Process)]
-    groups = DisjointSets(processes)
-    user_of: dict[str, Process] = {}
-    for node in processes:
-        for parent in node.parents:
-            if isinstance(parent, Process):
-                groups.unite(node, parent)
-        for store in node.connected:
-            groups.unite(node, user_of.setdefault(store.name, node))
-    members: dict[Process, list[Process]] = {}
-    for node in processes:
-        members.setdefault(groups.root(node), []).append(node)
-    return tuple(map(tuple, members.values()))
 
 
 def plan_graph(

@@ -19,7 +19,8 @@ that makes it so. Versions are forgotten now and then.
 
 Source: org.apache.kafka.streams.state (KeyValueStore, TimestampedKeyValueStore, WindowStore,
     TimestampedWindowStore, SessionStore, VersionedKeyValueStore).
-Differs: windows and sessions of several keys come in the order of the keys, not of the times.
+Differs: windows and sessions of several keys come in the order of the keys, not of the times. What a
+    versioned store does not put is not in its changelog either, and what it had is told with how long.
 """
 
 from __future__ import annotations
@@ -449,7 +450,7 @@ class WindowStore(_Segmented):
     """
 
     def put(self, key: Any, value: Any, window_start: Time) -> None:
-        """Give a key a value in the window that starts then; None deletes it.
+        """Give a key a value in the window that starts then; None deletes it, unless duplicates are kept.
 
         What is older than the retention is not kept.
         """
@@ -460,12 +461,10 @@ class WindowStore(_Segmented):
         self._newest()
         late = self._is_late(start)
         if self._spec.duplicates:
-            if data is None:
-                return
             self._sequence = (self._sequence + 1) & 0x7FFFFFFF
             self._mark()
         changelog_key = window_key(plain, start, self._sequence)
-        if late:
+        if late or (self._spec.duplicates and data is None):
             if self._changed is not None:
                 self._changed(changelog_key, data, timestamp)
             return

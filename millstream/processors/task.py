@@ -7,19 +7,16 @@ It knows bytes only through a `Home`, which is the kernel's operator, or in test
 
 Source: org.apache.kafka.streams.processor.internals.StreamTask, ProcessorContextImpl, PunctuationQueue,
     PunctuationSchedule.
-Differs: punctuations that are due at one time come in the order in which they were scheduled. Stream time is
-    the newest timestamp of the records that processors of this graph were given.
+Differs: stream time is the newest timestamp of the records that processors of this graph were given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from millstream.errors import IllegalStateException, SerializationException, StreamsException
@@ -138,7 +135,7 @@ class ProcessorTask:
         ]
         self._nodes = nodes
         with self._at_work():
-            scope.timestamp = home.now_ms()
+            scope.timestamp, scope.metadata = home.now_ms(), _NOWHERE
             for node in nodes:
                 init = getattr(node.processor, "init", None)
                 if init is not None:
@@ -255,7 +252,7 @@ class ProcessorTask:
             node = plan.node
             assert node is not None
             with self._at_work():
-                self._scope.timestamp = now
+                self._scope.timestamp, self._scope.metadata = now, _NOWHERE
                 try:
                     plan.punctuator(now)
                 except Exception as error:
@@ -396,12 +393,16 @@ class _Context:
             )
         if not callable(punctuator):
             raise TypeError(f"schedule() takes a function of the time in milliseconds, got {punctuator!r}")
+        is_stream_time = type is PunctuationType.STREAM_TIME
+        now = self.current_stream_time_ms() if is_stream_time else self._task._home.now_ms()
         if start_time is not None:
             first = to_ms(start_time, "start_time of schedule()")
-        elif type is PunctuationType.STREAM_TIME:
+            if first < now:
+                first += ((now - first) // interval_ms + 1) * interval_ms
+        elif is_stream_time:
             first = 0  # aligned to the epoch: so it comes with the first record
         else:
-            first = self._task._home.now_ms() + interval_ms
+            first = now + interval_ms
         return self._task.schedule(self._node, _Schedule(first, interval_ms, punctuator), type)
 
     def commit(self) -> None:
@@ -458,7 +459,7 @@ class _FixedKeyContext(_Context):
                 "FixedKeyRecord, "
                 "such as record.with_value(…)"
             )
-        if self._scope.metadata is not None and record.key != self._node.key:
+        if self._scope.metadata is not _NOWHERE and record.key != self._node.key:
             raise StreamsException(
                 f"processor {name} forwards a record with another key: process_values() keeps it; use "
                 "process()",
@@ -492,28 +493,49 @@ class _Schedule:
         self.at = following
 
 
-@dataclass
 class _Queue:
-    """What is scheduled by one kind of time.
+    """What is scheduled by one kind of time, in a heap as Java's, so that those which are due at one time
+                  come in
+    its order.
 
-    Source: PunctuationQueue.maybePunctuate.
+    Source: PunctuationQueue.maybePunctuate; java.util.PriorityQueue (siftUp, siftDown).
     """
 
-    _heap: list[tuple[int, int, _Schedule]] = field(default_factory=list)
-    _count: count[int] = field(default_factory=count)
+    def __init__(self) -> None:
+        self._heap: list[_Schedule] = []
 
     def add(self, plan: _Schedule) -> None:
-        heappush(self._heap, (plan.at, next(self._count), plan))
+        heap = self._heap
+        at = len(heap)
+        heap.append(plan)
+        while at and plan.at < heap[parent := (at - 1) // 2].at:
+            heap[at], at = heap[parent], parent
+            heap[at] = plan
 
     def due(self, now: int) -> _Schedule | None:
         """The next one that is due, taken out; None: none is."""
-        while self._heap and self._heap[0][0] <= now:
-            _, _, plan = heappop(self._heap)
+        while self._heap and self._heap[0].at <= now:
+            plan = self._taken()
             if not plan.cancelled:
                 return plan
         return None
 
     def next_due(self) -> int | None:
-        while self._heap and self._heap[0][2].cancelled:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        while self._heap and self._heap[0].cancelled:
+            self._taken()
+        return self._heap[0].at if self._heap else None
+
+    def _taken(self) -> _Schedule:
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            at = 0
+            while (child := 2 * at + 1) < len(heap):
+                if child + 1 < len(heap) and heap[child].at > heap[child + 1].at:
+                    child += 1
+                if last.at <= heap[child].at:
+                    break
+                heap[at] = heap[child]
+                at = child
+            heap[at] = last
+        return first

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from millstream.errors import TopologyException
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
@@ -39,7 +40,15 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
 
-__all__ = ["Pipeline", "global_read", "input_label", "plan_pipelines", "state_before", "writers_first"]
+__all__ = [
+    "Pipeline",
+    "global_read",
+    "input_label",
+    "linked",
+    "plan_pipelines",
+    "state_before",
+    "writers_first",
+]
 
 
 @dataclass(frozen=True)
@@ -110,9 +119,57 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
     members: dict[int, list[int]] = {}
     for each in subtopologies:  # ascending, so that groups come in the order of their lowest number
         members.setdefault(groups.root(each.id), []).append(each.id)
-    return tuple(
+    pipelines = tuple(
         _pipeline(f"p{number}", tuple(ids), nodes, home, cuts) for number, ids in enumerate(members.values())
     )
+    for pipeline in pipelines:
+        _check_processors(pipeline)
+    return pipelines
+
+
+def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
+    """The processors among these nodes, those together that run together: one forwards to the other, or both
+    have a store. Parents before children."""
+    processes = [node for node in nodes if isinstance(node, Process)]
+    groups = DisjointSets(processes)
+    user_of: dict[str, Process] = {}
+    for node in processes:
+        for parent in node.parents:
+            if isinstance(parent, Process):
+                groups.unite(node, parent)
+        for store in node.connected:
+            groups.unite(node, user_of.setdefault(store.name, node))
+    members: dict[Process, list[Process]] = {}
+    for node in processes:
+        members.setdefault(groups.root(node), []).append(node)
+    return tuple(map(tuple, members.values()))
+
+
+def _check_processors(pipeline: Pipeline) -> None:
+    """Raise if records would have to leave processors that run together, and come back to them.
+
+    Raises:
+        TopologyException: they would.
+    """
+    for group in linked(pipeline.nodes):
+        through: dict[Node, Node] = {}  # by node outside: the processor of the group that it comes after
+        for node in pipeline.nodes:
+            if isinstance(node, Repartition) and node in pipeline.inputs:
+                continue  # what comes back by a topic comes as anything else
+            for parent in node.parents:
+                first = through.get(parent) if parent not in group else parent
+                if first is None:
+                    continue
+                if node not in group:
+                    through[node] = first
+                elif parent not in group:
+                    raise TopologyException(
+                        f"{node.name} runs together with {first.name}, as both have a store or a "
+                        "processor in "
+                        f"common, and {parent.name} is between them, which is no processor: do what it "
+                        "does in one, "
+                        "or put repartition() behind it"
+                    )
 
 
 def _pipeline(

@@ -235,9 +235,8 @@ class _Store:
     def _writable(self) -> None:
         if self._spec.read_only:
             raise IllegalStateException(
-                f"store '{self._spec.name}' is a global store: processors read it, and only its own "
-                "processor "
-                "writes it"
+                f"store '{self._spec.name}' is a global store, which processors only read; what is to be in it is "
+                "written to its topic"
             )
 
     def _put(self, key: bytes, changelog_key: bytes, value: bytes | None, timestamp: int) -> None:
@@ -379,7 +378,7 @@ class _Segmented(_Store):
 
     def _newest(self) -> int:
         """The newest time that was put; -1: there was none."""
-        if self._seen is None:
+        if self._seen is None or self._spec.read_only:
             marked = self._data.get(_MARK)
             self._seen = _NO_TIME
             if marked is not None:
@@ -738,7 +737,7 @@ class VersionedKeyValueStore(_Store):
         return None if latest is None else self._record(latest, 8, None)
 
     def _newest(self) -> int:
-        if self._seen is None:
+        if self._seen is None or self._spec.read_only:
             marked = self._data.get(_MARK)
             self._seen, self._forgotten = (_NO_TIME, _NEVER) if marked is None else _TIMES.unpack(marked)
         return self._seen

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -115,6 +115,10 @@ class ProcessorTask:
         nodes = []
         for number, spec in enumerate(graph.processors):
             mine = {graph.stores[n].name: stores[n] for n in spec.stores}
+            for n in (n for n in spec.stores if graph.stores[n].filled_by == number):
+                # Of a global store, its own processor has a view through which it can write.
+                writable = replace(graph.stores[n], read_only=False)
+                mine[writable.name] = store_of(writable, home.store(n), scope, None)
             nodes.append(_Node(self, number, spec, {**everywhere, **mine}))
         for node, spec in zip(nodes, graph.processors, strict=True):
             for child in spec.children:
@@ -130,6 +134,7 @@ class ProcessorTask:
                 tuple(nodes[number].process for number in given.processors),
                 given.key_serde.deserialize,
                 given.value_serde.deserialize,
+                given.is_global,
             )
             for given in graph.inputs
         ]
@@ -150,8 +155,9 @@ class ProcessorTask:
         """
         self.init()
         given, scope = self._inputs[input], self._scope
-        if self.stream_time_ms is None or record.timestamp > self.stream_time_ms:
-            self.stream_time_ms = record.timestamp
+        newest = self.stream_time_ms
+        if (newest is None or record.timestamp > newest) and not given.is_global:
+            self.stream_time_ms = newest = record.timestamp
         made = Record(*self._read(given, record), record.timestamp, record.headers)
         scope.live, scope.timestamp = True, record.timestamp
         scope.metadata = RecordMetadata(record.topic, record.partition, record.offset)
@@ -160,7 +166,8 @@ class ProcessorTask:
                 process(made)
         finally:
             scope.live, scope.metadata = False, None
-        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time_ms)
+        if newest is not None and not given.is_global:
+            self._punctuate(PunctuationType.STREAM_TIME, newest)
 
     def advance_wall_clock(self, now_ms: int) -> None:
         """Punctuate what is due by the time of day."""
@@ -289,6 +296,7 @@ class _Input(NamedTuple):
     processors: tuple[Callable[[Record], None], ...]
     read_key: Callable[[bytes | None], Any]
     read_value: Callable[[bytes | None], Any]
+    is_global: bool
 
 
 class _Node:

@@ -39,10 +39,12 @@ from millstream.topology.nodes import (
     ToTable,
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
+from millstream.topology.suppliers import texts_of
 
 __all__ = [
     "Pipeline",
     "global_read",
+    "global_stores_of",
     "input_label",
     "linked",
     "plan_pipelines",
@@ -109,6 +111,7 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
 
     `nodes` have parents before children. Global tables are left out: no query runs them.
     """
+    tables = [node for node in nodes if isinstance(node, GlobalTable)]
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
     cuts = _cuts(nodes)
     home = {processor.name: each.id for each in subtopologies for processor in each.processors}
@@ -120,7 +123,8 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
     for each in subtopologies:  # ascending, so that groups come in the order of their lowest number
         members.setdefault(groups.root(each.id), []).append(each.id)
     pipelines = tuple(
-        _pipeline(f"p{number}", tuple(ids), nodes, home, cuts) for number, ids in enumerate(members.values())
+        _pipeline(f"p{number}", tuple(ids), nodes, home, cuts, tables)
+        for number, ids in enumerate(members.values())
     )
     for pipeline in pipelines:
         _check_processors(pipeline)
@@ -178,6 +182,7 @@ def _pipeline(
     nodes: Sequence[Node],
     home: dict[str, int],
     cuts: dict[Node, str],
+    tables: Sequence[GlobalTable],
 ) -> Pipeline:
     inputs: list[Source | TableSource | Repartition] = []
     outputs: list[Sink | Repartition] = []
@@ -188,20 +193,11 @@ def _pipeline(
         writes = isinstance(node, Repartition) and home[node.sink_name] in ids
         if not reads and not writes:
             continue
-        if isinstance(node, StreamGlobalTableJoin) and global_read(node, inputs) is None:
-            table = node.parents[1]
-            assert isinstance(table, GlobalTable)
-            read = GlobalRead(
-                table.name,
-                (),
-                topic=table.topic,
-                source_name=table.source_name,
-                key_serde=table.stored.key_serde or table.key_serde,
-                value_serde=table.stored.value_serde or table.value_serde,
-                offset_reset=OffsetReset.EARLIEST,
-            )
-            ours.append(read)
-            inputs.append(read)
+        for table in _read_by(node, tables):
+            if not any(isinstance(each, GlobalRead) and each.topic == table.topic for each in inputs):
+                read = _global_read(table)
+                ours.append(read)
+                inputs.append(read)
         ours.append(node)
         if isinstance(node, Source | TableSource):
             inputs.append(node)
@@ -214,6 +210,38 @@ def _pipeline(
             if writes:
                 outputs.append(node)
     return Pipeline(name, ids, tuple(ours), tuple(inputs), tuple(outputs), " ".join(reasons))
+
+
+def _read_by(node: Node, tables: Sequence[GlobalTable]) -> tuple[GlobalTable, ...]:
+    """The global tables whose rows a step looks up."""
+    if isinstance(node, StreamGlobalTableJoin):
+        table = node.parents[1]
+        assert isinstance(table, GlobalTable)
+        return (table,)
+    return global_stores_of(node, tables) if isinstance(node, Process) else ()
+
+
+def global_stores_of(node: Process, tables: Iterable[GlobalTable]) -> tuple[GlobalTable, ...]:
+    """The global tables whose stores a processor can read: those whose names are in its code.
+
+    Differs: in Kafka Streams each processor can read all of them. Here their rows have to be where it runs.
+    """
+    tables = tuple(tables)
+    named = texts_of(node.supplier) if tables else frozenset()
+    return tuple(table for table in tables if table.stored.name in named)
+
+
+def _global_read(table: GlobalTable) -> GlobalRead:
+    return GlobalRead(
+        table.name,
+        (),
+        topic=table.topic,
+        source_name=table.source_name,
+        key_serde=table.stored.key_serde or table.key_serde,
+        value_serde=table.stored.value_serde or table.value_serde,
+        offset_reset=OffsetReset.EARLIEST,
+        of=table,
+    )
 
 
 def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRead | None:

@@ -88,10 +88,11 @@ def plan_of(topology: Topology, config: Mapping[str, Any] | None = None) -> Plan
         key, value = getattr(of, "key_serde", None), getattr(of, "value_serde", None)
         return key or Serdes.string(), value or Serdes.string()
 
-    (group,) = linked(topology.nodes)
+    nodes = topology.pipelines[0].nodes
+    (group,) = linked(nodes)
     return plan_graph(
         group,
-        topology.nodes,
+        nodes,
         serdes,
         application_id="calls",
         config=config or {},

@@ -135,7 +135,7 @@ class NoProcess(Processor):
     [
         (r"got a processor, Nothing\(…\).*Nothing itself", lambda s: s.process(Nothing())),
         (
-            r"test_processors.py:\d+ <lambda> generates single reference",
+            r"test_process.py:\d+ <lambda> generates single reference",
             lambda s: s.process(same(Nothing())),
         ),
         ("made a NoneType without process.*is a `return` missing", lambda s: s.process(returns_nothing)),

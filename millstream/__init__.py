@@ -61,6 +61,7 @@ from millstream.dsl.options import (
 )
 from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.dsl.store_builders import StoreBuilder
 from millstream.dsl.store_suppliers import Stores
 from millstream.dsl.timestamps import (
     FailOnInvalidTimestamp,
@@ -117,6 +118,26 @@ from millstream.model import (
     ValueAndTimestamp,
     Window,
     Windowed,
+)
+from millstream.processors.api import (
+    Cancellable,
+    FixedKeyProcessor,
+    FixedKeyProcessorContext,
+    FixedKeyRecord,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    RecordMetadata,
+)
+from millstream.processors.functions import processor
+from millstream.processors.stores import (
+    KeyValueStore,
+    SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    VersionedKeyValueStore,
+    WindowStore,
 )
 from millstream.query.composite import ReadOnlyKeyValueStore
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
@@ -179,6 +200,7 @@ __all__ = [
     "BranchedKStream",
     "BrokerException",
     "BufferConfig",
+    "Cancellable",
     "CheckpointException",
     "CloseOptions",
     "CogroupedKStream",
@@ -199,6 +221,9 @@ __all__ = [
     "FailureContext",
     "FailureReason",
     "FailureRecord",
+    "FixedKeyProcessor",
+    "FixedKeyProcessorContext",
+    "FixedKeyRecord",
     "GlobalKTable",
     "GroupMembershipOperation",
     "Grouped",
@@ -221,6 +246,7 @@ __all__ = [
     "KeyQueryMetadata",
     "KeyValue",
     "KeyValueIterator",
+    "KeyValueStore",
     "LagInfo",
     "LockException",
     "LogAndContinueExceptionHandler",
@@ -241,10 +267,13 @@ __all__ = [
     "PositionBound",
     "Printed",
     "ProcessingExceptionHandler",
+    "Processor",
+    "ProcessorContext",
     "ProcessorStateException",
     "Produced",
     "ProducerRecord",
     "ProductionExceptionHandler",
+    "PunctuationType",
     "PythonWorkerException",
     "Query",
     "QueryResult",
@@ -254,6 +283,8 @@ __all__ = [
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
+    "Record",
+    "RecordMetadata",
     "Repartitioned",
     "ResultOrder",
     "Serde",
@@ -261,6 +292,7 @@ __all__ = [
     "SerializationException",
     "SerializationExceptionOrigin",
     "SessionRangeQuery",
+    "SessionStore",
     "SessionWindow",
     "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
@@ -273,6 +305,7 @@ __all__ = [
     "StateRestoreListener",
     "StateStoreMigratedException",
     "StateStoreNotAvailableException",
+    "StoreBuilder",
     "StoreQueryParameters",
     "StoreType",
     "Stores",
@@ -301,7 +334,9 @@ __all__ = [
     "TimeoutException",
     "TimestampExtractor",
     "TimestampedKeyQuery",
+    "TimestampedKeyValueStore",
     "TimestampedRangeQuery",
+    "TimestampedWindowStore",
     "TopicPartition",
     "Topology",
     "TopologyException",
@@ -311,14 +346,17 @@ __all__ = [
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "VersionedKeyQuery",
+    "VersionedKeyValueStore",
     "VersionedRecord",
     "WallclockTimestampExtractor",
     "Window",
     "WindowKeyQuery",
     "WindowRangeQuery",
+    "WindowStore",
     "WindowStoreIterator",
     "Windowed",
     "WindowedSerdes",
+    "processor",
 ]
 
 # Reprs and tracebacks say `millstream.KafkaStreams`: where one imports it, not where it is written.

@@ -226,7 +226,8 @@ class KStream(StreamJoins, TellsWhatIsMissing):
         given = [each if isinstance(each, str) else declared_store(operation, each) for each in stores]
         for store in (*brought, *(each for each in given if not isinstance(each, str))):
             self._drafts.add_state_store(store)
-        names = (each if isinstance(each, str) else each.name for each in (*brought, *given))
+        names = [each if isinstance(each, str) else each.name for each in (*brought, *given)]
+        names += getattr(supplier, "store_names", ())
         connected = self._drafts.connected(operation, names)
         prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
         node = nodes.Process(

@@ -6,13 +6,14 @@ have a store. What it says of serdes is final.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.model import StoreKind
-from millstream.topology.nodes import Node, Process, Sink, Store
-from millstream.topology.subtopology import DisjointSets, write_out
+from millstream.model import StoreKind, ValueAndTimestamp
+from millstream.topology.nodes import GlobalRead, Node, Process, Sink, Store
+from millstream.topology.pipeline import global_stores_of, linked
+from millstream.topology.subtopology import write_out
 
 __all__ = ["Child", "Graph", "Input", "Outside", "Plan", "ProcessorSpec", "StoreSpec", "linked", "plan_graph"]
 
@@ -28,7 +29,7 @@ class StoreSpec:
         kind, window_size_ms, retention_ms, history_ms, duplicates: as those of `topology.nodes.Store`.
         timestamped: whether its interface has the timestamps of values.
         logged: whether it has a changelog.
-        read_only: a global store, which is filled elsewhere.
+        read_only: a global store, which is filled by one processor, `filled_by`, and read by all.
     """
 
     name: str
@@ -42,6 +43,7 @@ class StoreSpec:
     history_ms: int | None = None
     duplicates: bool = False
     read_only: bool = False
+    filled_by: int = -1
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,18 @@ class ProcessorSpec:
 
 @dataclass(frozen=True)
 class Input:
-    """A step outside whose records come in, each for these processors, one after the other."""
+    """A step outside whose records come in, each for these processors, one after the other.
+
+    Attributes:
+        is_global: they are those of a global store's topic, all of them for each task; they have no part in
+            its time.
+    """
 
     name: str
     processors: tuple[int, ...]
     key_serde: Any
     value_serde: Any
+    is_global: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,8 @@ class Plan:
     """A graph, and the nodes that its numbers stand for.
 
     Attributes:
-        inputs: the node whose lane comes in, for each of `graph.inputs`.
+        inputs: the node whose lane comes in, for each of `graph.inputs`; of global stores their GlobalRead.
+        processes: the nodes of the processors; behind them, the graph has those that fill global stores.
         outside: of each of `graph.outside` the processor's node and that of the step which comes after it.
     """
 
@@ -126,23 +135,6 @@ class Plan:
     processes: tuple[Process, ...]
     inputs: tuple[Node, ...]
     outside: tuple[tuple[Process, Node], ...]
-
-
-def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
-    """The processors among these nodes, those together that run together; parents before children."""
-    processes = [node for node in nodes if isinstance(node, Process)]
-    groups = DisjointSets(processes)
-    user_of: dict[str, Process] = {}
-    for node in processes:
-        for parent in node.parents:
-            if isinstance(parent, Process):
-                groups.unite(node, parent)
-        for store in node.connected:
-            groups.unite(node, user_of.setdefault(store.name, node))
-    members: dict[Process, list[Process]] = {}
-    for node in processes:
-        members.setdefault(groups.root(node), []).append(node)
-    return tuple(map(tuple, members.values()))
 
 
 def plan_graph(
@@ -195,16 +187,60 @@ def plan_graph(
             outside.append((node, child))
         connected = tuple(places[store.name] for store in node.connected)
         specs.append(ProcessorSpec(node.name, node.supplier, node.fixed_key, tuple(children), connected))
-    graph = Graph(
-        application_id,
-        tuple(specs),
-        tuple(Input(node.name, tuple(given), *serdes(node)) for node, given in inputs.items()),
-        tuple(ends),
-        tuple(_spec(store, default) for store in stores.values()),
-        config,
-        *default,
-    )
-    return Plan(graph, tuple(group), tuple(inputs), tuple(outside))
+    coming = [Input(node.name, tuple(given), *serdes(node)) for node, given in inputs.items()]
+    kept = [_spec(store, default) for store in stores.values()]
+    read = [*inputs]
+    for reading in _globals(group, nodes):
+        table = reading.of
+        assert table is not None
+        key, value = table.key_serde or default[0], table.value_serde or default[1]
+        coming.append(Input(table.source_name, (len(specs),), key, value, is_global=True))
+        read.append(reading)
+        store = replace(
+            table.stored,
+            key_serde=table.stored.key_serde or key,
+            value_serde=table.stored.value_serde or value,
+        )
+        kept.append(replace(_spec(store, default), read_only=True, filled_by=len(specs)))
+        supplier = table.supplier or Keeping(store.name, store.timestamped)
+        specs.append(ProcessorSpec(table.name, supplier, stores=(len(kept) - 1,)))
+    graph = Graph(application_id, tuple(specs), tuple(coming), tuple(ends), tuple(kept), config, *default)
+    return Plan(graph, tuple(group), tuple(read), tuple(outside))
+
+
+def _globals(group: Sequence[Process], nodes: Sequence[Node]) -> list[GlobalRead]:
+    """What the processors of a group read whole, of a pipeline's nodes."""
+    reads = [node for node in nodes if isinstance(node, GlobalRead) and node.of is not None]
+    tables = [read.of for read in reads if read.of is not None]
+    wanted = {table for node in group for table in global_stores_of(node, tables)}
+    return [read for read in reads if read.of in wanted]
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Supplies the processor of a global table: it puts what it is given."""
+
+    store: str
+    timestamped: bool
+
+    def __call__(self) -> _Keeper:
+        return _Keeper(self)
+
+
+class _Keeper:
+    def __init__(self, of: Keeping) -> None:
+        self._of = of
+
+    def init(self, context: Any) -> None:
+        self._store = context.get_state_store(self._of.store)
+
+    def process(self, record: Any) -> None:
+        if record.key is None:
+            return
+        value = record.value
+        if self._of.timestamped and value is not None:
+            value = ValueAndTimestamp(value, record.timestamp)
+        self._store.put(record.key, value)
 
 
 def _first_names(nodes: Sequence[Node]) -> dict[tuple[str, Node], str]:

@@ -19,7 +19,8 @@ that makes it so. Versions are forgotten now and then.
 
 Source: org.apache.kafka.streams.state (KeyValueStore, TimestampedKeyValueStore, WindowStore,
     TimestampedWindowStore, SessionStore, VersionedKeyValueStore).
-Differs: windows and sessions of several keys come in the order of the keys, not of the times.
+Differs: windows and sessions of several keys come in the order of the keys, not of the times. What a
+    versioned store does not put is not in its changelog either, and what it had is told with how long.
 """
 
 from __future__ import annotations
@@ -234,9 +235,8 @@ class _Store:
     def _writable(self) -> None:
         if self._spec.read_only:
             raise IllegalStateException(
-                f"store '{self._spec.name}' is a global store: processors read it, and only its own "
-                "processor "
-                "writes it"
+                f"store '{self._spec.name}' is a global store, which processors only read; what is to be in it is "
+                "written to its topic"
             )
 
     def _put(self, key: bytes, changelog_key: bytes, value: bytes | None, timestamp: int) -> None:
@@ -378,7 +378,7 @@ class _Segmented(_Store):
 
     def _newest(self) -> int:
         """The newest time that was put; -1: there was none."""
-        if self._seen is None:
+        if self._seen is None or self._spec.read_only:
             marked = self._data.get(_MARK)
             self._seen = _NO_TIME
             if marked is not None:
@@ -449,7 +449,7 @@ class WindowStore(_Segmented):
     """
 
     def put(self, key: Any, value: Any, window_start: Time) -> None:
-        """Give a key a value in the window that starts then; None deletes it.
+        """Give a key a value in the window that starts then; None deletes it, unless duplicates are kept.
 
         What is older than the retention is not kept.
         """
@@ -460,12 +460,10 @@ class WindowStore(_Segmented):
         self._newest()
         late = self._is_late(start)
         if self._spec.duplicates:
-            if data is None:
-                return
             self._sequence = (self._sequence + 1) & 0x7FFFFFFF
             self._mark()
         changelog_key = window_key(plain, start, self._sequence)
-        if late:
+        if late or (self._spec.duplicates and data is None):
             if self._changed is not None:
                 self._changed(changelog_key, data, timestamp)
             return
@@ -739,7 +737,7 @@ class VersionedKeyValueStore(_Store):
         return None if latest is None else self._record(latest, 8, None)
 
     def _newest(self) -> int:
-        if self._seen is None:
+        if self._seen is None or self._spec.read_only:
             marked = self._data.get(_MARK)
             self._seen, self._forgotten = (_NO_TIME, _NEVER) if marked is None else _TIMES.unpack(marked)
         return self._seen

@@ -7,19 +7,16 @@ It knows bytes only through a `Home`, which is the kernel's operator, or in test
 
 Source: org.apache.kafka.streams.processor.internals.StreamTask, ProcessorContextImpl, PunctuationQueue,
     PunctuationSchedule.
-Differs: punctuations that are due at one time come in the order in which they were scheduled. Stream time is
-    the newest timestamp of the records that processors of this graph were given.
+Differs: stream time is the newest timestamp of the records that processors of this graph were given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from millstream.errors import IllegalStateException, SerializationException, StreamsException
@@ -118,6 +115,10 @@ class ProcessorTask:
         nodes = []
         for number, spec in enumerate(graph.processors):
             mine = {graph.stores[n].name: stores[n] for n in spec.stores}
+            for n in (n for n in spec.stores if graph.stores[n].filled_by == number):
+                # Of a global store, its own processor has a view through which it can write.
+                writable = replace(graph.stores[n], read_only=False)
+                mine[writable.name] = store_of(writable, home.store(n), scope, None)
             nodes.append(_Node(self, number, spec, {**everywhere, **mine}))
         for node, spec in zip(nodes, graph.processors, strict=True):
             for child in spec.children:
@@ -133,12 +134,13 @@ class ProcessorTask:
                 tuple(nodes[number].process for number in given.processors),
                 given.key_serde.deserialize,
                 given.value_serde.deserialize,
+                given.is_global,
             )
             for given in graph.inputs
         ]
         self._nodes = nodes
         with self._at_work():
-            scope.timestamp = home.now_ms()
+            scope.timestamp, scope.metadata = home.now_ms(), _NOWHERE
             for node in nodes:
                 init = getattr(node.processor, "init", None)
                 if init is not None:
@@ -153,8 +155,9 @@ class ProcessorTask:
         """
         self.init()
         given, scope = self._inputs[input], self._scope
-        if self.stream_time_ms is None or record.timestamp > self.stream_time_ms:
-            self.stream_time_ms = record.timestamp
+        newest = self.stream_time_ms
+        if (newest is None or record.timestamp > newest) and not given.is_global:
+            self.stream_time_ms = newest = record.timestamp
         made = Record(*self._read(given, record), record.timestamp, record.headers)
         scope.live, scope.timestamp = True, record.timestamp
         scope.metadata = RecordMetadata(record.topic, record.partition, record.offset)
@@ -163,7 +166,8 @@ class ProcessorTask:
                 process(made)
         finally:
             scope.live, scope.metadata = False, None
-        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time_ms)
+        if newest is not None and not given.is_global:
+            self._punctuate(PunctuationType.STREAM_TIME, newest)
 
     def advance_wall_clock(self, now_ms: int) -> None:
         """Punctuate what is due by the time of day."""
@@ -255,7 +259,7 @@ class ProcessorTask:
             node = plan.node
             assert node is not None
             with self._at_work():
-                self._scope.timestamp = now
+                self._scope.timestamp, self._scope.metadata = now, _NOWHERE
                 try:
                     plan.punctuator(now)
                 except Exception as error:
@@ -292,6 +296,7 @@ class _Input(NamedTuple):
     processors: tuple[Callable[[Record], None], ...]
     read_key: Callable[[bytes | None], Any]
     read_value: Callable[[bytes | None], Any]
+    is_global: bool
 
 
 class _Node:
@@ -396,12 +401,16 @@ class _Context:
             )
         if not callable(punctuator):
             raise TypeError(f"schedule() takes a function of the time in milliseconds, got {punctuator!r}")
+        is_stream_time = type is PunctuationType.STREAM_TIME
+        now = self.current_stream_time_ms() if is_stream_time else self._task._home.now_ms()
         if start_time is not None:
             first = to_ms(start_time, "start_time of schedule()")
-        elif type is PunctuationType.STREAM_TIME:
+            if first < now:
+                first += ((now - first) // interval_ms + 1) * interval_ms
+        elif is_stream_time:
             first = 0  # aligned to the epoch: so it comes with the first record
         else:
-            first = self._task._home.now_ms() + interval_ms
+            first = now + interval_ms
         return self._task.schedule(self._node, _Schedule(first, interval_ms, punctuator), type)
 
     def commit(self) -> None:
@@ -458,7 +467,7 @@ class _FixedKeyContext(_Context):
                 "FixedKeyRecord, "
                 "such as record.with_value(…)"
             )
-        if self._scope.metadata is not None and record.key != self._node.key:
+        if self._scope.metadata is not _NOWHERE and record.key != self._node.key:
             raise StreamsException(
                 f"processor {name} forwards a record with another key: process_values() keeps it; use "
                 "process()",
@@ -492,28 +501,49 @@ class _Schedule:
         self.at = following
 
 
-@dataclass
 class _Queue:
-    """What is scheduled by one kind of time.
+    """What is scheduled by one kind of time, in a heap as Java's, so that those which are due at one time
+                  come in
+    its order.
 
-    Source: PunctuationQueue.maybePunctuate.
+    Source: PunctuationQueue.maybePunctuate; java.util.PriorityQueue (siftUp, siftDown).
     """
 
-    _heap: list[tuple[int, int, _Schedule]] = field(default_factory=list)
-    _count: count[int] = field(default_factory=count)
+    def __init__(self) -> None:
+        self._heap: list[_Schedule] = []
 
     def add(self, plan: _Schedule) -> None:
-        heappush(self._heap, (plan.at, next(self._count), plan))
+        heap = self._heap
+        at = len(heap)
+        heap.append(plan)
+        while at and plan.at < heap[parent := (at - 1) // 2].at:
+            heap[at], at = heap[parent], parent
+            heap[at] = plan
 
     def due(self, now: int) -> _Schedule | None:
         """The next one that is due, taken out; None: none is."""
-        while self._heap and self._heap[0][0] <= now:
-            _, _, plan = heappop(self._heap)
+        while self._heap and self._heap[0].at <= now:
+            plan = self._taken()
             if not plan.cancelled:
                 return plan
         return None
 
     def next_due(self) -> int | None:
-        while self._heap and self._heap[0][2].cancelled:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        while self._heap and self._heap[0].cancelled:
+            self._taken()
+        return self._heap[0].at if self._heap else None
+
+    def _taken(self) -> _Schedule:
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            at = 0
+            while (child := 2 * at + 1) < len(heap):
+                if child + 1 < len(heap) and heap[child].at > heap[child + 1].at:
+                    child += 1
+                if last.at <= heap[child].at:
+                    break
+                heap[at] = heap[child]
+                at = child
+            heap[at] = last
+        return first

@@ -197,10 +197,13 @@ class TableSource(Node):
 
 @dataclass(frozen=True, eq=False)
 class GlobalRead(TableSource):
-    """The topic of a global table, as a pipeline reads it that joins a stream with the table.
+    """The topic of a global table, `of`, as a pipeline reads it that joins a stream with the table.
 
-    In no topology: Kafka Streams' tasks ask the client's store, which Spark's executors cannot.
+    In no topology: Kafka Streams' tasks ask the client's store, which Spark's executors cannot. Processors
+    that read the table's store have it so too.
     """
+
+    of: GlobalTable | None = None
 
 
 @dataclass(frozen=True, eq=False)

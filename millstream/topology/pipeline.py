@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from millstream.errors import TopologyException
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
@@ -38,8 +39,18 @@ from millstream.topology.nodes import (
     ToTable,
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
+from millstream.topology.suppliers import texts_of
 
-__all__ = ["Pipeline", "global_read", "input_label", "plan_pipelines", "state_before", "writers_first"]
+__all__ = [
+    "Pipeline",
+    "global_read",
+    "global_stores_of",
+    "input_label",
+    "linked",
+    "plan_pipelines",
+    "state_before",
+    "writers_first",
+]
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,7 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
 
     `nodes` have parents before children. Global tables are left out: no query runs them.
     """
+    tables = [node for node in nodes if isinstance(node, GlobalTable)]
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
     cuts = _cuts(nodes)
     home = {processor.name: each.id for each in subtopologies for processor in each.processors}
@@ -110,9 +122,58 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
     members: dict[int, list[int]] = {}
     for each in subtopologies:  # ascending, so that groups come in the order of their lowest number
         members.setdefault(groups.root(each.id), []).append(each.id)
-    return tuple(
-        _pipeline(f"p{number}", tuple(ids), nodes, home, cuts) for number, ids in enumerate(members.values())
+    pipelines = tuple(
+        _pipeline(f"p{number}", tuple(ids), nodes, home, cuts, tables)
+        for number, ids in enumerate(members.values())
     )
+    for pipeline in pipelines:
+        _check_processors(pipeline)
+    return pipelines
+
+
+def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
+    """The processors among these nodes, those together that run together: one forwards to the other, or both
+    have a store. Parents before children."""
+    processes = [node for node in nodes if isinstance(node, Process)]
+    groups = DisjointSets(processes)
+    user_of: dict[str, Process] = {}
+    for node in processes:
+        for parent in node.parents:
+            if isinstance(parent, Process):
+                groups.unite(node, parent)
+        for store in node.connected:
+            groups.unite(node, user_of.setdefault(store.name, node))
+    members: dict[Process, list[Process]] = {}
+    for node in processes:
+        members.setdefault(groups.root(node), []).append(node)
+    return tuple(map(tuple, members.values()))
+
+
+def _check_processors(pipeline: Pipeline) -> None:
+    """Raise if records would have to leave processors that run together, and come back to them.
+
+    Raises:
+        TopologyException: they would.
+    """
+    for group in linked(pipeline.nodes):
+        through: dict[Node, Node] = {}  # by node outside: the processor of the group that it comes after
+        for node in pipeline.nodes:
+            if isinstance(node, Repartition) and node in pipeline.inputs:
+                continue  # what comes back by a topic comes as anything else
+            for parent in node.parents:
+                first = through.get(parent) if parent not in group else parent
+                if first is None:
+                    continue
+                if node not in group:
+                    through[node] = first
+                elif parent not in group:
+                    raise TopologyException(
+                        f"{node.name} runs together with {first.name}, as both have a store or a "
+                        "processor in "
+                        f"common, and {parent.name} is between them, which is no processor: do what it "
+                        "does in one, "
+                        "or put repartition() behind it"
+                    )
 
 
 def _pipeline(
@@ -121,6 +182,7 @@ def _pipeline(
     nodes: Sequence[Node],
     home: dict[str, int],
     cuts: dict[Node, str],
+    tables: Sequence[GlobalTable],
 ) -> Pipeline:
     inputs: list[Source | TableSource | Repartition] = []
     outputs: list[Sink | Repartition] = []
@@ -131,20 +193,11 @@ def _pipeline(
         writes = isinstance(node, Repartition) and home[node.sink_name] in ids
         if not reads and not writes:
             continue
-        if isinstance(node, StreamGlobalTableJoin) and global_read(node, inputs) is None:
-            table = node.parents[1]
-            assert isinstance(table, GlobalTable)
-            read = GlobalRead(
-                table.name,
-                (),
-                topic=table.topic,
-                source_name=table.source_name,
-                key_serde=table.stored.key_serde or table.key_serde,
-                value_serde=table.stored.value_serde or table.value_serde,
-                offset_reset=OffsetReset.EARLIEST,
-            )
-            ours.append(read)
-            inputs.append(read)
+        for table in _read_by(node, tables):
+            if not any(isinstance(each, GlobalRead) and each.topic == table.topic for each in inputs):
+                read = _global_read(table)
+                ours.append(read)
+                inputs.append(read)
         ours.append(node)
         if isinstance(node, Source | TableSource):
             inputs.append(node)
@@ -157,6 +210,38 @@ def _pipeline(
             if writes:
                 outputs.append(node)
     return Pipeline(name, ids, tuple(ours), tuple(inputs), tuple(outputs), " ".join(reasons))
+
+
+def _read_by(node: Node, tables: Sequence[GlobalTable]) -> tuple[GlobalTable, ...]:
+    """The global tables whose rows a step looks up."""
+    if isinstance(node, StreamGlobalTableJoin):
+        table = node.parents[1]
+        assert isinstance(table, GlobalTable)
+        return (table,)
+    return global_stores_of(node, tables) if isinstance(node, Process) else ()
+
+
+def global_stores_of(node: Process, tables: Iterable[GlobalTable]) -> tuple[GlobalTable, ...]:
+    """The global tables whose stores a processor can read: those whose names are in its code.
+
+    Differs: in Kafka Streams each processor can read all of them. Here their rows have to be where it runs.
+    """
+    tables = tuple(tables)
+    named = texts_of(node.supplier) if tables else frozenset()
+    return tuple(table for table in tables if table.stored.name in named)
+
+
+def _global_read(table: GlobalTable) -> GlobalRead:
+    return GlobalRead(
+        table.name,
+        (),
+        topic=table.topic,
+        source_name=table.source_name,
+        key_serde=table.stored.key_serde or table.key_serde,
+        value_serde=table.stored.value_serde or table.value_serde,
+        offset_reset=OffsetReset.EARLIEST,
+        of=table,
+    )
 
 
 def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRead | None:

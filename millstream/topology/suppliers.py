@@ -9,14 +9,19 @@ Source: org.apache.kafka.streams.internals.ApiUtils.checkSupplier; ConnectedStor
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from millstream.errors import TopologyException
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Store
 
-__all__ = ["check_supplier", "declared_store", "new_processor", "stores_of"]
+__all__ = ["check_supplier", "declared_store", "new_processor", "stores_of", "texts_of"]
+
+_MOST_THINGS = 20_000
+"""So many are looked at, for the texts in a program's code: what it refers to may be large."""
 
 _SHAPE = "a class that inherits Processor, or a function that returns a new one each time"
 
@@ -106,3 +111,73 @@ def declared_store(operation: str, builder: Any) -> Store:
             f'Stores.persistent_key_value_store("counts"), Serdes.string(), Serdes.long()); got {builder!r}'
         )
     return declared
+
+
+# --- what its code can name --------------------------------------------------------------------------------
+
+
+def texts_of(supplier: Any) -> frozenset[str]:
+    """Every text that the code of its processors mentions, or has in a variable that it mentions.
+
+    Followed are functions, classes and objects of the program's own, as far as they are reached by name.
+    """
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting: deque[Any] = deque([supplier])
+    try:
+        waiting.append(new_processor(supplier))
+    except Exception:  # then its class says what there is to say
+        waiting.append(None)
+    while waiting and len(seen) < _MOST_THINGS:
+        each = waiting.popleft()
+        if isinstance(each, str):
+            found.add(each)
+        if each is None or isinstance(each, str | bytes | int | float) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        waiting.extend(_reached(each))
+    return frozenset(found)
+
+
+def _reached(thing: Any) -> Iterator[Any]:
+    """What a thing of the program's own has, or names."""
+    if isinstance(thing, MethodType):
+        yield thing.__func__
+    elif isinstance(thing, FunctionType):
+        for name in _names(thing.__code__):
+            yield thing.__globals__.get(name)
+        yield thing.__code__
+        yield from (cell.cell_contents for cell in thing.__closure__ or () if _is_filled(cell))
+        yield from (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values())
+        yield getattr(thing, "__wrapped__", None)
+    elif isinstance(thing, CodeType):
+        yield from thing.co_consts
+    elif isinstance(thing, tuple | list | set | frozenset):
+        yield from thing
+    elif isinstance(thing, dict):
+        yield from (*thing.keys(), *thing.values())
+    elif isinstance(thing, type):
+        if _is_the_programs(thing):
+            yield from (*vars(thing).values(), *thing.__bases__)
+    elif isinstance(thing, staticmethod | classmethod | property):
+        yield from (getattr(thing, "__func__", None), getattr(thing, "fget", None))
+    elif _is_the_programs(type(thing)) or hasattr(thing, "store_names"):
+        yield from (type(thing), *getattr(thing, "__dict__", {}).values())
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return {*code.co_names, *(name for each in inner for name in _names(each))}
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _is_the_programs(kind: type) -> bool:
+    """Whether a class is neither Python's nor Millstream's."""
+    return kind.__module__.partition(".")[0] not in ("builtins", "abc", "typing", "enum", "millstream")

@@ -138,10 +138,14 @@ class Topology(TellsWhatIsMissing):
         stores = [declared_store("stores", each) for each in stores_of(supplier)]
         for store in stores:
             self._check_store(store)
+        asked = tuple(getattr(supplier, "store_names", ()))  # of a function with @processor
+        for each in asked:
+            self._check_added(each)
         self._add(Process(name, behind, supplier, fixed_key, (), key_serde, value_serde))
         for store in stores:
             self._state_stores[store.name] = store
-            self._connect(name, store.name)
+        for each in (*(store.name for store in stores), *asked):
+            self._connect(name, each)
         return self
 
     def add_sink(
@@ -207,17 +211,7 @@ class Topology(TellsWhatIsMissing):
         if not stores:
             raise TopologyException("Must provide at least one state store name.")
         for store in stores:
-            if store in self.global_stores:
-                raise TopologyException(
-                    f"Global StateStore {store} can be used by a Processor without being specified; it "
-                    "should not "
-                    "be explicitly passed."
-                )
-            if store not in self._state_stores:
-                near = get_close_matches(store, self._state_stores, n=1)
-                raise TopologyException(
-                    f"StateStore {store} is not added yet." + (f" Did you mean '{near[0]}'?" if near else "")
-                )
+            self._check_added(store)
             self._check_processor(processor, store)
         for store in stores:
             self._connect(processor, store)
@@ -371,6 +365,19 @@ class Topology(TellsWhatIsMissing):
             raise TopologyException(
                 f"cannot connect a state store {store} to a source node or a sink node: {processor} is "
                 "no processor"
+            )
+
+    def _check_added(self, store: str) -> None:
+        if store in self.global_stores:
+            raise TopologyException(
+                f"Global StateStore {store} can be used by a Processor without being specified; it "
+                "should not "
+                "be explicitly passed."
+            )
+        if store not in self._state_stores:
+            near = get_close_matches(store, self._state_stores, n=1)
+            raise TopologyException(
+                f"StateStore {store} is not added yet." + (f" Did you mean '{near[0]}'?" if near else "")
             )
 
     def _check_store(self, store: Store) -> None:

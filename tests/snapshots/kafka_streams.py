@@ -50,9 +50,11 @@ class KafkaStreams:
 
     Args:
         classes: a directory for what is compiled.
+        runner: the program that answers.
     """
 
-    def __init__(self, classes: Path) -> None:
+    def __init__(self, classes: Path, runner: Path = RUNNER) -> None:
+        self._runner = runner
         self._java = find_java().java
         streams, driver, compiler = ensure(TEST_JARS, "kafka-streams-4.3.1")
         rocksdb = next(Path(pyspark.__file__).parent.glob("jars/rocksdbjni-*.jar"))
@@ -60,13 +62,14 @@ class KafkaStreams:
             map(str, (classes, streams, driver, *ensure_jars(BROKER_SET), rocksdb))
         )
         compile = ["-cp", str(compiler), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"]
-        self._run([*compile, "-cp", self._class_path, "-d", str(classes), str(RUNNER)], "")
+        self._run([*compile, "-cp", self._class_path, "-d", str(classes), str(runner)], "")
 
     def ask(self, cases: Iterable[str]) -> list[str]:
         """The traces of these cases, as they stand in a file."""
         asked = "".join(f"{case}\n" for case in cases)
         return self._run(
-            ["-cp", self._class_path, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", RUNNER.stem], asked
+            ["-cp", self._class_path, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", self._runner.stem],
+            asked,
         )
 
     def _run(self, arguments: Sequence[str], asked: str) -> list[str]:

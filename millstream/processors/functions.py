@@ -1,0 +1,158 @@
+"""Processors as functions: `@processor` above one that yields the records which go on.
+
+Source: none; Kafka Streams has classes alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, overload
+
+from millstream.errors import TopologyException
+from millstream.processors.api import FixedKeyRecord, Record
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Store
+
+__all__ = ["FunctionSupplier", "processor"]
+
+_CONTEXT = "context"
+
+
+class FunctionSupplier:
+    """What `@processor` makes of a function: give it to `process`, `process_values` or `add_processor`.
+
+    It can still be called as the function that it is.
+
+    Attributes:
+        store_names: of the stores that it asks for by name.
+    """
+
+    def __init__(self, function: Callable[..., Any], stores: tuple[Any, ...]) -> None:
+        self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", "processor")
+        self._function = function
+        self._builders = tuple(each for each in stores if not isinstance(each, str))
+        parameters = list(inspect.signature(function).parameters)
+        if not parameters:
+            raise TopologyException(
+                f"@processor {describe_function(function)} takes no record; write `def "
+                f"{self.__name__}(record):`"
+            )
+        wanted = [name for name in parameters[1:] if name != _CONTEXT]
+        given = [each if isinstance(each, str) else each.declared.name for each in stores]
+        if stores and len(wanted) != len(given):
+            raise TopologyException(
+                f"@processor {describe_function(function)} has {len(wanted)} parameters for stores "
+                f"({', '.join(wanted) or 'none'}) and {len(given)} stores ({', '.join(given)}); it takes "
+                "the record, "
+                "then each store, and `context` if it wants that"
+            )
+        names = dict(zip(wanted, given or wanted, strict=True))
+        self._parameters = tuple((name, names.get(name)) for name in parameters[1:])
+        mine = {each.declared.name for each in self._builders}
+        self.store_names = tuple(name for name in names.values() if name not in mine)
+
+    def get(self) -> Any:
+        """A new processor."""
+        return _FunctionProcessor(self._function, self._parameters)
+
+    def stores(self) -> tuple[Any, ...]:
+        """The builders of its stores."""
+        return self._builders
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._function(*arguments, **named)
+
+    def __repr__(self) -> str:
+        return f"@processor {describe_function(self._function)}"
+
+
+class _FunctionProcessor:
+    """A function as a processor, of records and of records with fixed keys."""
+
+    def __init__(self, function: Callable[..., Any], parameters: tuple[tuple[str, str | None], ...]) -> None:
+        self._function = function
+        self._parameters = parameters
+
+    def init(self, context: Any) -> None:
+        self._forward = context.forward
+        self._arguments = [
+            context if store is None else context.get_state_store(store) for _, store in self._parameters
+        ]
+
+    def process(self, record: Any) -> None:
+        made = self._function(record, *self._arguments)
+        if made is None:
+            return
+        if isinstance(made, Record | FixedKeyRecord):
+            self._forward(made)
+            return
+        if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], str):
+            self._forward(made[1], made[0])
+            return
+        if not isinstance(made, Iterable):
+            raise TypeError(self._refused(made))
+        for each in made:
+            if isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str):
+                self._forward(each[1], each[0])
+            elif isinstance(each, Record | FixedKeyRecord):
+                self._forward(each)
+            else:
+                raise TypeError(self._refused(each))
+
+    def _refused(self, made: Any) -> str:
+        return (
+            f"@processor {describe_function(self._function)} gave {made!r}; it yields, or returns, "
+            "records such as "
+            "record.with_value(…), or pairs of a child's name and a record"
+        )
+
+
+@overload
+def processor(function: Callable[..., Any], /) -> FunctionSupplier: ...
+@overload
+def processor(
+    *, store: Any = None, stores: Iterable[Any] = ()
+) -> Callable[[Callable[..., Any]], FunctionSupplier]: ...
+def processor(
+    function: Callable[..., Any] | None = None, /, *, store: Any = None, stores: Iterable[Any] = ()
+) -> FunctionSupplier | Callable[[Callable[..., Any]], FunctionSupplier]:
+    """A function as a processor: it is called for each record, and what it yields goes on.
+
+        @processor(store=Stores.key_value_store_builder(
+            Stores.persistent_key_value_store("counts"), Serdes.string(), Serdes.long()))
+        def count(record, counts):
+            total = (counts.get(record.key) or 0) + 1
+            counts.put(record.key, total)
+            yield record.with_value(total)
+
+        stream.process(count, value_serde=Serdes.long())
+
+    A record that is yielded has been processed by all that comes after, when the function goes on. To have it
+    go to one of several steps, yield a pair of that step's name and the record.
+
+    Args:
+        store: the store builder, or the name, of the store that the second parameter is given.
+        stores: the same of several, in the order of the parameters. Without either, the names of the
+            parameters are those of the stores. A parameter called `context` is given the processor's context.
+
+    Raises:
+        TopologyException: parameters and stores do not go together.
+    """
+    given = (*(() if store is None else (store,)), *stores)
+    for each in given:
+        if not isinstance(each, str) and not isinstance(getattr(each, "declared", None), Store):
+            raise TopologyException(
+                "@processor takes store builders, such as Stores.key_value_store_builder(…), or names of "
+                "stores; "
+                f"got {each!r}"
+            )
+    if function is None:
+        return lambda function: FunctionSupplier(function, given)
+    if not callable(function):
+        raise TopologyException(
+            f"@processor stands above a function, or is called with store=…; got {function!r}"
+        )
+    return FunctionSupplier(function, given)

@@ -38,7 +38,7 @@ from millstream.topology.nodes import (
     StreamJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, global_read
+from millstream.topology.pipeline import Pipeline, global_read, global_stores_of
 
 __all__ = [
     "Building",
@@ -154,7 +154,11 @@ class Building:
     """Where records can fail that handlers of the user's own are asked about."""
 
     def parents(self, node: Node) -> tuple[Node, ...]:
-        """What has to be built before a node; of a join, also the read of its global table."""
+        """What has to be built before a node; also the reads of its global tables."""
+        if isinstance(node, Process):
+            reads = [each for each in self.pipeline.inputs if isinstance(each, GlobalRead)]
+            tables = {read.of: read for read in reads if read.of is not None}
+            return *node.parents, *(tables[table] for table in global_stores_of(node, tables))
         if isinstance(node, StreamGlobalTableJoin):
             return node.parents[0], self.global_read(node)
         return node.parents

@@ -131,6 +131,7 @@ def _compile(building: Building) -> Compiled:
     partitions = {
         internal_topic(building.context.application_id, name): count
         for name, count in building.context.partitions.items()
+        if name.endswith(("-changelog", "-repartition"))
     }
     places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
     layouts = {

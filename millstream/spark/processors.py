@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde, Serdes
-from millstream.errors import TopologyException
 from millstream.ports import Scan
 from millstream.processors.graph import Plan, linked, plan_graph
 from millstream.spark import serdes
@@ -41,7 +40,7 @@ from millstream.spark.programs import python_program
 from millstream.spark.record_failures import ask, drop
 from millstream.spark.sink import Output
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
-from millstream.topology.nodes import Node, Process, Repartition, Sink, Store
+from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
 from millstream.topology.suppliers import new_processor
 
 __all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]
@@ -52,9 +51,6 @@ CLOCK = "the time of day"
 _TICK = -1
 _BEHIND_ALL = 2**62
 _NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
-
-_MOST_PARTITIONS = 256
-"""So many tasks of processors without a changelog are spread evenly over Spark's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +80,7 @@ class Linked:
 def visit_process(building: Building, node: Process) -> None:
     """Note what comes in; the operator is built when all of those are there that are linked."""
     group = _group(building, node)
-    for parent in node.parents:
+    for parent in building.parents(node):
         if isinstance(parent, Process) and parent in group.nodes:
             continue
         flow, lane, _ = building.take(parent)
@@ -99,7 +95,6 @@ def visit_process(building: Building, node: Process) -> None:
 def _group(building: Building, node: Process) -> Linked:
     if node not in building.linked:
         for nodes in linked(building.pipeline.nodes):
-            _refuse_circles(nodes)
             group = Linked(nodes, set(nodes))
             building.linked |= dict.fromkeys(nodes, group)
     found: Linked = building.linked[node]
@@ -112,26 +107,6 @@ def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
         return False
     group = _group(building, node)
     return all(parent in done or parent in group.nodes for parent in building.parents(node))
-
-
-def _refuse_circles(nodes: Sequence[Process]) -> None:
-    """What one operator forwards cannot come back to it."""
-    for node in nodes:
-        for parent in node.parents:
-            if parent not in nodes and (before := _before(parent, nodes)) is not None:
-                shared = {store.name for store in before.connected} & {store.name for store in node.connected}
-                why = f"share the store '{min(shared)}'" if shared else "are linked by others"
-                raise TopologyException(
-                    f"{before.name} and {node.name} {why}, and {parent.name} is between them, which is no "
-                    "processor: what runs together has to come one after the other. Do what it does in "
-                    "a processor, or give them stores of their own"
-                )
-
-
-def _before(node: Node, nodes: Sequence[Process]) -> Process | None:
-    if isinstance(node, Process) and node in nodes:
-        return node
-    return next((found for parent in node.parents if (found := _before(parent, nodes)) is not None), None)
 
 
 def build_processors(building: Building) -> set[Node]:
@@ -163,10 +138,15 @@ def _build(building: Building, group: Linked) -> None:
         config=context.config,
         default=(context.default_key_serde, context.default_value_serde),
     )
+    inputs = []
+    for given, node in zip(plan.graph.inputs, plan.inputs, strict=True):
+        (key_serde, _), (value_serde, _) = codecs[node]
+        inputs.append(replace(given, key_serde=key_serde, value_serde=value_serde))
+    plan = replace(plan, graph=replace(plan.graph, inputs=tuple(inputs)))
     by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
     building.by_clock |= by_clock
     ticks = _ticks(building, plan) if by_clock or context.is_timed else None
-    rows = _ordered(building, _rows(building, plan, group, flows, codecs), ticks)
+    rows = _ordered(_rows(building, plan, group, flows, codecs), ticks)
     spark = rows.sparkSession
     subtopology = min(building.pipeline.subtopologies)
     running = Processing(
@@ -213,6 +193,7 @@ def _rows(
     parts = []
     for flow in flows:
         elements = []
+        df, order = flow.df, F.unix_millis(F.col(TIMESTAMP))
         for number, parent in enumerate(plan.inputs):
             entrance = group.entrances[parent]
             if entrance not in flow.lanes:
@@ -220,20 +201,23 @@ def _rows(
             lane = flow.lanes[entrance]
             (_, write_key), (_, write_value) = codecs[parent]
             key = flow.own(lane, write_key(F.col(lane.key)))
+            task = _task(building, plan, parent, key)
+            if isinstance(parent, GlobalRead):  # whose flow has nothing else
+                everywhere = building.names.new("n")
+                df = df.withColumn(everywhere, F.explode(_tasks(building, plan)))
+                task, order = F.col(everywhere), F.lit(-_BEHIND_ALL)
             element = F.struct(
                 F.lit(number).alias("input"),
                 key.alias("key"),
                 flow.own(lane, write_value(F.col(lane.value))).alias("value"),
-                _task(building, parent, key).alias("task"),
+                task.alias("task"),
             )
             elements.append(F.when(flow.kept(lane), element))
-        df = flow.df
-        if len(elements) == 1:
-            df = df.withColumn("each", elements[0])
-        else:
-            df = df.withColumn("each", F.explode(F.array(*elements)))
+        each = elements[0] if len(elements) == 1 else F.explode(F.array(*elements))
         parts.append(
-            df.where(F.col("each").isNotNull()).select(
+            df.withColumn("each", each)
+            .where(F.col("each").isNotNull())
+            .select(
                 _bucket(building, plan, F.col("each")["task"]).alias("bucket"),
                 F.col("each")["input"].alias("input"),
                 F.col("each")["key"].alias("key"),
@@ -244,6 +228,7 @@ def _rows(
                 F.col(PARTITION).alias("partition"),
                 F.col(OFFSET).alias("offset"),
                 F.col("each")["task"].alias("task"),
+                order.cast("bigint").alias("order"),
             )
         )
     return reduce(DataFrame.union, parts)
@@ -254,14 +239,7 @@ def _ticks(building: Building, plan: Plan) -> DataFrame | None:
     clock = building.context.clock
     if clock is None:
         return None
-    logged = [store.name for store in plan.graph.stores if store.logged]
-    if not logged and not building.context.is_timed:
-        raise TopologyException(
-            f"{plan.processes[0].name}: a processor that goes by WALL_CLOCK_TIME needs a store with a "
-            "changelog, because its tasks are counted by that; connect one with it"
-        )
-    count = building.partitions(f"{logged[0]}-changelog") if logged else 1
-    tasks = F.explode(F.array(*(F.lit(number) for number in range(max(1, count)))))
+    tasks = F.explode(_tasks(building, plan))
     ticks = clock().select(F.unix_millis("timestamp").alias("at"), tasks.alias("task"))
     nothing = F.lit(None)
     return ticks.select(
@@ -275,19 +253,17 @@ def _ticks(building: Building, plan: Plan) -> DataFrame | None:
         nothing.cast("int").alias("partition"),
         nothing.cast("bigint").alias("offset"),
         "task",
+        # What tests say it is comes before the records of its micro-batch.
+        F.lit(-_BEHIND_ALL if building.context.is_timed else _BEHIND_ALL).cast("bigint").alias("order"),
     )
 
 
-def _ordered(building: Building, rows: DataFrame, ticks: DataFrame | None) -> DataFrame:
-    """Partitioned, and in the order of stateful.py. The time of day comes behind the records of its
-    micro-batch; what tests say it is, before them."""
-    columns = rows.columns
-    order = F.col("at")
-    if ticks is not None:
-        rows = rows.union(ticks)
-        place = F.lit(-_BEHIND_ALL if building.context.is_timed else _BEHIND_ALL).cast("bigint")
-        order = F.when(F.col("input") == _TICK, place).otherwise(order)
-    so_far = largest_so_far(F.col("bucket"), order)
+def _ordered(rows: DataFrame, ticks: DataFrame | None) -> DataFrame:
+    """Partitioned, and in the order of stateful.py: the time of day comes behind the records of its
+    micro-batch, and the rows of global tables before them."""
+    rows = rows if ticks is None else rows.union(ticks)
+    columns = [name for name in rows.columns if name != "order"]
+    so_far = largest_so_far(F.col("bucket"), F.col("order"))
     rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
     return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
 
@@ -347,7 +323,7 @@ def _is_filled(cell: Any) -> bool:
         return False
 
 
-def _task(building: Building, node: Node, key: Column) -> Column:
+def _task(building: Building, plan: Plan, node: Node, key: Column) -> Column:
     """The task that a record belongs to: the partition that it comes from.
 
     Behind a repartition that Spark does by a shuffle, and behind what keeps state, there is none: then the
@@ -356,8 +332,17 @@ def _task(building: Building, node: Node, key: Column) -> Column:
     before = _partitioned_by(building, node)
     if before is None:
         return F.col(PARTITION)
-    by_key = F.coalesce(partition_of(key, building.buckets(before)), F.lit(0))
+    by_key = F.coalesce(partition_of(key, _task_count(building, plan)), F.lit(0))
     return by_key if isinstance(before, Repartition) else F.coalesce(F.col(PARTITION), by_key)
+
+
+def _task_count(building: Building, plan: Plan) -> int:
+    return max(1, building.partitions(plan.processes[0].name))
+
+
+def _tasks(building: Building, plan: Plan) -> Column:
+    """All of them, as an array."""
+    return F.array(*(F.lit(number) for number in range(_task_count(building, plan))))
 
 
 def _partitioned_by(building: Building, node: Node) -> Node | None:
@@ -375,10 +360,8 @@ def _partitioned_by(building: Building, node: Node) -> Node | None:
 
 def _bucket(building: Building, plan: Plan, task: Column) -> Column:
     """What the bucket of a task is called (stateful.bucket_names)."""
-    logged = [store.name for store in plan.graph.stores if store.logged]
-    count = building.partitions(f"{logged[0]}-changelog") if logged else _MOST_PARTITIONS
-    names = F.array(*(F.lit(name) for name in bucket_names(max(1, count))))
-    return F.coalesce(F.get(names, task), -1 - task)
+    names = F.array(*(F.lit(name) for name in bucket_names(_task_count(building, plan))))
+    return F.coalesce(F.get(names, task), -1 - task)  # a pattern's topic can have more partitions by now
 
 
 # --- what comes out ----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@ package io.millstream.kernel.state;
 
 import io.millstream.kernel.python.Processing;
 import io.millstream.kernel.python.Program;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
@@ -30,9 +29,6 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Processors extends StatefulProcessor<Integer, Row, Row> {
     private static final long serialVersionUID = 1;
 
-    /** In the place of the number of an input, and from here down: stores that are filled. */
-    private static final int FILLS = -2;
-
     private static final StructType STORE =
             new StructType().add("top", DataTypes.IntegerType).add("count", DataTypes.LongType);
     private static final StructType TASK = new StructType()
@@ -58,8 +54,8 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
      * What processors forward, and the records of their stores' changelogs.
      *
      * @param rows the bucket, an int, by which they are partitioned and sorted; which of the program's inputs it is
-     *     for, int, or -1 for the time of day, or -2 for what the first store is filled with, and so on; `key` and
-     *     `value` binary; `at` bigint, ms; headers; `topic`, `partition`, `offset`; `task` int, the partition
+     *     for, int, or -1 for the time of day; `key` and `value` binary; `at` bigint, ms; headers; `topic`,
+     *     `partition`, `offset`; `task` int, the partition
      * @param stores how many there are
      * @param outside how many steps there are outside that processors forward to
      * @return `tag` int: which step outside, and behind them, which store's changelog; or -1 for a record that the
@@ -123,14 +119,6 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
         }
 
         void add(Row row) {
-            int to = row.getInt(1);
-            byte[] key = (byte[]) row.get(2);
-            byte[] value = (byte[]) row.get(3);
-            if (to <= FILLS) {
-                process(); // what came before has not seen it
-                stores[FILLS - to].put(key, value == null ? null : stored(value, row.getLong(4)));
-                return;
-            }
             if (task == null) {
                 partition = row.getInt(9);
                 task = processing.task(
@@ -143,9 +131,9 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
                 }
             }
             task.add(new Processing.Input(
-                    to,
-                    key,
-                    value,
+                    row.getInt(1),
+                    (byte[]) row.get(2),
+                    (byte[]) row.get(3),
                     row.getLong(4),
                     headers,
                     row.getString(6),
@@ -154,10 +142,6 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
             if (task.isFull()) {
                 process();
             }
-        }
-
-        private static byte[] stored(byte[] value, long at) {
-            return ByteBuffer.allocate(Long.BYTES + value.length).putLong(at).put(value).array();
         }
 
         private void process() {
@@ -217,8 +201,7 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
                 store.flush();
                 heads.add(RowFactory.create(store.top(), store.count()));
             }
-            long batch = task == null ? before : query.getBatchId();
-            kept.update(RowFactory.create(batch, streamTime, CollectionConverters.asScala(heads)));
+            kept.update(RowFactory.create(query.getBatchId(), streamTime, CollectionConverters.asScala(heads)));
         }
 
         @Override

@@ -235,8 +235,8 @@ class _Store:
     def _writable(self) -> None:
         if self._spec.read_only:
             raise IllegalStateException(
-                f"store '{self._spec.name}' is a global store, which processors only read; what is to be in it is "
-                "written to its topic"
+                f"store '{self._spec.name}' is a global store, which processors only read; what is to be in "
+                "it is written to its topic"
             )
 
     def _put(self, key: bytes, changelog_key: bytes, value: bytes | None, timestamp: int) -> None:

@@ -165,6 +165,10 @@ def connect(*names: str) -> Callable[[Topology], object]:
                 store("g").with_logging_disabled(), "gs", "g", "gp", Nothing
             ).connect_processor_and_state_stores("two", "g"),
         ),
+        (
+            "the timestamp extractor of source more is one such as",
+            lambda t: t.add_source("more", "m", timestamp_extractor="Wallclock"),
+        ),
         ("offset_reset of source more is", lambda t: t.add_source("more", "m", offset_reset="earliest")),
     ],
 )

@@ -107,8 +107,8 @@ class Topology(TellsWhatIsMissing):
             timestamp_extractor = timestamp_extractor()
         if isinstance(timestamp_extractor, str):
             raise TopologyException(
-                f"the timestamp extractor of source {name} is one such as WallclockTimestampExtractor(), or a "
-                f"function; got {timestamp_extractor!r}"
+                f"the timestamp extractor of source {name} is one such as WallclockTimestampExtractor(), or "
+                f"a function; got {timestamp_extractor!r}"
             )
         for topic in names:
             self._check_topic(topic)

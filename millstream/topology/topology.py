@@ -152,7 +152,11 @@ class Topology(TellsWhatIsMissing):
         stores = [declared_store("stores", each) for each in stores_of(supplier)]
         for store in stores:
             self._check_store(store)
-        asked = tuple(getattr(supplier, "store_names", ()))  # of a function with @processor
+        asked = [
+            each
+            for each in getattr(supplier, "store_names", ())  # of a function with @processor
+            if each not in self.global_stores
+        ]
         for each in asked:
             self._check_added(each)
         self._add(Process(name, behind, supplier, fixed_key, (), key_serde, value_serde))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuil
 from millstream.cache import cache_dir
 from millstream.topology.topology import Topology
 
-__all__ = ["measure"]
+__all__ = ["ORDERS", "compared", "measure"]
 
 KEYS = 10_000
 _QUIX = "quixstreams==3.28.1"
@@ -68,11 +68,16 @@ def topology(what: str, source: str, output: str) -> Topology:
     return builder.build()
 
 
+Build = Callable[[str, str, str], Topology]
+"""From what is done, and the topics to read and write, to Millstream's program."""
+
+
 class Jobs:
     """The contestants, by name. Each call is one whole run."""
 
-    def __init__(self, lab: Lab, what: str, source: str, expected: int) -> None:
+    def __init__(self, lab: Lab, what: str, source: str, expected: int, build: Build) -> None:
         self._lab, self._what, self._source, self._expected = lab, what, source, expected
+        self._build = build
         self._python: Path | None = None
 
     def millstream(self) -> Run:
@@ -84,7 +89,7 @@ class Jobs:
             "state.dir": str(state),
         }
         watcher = OutputWatcher(lab.bootstrap_servers, output, PARTITIONS, self._expected, from_big_endian)
-        with KafkaStreams(topology(self._what, self._source, output), settings) as streams:
+        with KafkaStreams(self._build(self._what, self._source, output), settings) as streams:
             watcher.wait(_PATIENCE_S, is_up(streams))
             checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
             wait_for(lambda: has_committed(checkpoint), 60, "commit", is_up(streams))
@@ -97,7 +102,8 @@ class Jobs:
         watcher = OutputWatcher(lab.bootstrap_servers, output, PARTITIONS, self._expected, int)
         log = lab.path("quix-log")
         with log.open("wb") as to:
-            arguments = [self._what, lab.bootstrap_servers, self._source, output, application, state]
+            what = "map" if self._what == "map" else "fold"
+            arguments = [what, lab.bootstrap_servers, self._source, output, application, state]
             process = subprocess.Popen(
                 [python, _PROGRAM, *map(str, arguments)], stdout=to, stderr=subprocess.STDOUT
             )
@@ -139,14 +145,18 @@ def orders(what: str, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mappi
     """What the results add up to, and orders as `produce` takes them: of 10,000 users, or each with a key."""
     chosen = random.Random(seed)
     amounts = chosen.choices(range(1, 100), k=count)
-    users = chosen.choices(range(KEYS), k=count) if what == "fold" else range(count)
-    return sum(amounts) * (1 if what == "fold" else 2), (
+    users = chosen.choices(range(KEYS), k=count) if what != "map" else range(count)
+    return sum(amounts) * (1 if what != "map" else 2), (
         {"key": f"user-{user:05d}", "value": f'{{"user":"user-{user:05d}","amount":{amount}}}'}
         for user, amount in zip(users, amounts, strict=True)
     )
 
 
-_TITLES = {"fold": f"A fold in Python of {KEYS:,} keys", "map": "A UDF"}
+_TITLES = {
+    "fold": f"A fold in Python of {KEYS:,} keys",
+    "map": "A UDF",
+    "process": f"A processor, one get and one put a record, of {KEYS:,} keys",
+}
 _LABELS = {"millstream": "Millstream", "quix": "Quix Streams"}
 
 
@@ -155,8 +165,8 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     count = 60_000 if quick else 600_000
     lab.session(tuned=True)  # it stays, so that no run starts Spark
     tables, goals, data = [], [], {}
-    for what in _TITLES:
-        table, faster, runs = _compared(lab, what, count, 3, tell)
+    for what in ("fold", "map"):
+        table, faster, runs = compared(lab, what, count, 3, tell, topology)
         tables.append(table)
         data[what] = {name: [asdict(run) for run in of] for name, of in runs.items()}
         if faster is not None:
@@ -165,13 +175,14 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     return Report("folds", tuple(tables), tuple(goals), {"records": count, "runs": data})
 
 
-def _compared(
-    lab: Lab, what: str, count: int, repetitions: int, tell: Progress
+def compared(
+    lab: Lab, what: str, count: int, repetitions: int, tell: Progress, build: Build
 ) -> tuple[Table, float | None, dict[str, list[Run]]]:
+    """Both over one input, in turns; and how many times as fast Millstream is, if Quix Streams is there."""
     source = lab.topic("orders", PARTITIONS)
     expected, records = orders(what, count)
     produce(lab.bootstrap_servers, source, records)
-    jobs = Jobs(lab, what, source, expected)
+    jobs = Jobs(lab, what, source, expected, build)
     names, notes = list(_LABELS), []
     runs: dict[str, list[Run]] = {}
     cold: dict[str, Run] = {}

@@ -30,6 +30,7 @@ from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
     GlobalRead,
     Node,
+    Process,
     Repartition,
     Source,
     Store,
@@ -37,7 +38,7 @@ from millstream.topology.nodes import (
     StreamJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, global_read
+from millstream.topology.pipeline import Pipeline, global_read, global_stores_of
 
 __all__ = [
     "Building",
@@ -67,6 +68,9 @@ class CompileContext:
         kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for the sources that have none; None: Kafka's default.
+        config: the configuration, as far as processors can ask for it.
+        clock: the time of day, as a stream with a column `timestamp`; None: there is none.
+        is_timed: for processors the time of day is what that tells, not that of the machine: for tests.
     """
 
     application_id: str
@@ -82,6 +86,9 @@ class CompileContext:
     kept: Callable[[str], DataFrame] | None = None
     restored: Callable[[str, Restored], DataFrame] | None = None
     timestamp_extractor: Extractor | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    clock: Callable[[], DataFrame] | None = None
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +136,16 @@ class Building:
     """How often rows of a table are looked up, by streams or (True) for foreign keys, by operators before."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
+    processes: list[Process] = field(default_factory=list)
+    """The processors that wait for those that are linked with them."""
+    linked: dict[Process, Any] = field(default_factory=dict)
+    """What processors are one operator with (processors.Linked)."""
+    forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
+    """By a processor and a step behind it, whose lane that is."""
+    by_clock: bool = False
+    """Whether there are processors that go by the time of day."""
+    visiting: Node | None = None
+    """Whose visit this is."""
     uses: dict[Node, int] = field(default_factory=dict)
     """How many visits have still to take a node's lane."""
     failures: int = 0
@@ -137,7 +154,11 @@ class Building:
     """Where records can fail that handlers of the user's own are asked about."""
 
     def parents(self, node: Node) -> tuple[Node, ...]:
-        """What has to be built before a node; of a join, also the read of its global table."""
+        """What has to be built before a node; also the reads of its global tables."""
+        if isinstance(node, Process):
+            reads = [each for each in self.pipeline.inputs if isinstance(each, GlobalRead)]
+            tables = {read.of: read for read in reads if read.of is not None}
+            return *node.parents, *(tables[table] for table in global_stores_of(node, tables))
         if isinstance(node, StreamGlobalTableJoin):
             return node.parents[0], self.global_read(node)
         return node.parents
@@ -150,10 +171,16 @@ class Building:
     # --- lanes ---------------------------------------------------------------------------------------
 
     def flow_of(self, node: Node) -> Flow:
-        return next(flow for flow in self.flows if node in flow.lanes)
+        lane = self.before(node)
+        return next(flow for flow in self.flows if lane in flow.lanes)
+
+    def before(self, parent: Node) -> Node:
+        """Whose lane a parent's is, for the node that is visited."""
+        return parent if self.visiting is None else self.forwarded.get((parent, self.visiting), parent)
 
     def take(self, parent: Node) -> tuple[Flow, Lane, bool]:
         """The parent's lane, and whether no other lane needs its rows from now on."""
+        parent = self.before(parent)
         flow = self.flow_of(parent)
         lane = flow.lanes[parent]
         self.uses[parent] -= 1

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from millstream.dsl.serdes import Serde
 from millstream.ports import Scan
-from millstream.spark import aggregations, foreign_keys, joining, streams, tables, topics
+from millstream.spark import aggregations, foreign_keys, joining, processors, streams, tables, topics
 from millstream.spark.asking import Asking
 from millstream.spark.building import Building, CompileContext
 from millstream.spark.operators import BY_SPARK, build_operators, operators
@@ -66,6 +66,8 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.TableGroupBy: tables.visit_table_group_by,
     nodes.Suppress: tables.visit_suppress,
     nodes.ToStream: tables.visit_to_stream,
+    # processors
+    nodes.Process: processors.visit_process,
     # aggregations
     nodes.Aggregate: aggregations.visit_aggregate,
     nodes.Cogroup: aggregations.visit_cogroup,
@@ -98,6 +100,10 @@ class Compiled:
     """How many partitions each topic of the application's own has."""
     drops: bool = False
     """Whether there is a step that can drop a record, and have it counted."""
+    processes: bool = False
+    """Whether there are processors."""
+    by_clock: bool = False
+    """Whether there are some that go by the time of day."""
     asking: Asking | None = None
     """Asks the user's own handlers; None: there are none."""
 
@@ -125,6 +131,7 @@ def _compile(building: Building) -> Compiled:
     partitions = {
         internal_topic(building.context.application_id, name): count
         for name, count in building.context.partitions.items()
+        if name.endswith(("-changelog", "-repartition"))
     }
     places = {store: number for number, stores in enumerate(operators(scans), 1) for store in stores}
     layouts = {
@@ -133,7 +140,17 @@ def _compile(building: Building) -> Compiled:
         if store in places
     }
     drops = building.failures > 0
-    return Compiled(rows, dict(building.store_serdes), scans, layouts, partitions, drops, asking(building))
+    return Compiled(
+        rows,
+        dict(building.store_serdes),
+        scans,
+        layouts,
+        partitions,
+        drops,
+        processes=bool(building.linked),
+        by_clock=building.by_clock,
+        asking=asking(building),
+    )
 
 
 def _visit_all(building: Building) -> None:
@@ -150,19 +167,26 @@ def _visit_all(building: Building) -> None:
         ready = [n for n in waiting if n in inputs or all(parent in done for parent in building.parents(n))]
         ready = [n for n in ready if n not in building.pending and n not in building.stands_for.values()]
         ready = [n for n in ready if foreign_keys.is_ready(n, waiting, building.pending)]
+        ready = [n for n in ready if not isinstance(n, nodes.Process)]
+        ready += [n for n in waiting if processors.is_ready(building, n, done)]
         if ready:
             for node in ready:
                 _visit(building, node)
+                if isinstance(node, nodes.Process):
+                    continue
                 if node not in building.pending and node not in building.stands_for.values():
                     done.add(node)
                     waiting.remove(node)
             continue
-        done |= (aggregated := build_operators(building))
-        waiting = [n for n in waiting if n not in aggregated]
+        built = build_operators(building) | processors.build_processors(building)
+        done |= built
+        waiting = [n for n in waiting if n not in built]
 
 
 def _visit(building: Building, node: Node) -> None:
+    building.visiting = node
     translated(node, None, lambda: VISITS[type(node)](building, node))
+    building.visiting = None
 
 
 def _rows(building: Building) -> tuple[DataFrame | None, tuple[Scan, ...]]:

@@ -25,6 +25,7 @@ from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, transl
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
+from millstream.spark.processors import end_processors
 from millstream.spark.programs import python_program
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
@@ -132,7 +133,13 @@ class SparkEngine:
             # What Kafka Streams gives a record, too, before the member counts as lost.
             patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
+            config=self._settings.handlers.configs,
+            clock=self._clock,
         )
+
+    def _clock(self) -> DataFrame:
+        """A row each second."""
+        return self.spark.readStream.format("rate").option("rowsPerSecond", "1").load()
 
     @property
     def _patience_ms(self) -> int:
@@ -245,8 +252,11 @@ class SparkEngine:
             told = getattr(end.error, "error_class", None) is not None
             if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()
-            elif transactions is not None:
-                end_run(self.spark, sink)
+            else:
+                if transactions is not None:
+                    end_run(self.spark, sink)
+                if plan.processes:
+                    end_processors(self.spark, query.id)
             on_end(end)
 
         running = QueryPipeline(

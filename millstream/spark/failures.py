@@ -38,6 +38,7 @@ from millstream.model import TopicPartition
 from millstream.ports import CheckpointClaim
 from millstream.spark.asking import HandlerError
 from millstream.spark.damage import Damage
+from millstream.spark.processing import ProcessorError
 from millstream.spark.remote import rebuilt
 
 __all__ = [
@@ -341,7 +342,7 @@ def translate(
             cause = remote.error
             message = f"{head}: a Python function raised {remote.line}"
             message += f"\n{remote.place}" if remote.place else ""
-            if isinstance(cause, HandlerError):
+            if isinstance(cause, HandlerError | ProcessorError):
                 message, cause = f"{head}: {cause}", cause.__cause__ or cause
         elif (said := _said_by_handler(report)) is not None:
             message, cause = f"{head}: {said}", unreadable(said)

@@ -62,6 +62,7 @@ class Lane:
         key_serde, value_serde: what the column was last read or declared with, while it has not changed.
         old: of a table, the name of the column with the value before an update; None: it is not known.
         routes: the branches taken to get here; two lanes that took different branches share no row.
+        written: names of the columns with key and value in bytes, as the sink that comes next writes them.
     """
 
     key: str
@@ -71,6 +72,7 @@ class Lane:
     value_serde: Serde | None = None
     old: str | None = None
     routes: tuple[tuple[Node, int], ...] = ()
+    written: tuple[str, str] | None = None
 
     def disjoint(self, other: Lane) -> bool:
         """Whether no row can belong to both."""

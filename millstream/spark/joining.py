@@ -82,7 +82,7 @@ def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJo
 
 def visit_stream_join(building: Building, node: StreamJoin) -> None:
     if len(node.parents) == 1:  # a stream joined with itself
-        building.uses[node.parents[0]] += 1
+        building.uses[building.before(node.parents[0])] += 1
     _two_sides(building, node)
 
 

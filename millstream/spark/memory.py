@@ -26,6 +26,7 @@ from millstream.spark.failures import report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
+from millstream.spark.processors import end_processors
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range
@@ -39,6 +40,9 @@ _RECORD = (
     "i int, k string, v string, t string, p int, o bigint, s bigint, "
     "h array<struct<key: string, value: string>>"
 )
+
+_CLOCK = -1
+"""In the place of an input's number."""
 
 _SETTINGS: Mapping[str, str] = {
     # Tiny batches: what costs is starting tasks and compiling code, not running it. Without Java's second
@@ -75,6 +79,7 @@ class MemoryEngine:
         handlers: RecordHandlers = FAIL,
         cached: bool = True,
         timestamp_extractor: Extractor | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -94,6 +99,9 @@ class MemoryEngine:
                 self.repartition_serdes,
                 cached,
                 timestamp_extractor=timestamp_extractor,
+                config=config or {},
+                clock=stream.clock,
+                is_timed=True,
             ),
         )
         # Without an epoch: nobody else can claim a pipeline in memory.
@@ -119,6 +127,8 @@ class MemoryPipeline:
         self._counts_drops = handlers.any or compiled.drops
         self.store_serdes = compiled.store_serdes
         self._stream = stream
+        self._has_processors = compiled.processes
+        self.goes_by_clock = compiled.by_clock
         self._query = None
         rows = compiled.rows_at(None)
         if rows is not None:
@@ -131,17 +141,20 @@ class MemoryPipeline:
                 .start()
             )
 
-    def process(self, records: Mapping[Input, list[Record]]) -> list[Record]:
+    def process(self, records: Mapping[Input, list[Record]], now_ms: int = 0) -> list[Record]:
         """Run one micro-batch over these records; returns what was written, in order.
 
         The offset of a returned record is -1.
+
+        Args:
+            now_ms: the time of day, for processors.
 
         Raises:
             StreamsException: the query failed; what a client's thread would see.
         """
         if self._query is None:
             return []
-        self._stream.add(records)
+        self._stream.add(records, now_ms if self._has_processors else None)
         try:
             self._query.processAllAvailable()
         except Exception as error:
@@ -190,6 +203,8 @@ class MemoryPipeline:
     def close(self) -> None:
         if self._query is not None:
             self._query.stop()
+            if self._has_processors:
+                end_processors(self._stream.spark, self._query.id)
 
 
 class _MemoryStream:
@@ -201,7 +216,7 @@ class _MemoryStream:
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._spark = spark
+        self.spark = spark
         self._inputs: dict[Input, int] = {}
         text = java_class(jvm, "org.apache.spark.sql.Encoders").STRING()
         companion = java_class(jvm, "org.apache.spark.sql.execution.streaming.runtime.MemoryStream$")
@@ -214,7 +229,7 @@ class _MemoryStream:
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
-        rows = DataFrame(self._stream.toDF(), self._spark).select(F.from_json("value", _RECORD).alias("r"))
+        rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
         return rows.where(record["i"] == number).select(
             F.unhex(record["k"]).alias("key"),
             F.unhex(record["v"]).alias("value"),
@@ -225,8 +240,17 @@ class _MemoryStream:
             headers.cast(HEADERS_TYPE).alias(HEADERS),
         )
 
-    def add(self, records: Mapping[Input, list[Record]]) -> None:
-        lines = [
+    def clock(self) -> DataFrame:
+        """The time of day, whenever it was added."""
+        record = F.col("r")
+        rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
+        rows = rows.where(record["i"] == _CLOCK)
+        return rows.select(in_range(record["s"]).alias("timestamp"))
+
+    def add(self, records: Mapping[Input, list[Record]], now_ms: int | None) -> None:
+        """Add records, and the time of day, unless nobody wants to know it."""
+        lines = [] if now_ms is None else [json.dumps({"i": _CLOCK, "s": now_ms})]
+        lines += [
             _encoded(self._inputs[node], record)
             for node, batch in records.items()
             if node in self._inputs

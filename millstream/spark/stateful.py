@@ -12,7 +12,7 @@ is late, and the order in which records count, are Kafka's, whatever the micro-b
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from operator import or_
@@ -798,11 +798,21 @@ def _of_kernel(name: str) -> Any:
 
 
 def _bucket(key: Column, partitions: int) -> Column:
+    return _named(key, bucket_names(partitions))
+
+
+def _named(key: Column, partitions: Iterable[int]) -> Column:
+    """What the partition of a key is called."""
     jvm: Any = SparkSession.active()._jvm
     names = java_class(jvm, "java.util.ArrayList")()
-    for name in bucket_names(partitions):
+    for name in partitions:
         names.add(name)
     return Column(_order().bucket(key._jc, names))
+
+
+def partition_of(key: Column, partitions: int) -> Column:
+    """The partition that Kafka's default partitioner gives a key, in bytes; NULL of NULL."""
+    return _named(key, range(partitions))
 
 
 @cache

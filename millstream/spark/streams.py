@@ -141,7 +141,7 @@ def _look(
 def visit_merge(building: Building, node: nodes.Merge) -> None:
     left, right = node.parents[0], node.parents[-1]
     if len(node.parents) == 1:  # a stream merged with itself: each record is there twice
-        building.uses[left] += 1
+        building.uses[building.before(left)] += 1
     if building.flow_of(left) is not building.flow_of(right):
         one, other = building.flow_of(left), building.flow_of(right)
         building.flows = [flow for flow in building.flows if flow is not one and flow is not other]
@@ -149,7 +149,8 @@ def visit_merge(building: Building, node: nodes.Merge) -> None:
         apart = True  # a row comes from one of the two
     else:
         flow = building.flow_of(left)
-        apart = left is not right and flow.lanes[left].disjoint(flow.lanes[right])
+        lanes = [flow.lanes[building.before(parent)] for parent in (left, right)]
+        apart = left is not right and lanes[0].disjoint(lanes[1])
     flow, first, _ = building.take(left)
     flow, second, _ = building.take(right)
     for side in ("key", "value"):

@@ -231,8 +231,11 @@ def _written(
     partition = None
     if node.partitioner is not None:
         lane, partition = _partition(building, node, node.partitioner, flow, lane)
-    key = serdes.to_bytes(key_serde, F.col(lane.key), key_type, f"{node.name}: the key")
-    value = serdes.to_bytes(value_serde, F.col(lane.value), value_type, f"{node.name}: the value")
+    if lane.written is not None:
+        key, value = map(F.col, lane.written)
+    else:
+        key = serdes.to_bytes(key_serde, F.col(lane.key), key_type, f"{node.name}: the key")
+        value = serdes.to_bytes(value_serde, F.col(lane.value), value_type, f"{node.name}: the value")
     lane, key, value = writable(building, node, flow, lane, key, value, topic)
     return lane, partition, key, value
 

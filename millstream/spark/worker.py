@@ -2,7 +2,7 @@
 
 The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; what goes over the pipe between them is
 described in `Message.java` beside it. A program gets columns of a request and returns columns: lists of byte
-strings or None. It keeps nothing from one request to the next: what is to be kept is Spark's.
+strings or None, or of numbers. Before it answers, it may ask whoever has called it (`Caller.ask`).
 
 It imports nothing of Spark's itself, so that it starts quickly. It ends when the pipe does, whatever a
 function is doing then.
@@ -18,19 +18,33 @@ import struct
 import sys
 import threading
 import traceback
+from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from time import monotonic
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
-__all__ = ["Column", "Program", "decoded", "encoded", "main"]
+__all__ = ["Caller", "Column", "Program", "decoded", "encoded", "main"]
 
-Column = Sequence[int] | Sequence[bytes | None]
-Program = Callable[[list[Any], Callable[[], None]], list[list[bytes | None]]]
-"""Frames in, frames out; it calls the function that it is given once for each record: it is getting on."""
+Column: TypeAlias = "Sequence[bytes | None] | array[int]"
+"""Byte strings, or numbers: of the type `i`, 4 bytes each, or `q`, 8 bytes."""
 
-_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR = b"PRBAE"
-_BYTES = ord("y")
+
+class Caller(Protocol):
+    """Whoever has called a program."""
+
+    def __call__(self) -> None:
+        """To be called once for each record: the program is getting on."""
+
+    def ask(self, frames: list[Column]) -> list[Any]:
+        """Ask for something, and get the reply."""
+
+
+Program: TypeAlias = "Callable[[list[Any], Caller], Sequence[Column]]"
+"""Frames in, frames out."""
+
+_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR, _QUESTION, _CLOSE = b"PRBAEQC"
+_BYTES, _LONG = ord("y"), ord("q")
 _MOST_PROGRAMS = 32
 _TELL_S = 1.0
 
@@ -42,8 +56,8 @@ def decoded(data: bytes) -> list[Any]:
     for _ in range(count):
         kind, size = struct.unpack_from(">bi", data, at)
         at += 5
-        numbers = struct.unpack_from(f">{size}i", data, at)
-        at += size * 4
+        numbers = struct.unpack_from(f">{size}{'q' if kind == _LONG else 'i'}", data, at)
+        at += size * (8 if kind == _LONG else 4)
         if kind != _BYTES:
             frames.append(numbers)
             continue
@@ -56,10 +70,14 @@ def decoded(data: bytes) -> list[Any]:
     return frames
 
 
-def encoded(kind: int, frames: list[list[bytes | None]]) -> bytes:
-    """A message with columns of byte strings."""
+def encoded(kind: int, frames: Sequence[Column]) -> bytes:
+    """A message with these columns."""
     parts = [struct.pack(">bi", kind, len(frames))]
     for column in frames:
+        if isinstance(column, array):
+            code = column.typecode
+            parts.append(struct.pack(f">bi{len(column)}{code}", ord(code), len(column), *column))
+            continue
         sizes = [-1 if item is None else len(item) for item in column]
         parts.append(struct.pack(f">bi{len(sizes)}i", _BYTES, len(sizes), *sizes))
         parts += [item for item in column if item is not None]
@@ -76,34 +94,57 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     programs: dict[bytes, Program] = {}
     program: Program | None = None
-    told = monotonic()
-
-    def alive() -> None:
-        nonlocal told
-        if (now := monotonic()) > told + _TELL_S:
-            told = now
-            answers.write(encoded(_ALIVE, []))
-            answers.flush()
-
+    caller = _Caller(requests, answers)
     while True:
-        head = requests.read(5)
-        if len(head) < 5:
-            os._exit(0)
-        size, kind = struct.unpack(">ib", head)
-        data = requests.read(size - 1)
-        told = monotonic()
+        kind, data = _read(requests)
+        caller.told = monotonic()
         try:
             frames = decoded(data)
             if kind == _PROGRAM:
                 program = _loaded(programs, *frames[0])
                 answer = encoded(_ANSWER, [])
+            elif kind == _CLOSE:
+                _close(programs)
+                answer = encoded(_ANSWER, [])
             else:
                 assert program is not None
-                answer = encoded(_ANSWER, program(frames, alive))
+                answer = encoded(_ANSWER, program(frames, caller))
         except BaseException as error:  # SystemExit as well: what a function raises, whoever waits is told
             answer = encoded(_ERROR, [[_told(error)]])
         answers.write(answer)
         answers.flush()
+
+
+class _Caller:
+    """The other end of the pipe."""
+
+    def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
+        self.told = monotonic()
+        self._requests = requests
+        self._answers = answers
+
+    def __call__(self) -> None:
+        if (now := monotonic()) > self.told + _TELL_S:
+            self.told = now
+            self._write(encoded(_ALIVE, []))
+
+    def ask(self, frames: list[Column]) -> list[Any]:
+        self._write(encoded(_QUESTION, frames))
+        _, data = _read(self._requests)
+        return decoded(data)
+
+    def _write(self, message: bytes) -> None:
+        self._answers.write(message)
+        self._answers.flush()
+
+
+def _read(requests: BinaryIO) -> tuple[int, bytes]:
+    """A message: its kind, and the rest. At the end of the pipe this process ends."""
+    head = requests.read(5)
+    if len(head) < 5:
+        os._exit(0)
+    size, kind = struct.unpack(">ib", head)
+    return kind, requests.read(size - 1)
 
 
 def _pipe() -> tuple[BinaryIO, BinaryIO]:
@@ -140,6 +181,17 @@ def _loaded(programs: dict[bytes, Program], version: bytes, pickled: bytes) -> P
             programs.clear()
         programs[pickled] = pickle.loads(pickled)  # noqa: S301  # from the driver, as Spark ships functions
     return programs[pickled]
+
+
+def _close(programs: dict[bytes, Program]) -> None:
+    """Have programs let go of what they have kept; what goes wrong in that is only shown."""
+    for program in programs.values():
+        close = getattr(program, "close", None)
+        if close is not None:
+            try:
+                close()
+            except Exception:
+                traceback.print_exc()
 
 
 def _told(error: BaseException) -> bytes:

@@ -174,12 +174,14 @@ class TopologyTestDriver:
                         timestamp_extractor=extractor(
                             config.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
                         ),
+                        config=config,
                     )
                 )
         except BaseException:
             self.close()
             raise
         self._view = _View(self._declared())
+        self._tell_time()  # what is scheduled, is scheduled from now on
 
     # --- topics ----------------------------------------------------------------------------------------
 
@@ -244,18 +246,24 @@ class TopologyTestDriver:
     # --- time and batches ------------------------------------------------------------------------------
 
     def advance_wall_clock_time(self, advance: timedelta) -> None:
-        """Let the driver's clock go on by this much.
+        """Let the driver's clock go on by this much, and processors be punctuated that go by it.
 
         Topics that are created from now on begin with its time; see `create_input_topic`.
 
         Raises:
             ValueError: it would go back.
-
-        Differs: there are no punctuations that it could trigger yet.
         """
         if advance < timedelta(0):
             raise ValueError(f"time only goes forward, got {advance}")
         self._now += advance // timedelta(milliseconds=1)
+        self._tell_time()
+
+    def _tell_time(self) -> None:
+        """A micro-batch of nothing, for the pipelines with processors that go by the clock."""
+        for running in self._pipelines:
+            if running.goes_by_clock and (written := running.process({}, self._now)):
+                self._keep(written)
+                self._pipe(written)
 
     @contextmanager
     def one_batch(self) -> Iterator[None]:
@@ -402,11 +410,14 @@ class TopologyTestDriver:
             if not inputs:
                 continue
             self._refuse_circles(passed, inputs)
-            if written := running.process(inputs):
-                for record in written:
-                    self._outputs.setdefault(record.topic, deque()).append(record)
+            if written := running.process(inputs, self._now):
+                self._keep(written)
                 output.append(written)
         return output
+
+    def _keep(self, written: Sequence[Record]) -> None:
+        for record in written:
+            self._outputs.setdefault(record.topic, deque()).append(record)
 
     def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[Record]]) -> None:
         """End a program that would go on for ever with one piped record."""

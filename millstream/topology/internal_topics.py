@@ -19,7 +19,7 @@ from millstream.model import TaskId
 from millstream.ports import InternalTopic
 from millstream.topology.copartition import settle_partitions
 from millstream.topology.names import changelog_topic, internal_topic, markers_topic
-from millstream.topology.nodes import Repartition, Store
+from millstream.topology.nodes import Process, Repartition, Store
 from millstream.topology.subtopology import Subtopology
 from millstream.topology.topology import Topology
 
@@ -77,7 +77,8 @@ class InternalTopics:
     Attributes:
         topics: those that have to exist, sorted by name.
         partitions: the partition count of each internal topic by its name without the application id,
-            those included that are shuffles and do not exist.
+            those included that are shuffles and do not exist; and of each processor, by the name of its
+            node, how many tasks it has.
         tasks: how many tasks each subtopology has.
         stores: where each store is, by its name.
     """
@@ -144,6 +145,9 @@ def plan_internal_topics(
                 topics.append(InternalTopic(name, counts[node.topic], dict(REPARTITION_CONFIGS)))
     stores = {}
     for subtopology in topology.subtopologies:
+        for processor in subtopology.processors:
+            if isinstance(processor.node, Process):
+                partitions[processor.name] = tasks[subtopology.id]
         for store in subtopology.stores:
             count = tasks[subtopology.id]
             topic = store.source_topic

@@ -232,13 +232,15 @@ def global_stores_of(node: Process, tables: Iterable[GlobalTable]) -> tuple[Glob
 
 
 def _global_read(table: GlobalTable) -> GlobalRead:
+    # With a processor of the user's, its store need not have what the topic has.
+    stored = table.stored if table.supplier is None else Store("")
     return GlobalRead(
         table.name,
         (),
         topic=table.topic,
         source_name=table.source_name,
-        key_serde=table.stored.key_serde or table.key_serde,
-        value_serde=table.stored.value_serde or table.value_serde,
+        key_serde=stored.key_serde or table.key_serde,
+        value_serde=stored.value_serde or table.value_serde,
         offset_reset=OffsetReset.EARLIEST,
         of=table,
     )

@@ -40,6 +40,7 @@ from millstream import (
     Serdes,
     SessionWindows,
     StoreQueryParameters,
+    Stores,
     StreamsBuilder,
     StreamsException,
     StreamThreadExceptionResponse,
@@ -49,6 +50,7 @@ from millstream import (
 )
 from millstream.clock import SystemClock
 from millstream.polling import looks
+from millstream.processors.api import Processor, ProcessorContext, Record
 from millstream.runtime.wiring import real_parts
 
 Response = StreamThreadExceptionResponse
@@ -85,6 +87,8 @@ def build(spec: dict[str, Any]) -> Topology:
     """`source` (a topic, or several), or `pattern`; a count of the values in the store `counts`; `output` has
     its updates. `windows` counts them by windows and by sessions as well. `poison` names the file of
     `poisoned`; `table` a topic for a global table."""
+    if "processed" in spec:
+        return build_processed(spec["source"], spec["processed"])
     if "rows" in spec:
         return build_joined(spec["source"], spec["rows"], spec["everywhere"], spec["outputs"])
     if "proof" in spec:
@@ -170,6 +174,46 @@ def build_joined(source: str, rows: str, everywhere: str, outputs: dict[str, str
     named.to_stream().to(outputs["foreign"])
     grouped = records.group_by(lambda key, value: (value, key)).count()
     grouped.to_stream().to(outputs["grouped"], Produced.with_(Serdes.string(), Serdes.long()))
+    return builder.build()
+
+
+class Count(Processor):
+    """Forwards each record with its place among those of its key."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.counts = context.get_state_store("counts")
+
+    def process(self, record: Record) -> None:
+        count = (self.counts.get(record.key) or 0) + 1
+        self.counts.put(record.key, count)
+        self.context.forward(record.with_value(f"{record.value} {count}"))
+
+
+class Recent(Processor):
+    """Forwards each record with how many there are of its key in a window that has all of them."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.recent = context.get_state_store("recent")
+
+    def process(self, record: Record) -> None:
+        self.recent.put(record.key, record.value, record.timestamp)
+        with self.recent.fetch(record.key, 0, record.timestamp + 3_600_000) as found:
+            count = sum(1 for _ in found)
+        self.context.forward(record.with_value(f"{record.value} {count}"))
+
+
+def build_processed(source: str, output: str) -> Topology:
+    """Each record, with what two processors make of it, one behind the other, each with a store."""
+    builder = StreamsBuilder()
+    text = Serdes.string()
+    counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), text, Serdes.long())
+    hours = timedelta(hours=2)
+    recent = Stores.window_store_builder(
+        Stores.persistent_window_store("recent", hours, hours, retain_duplicates=True), text, text
+    )
+    builder.stream(source, _TEXTS).process(Count, counts).process(Recent, recent).to(output)
     return builder.build()
 
 

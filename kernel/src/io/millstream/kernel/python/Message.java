@@ -4,6 +4,7 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -13,6 +14,7 @@ import java.util.List;
  * <pre>
  * message: int32 size of what follows | byte kind | int32 count of frames | frames
  * frame:   byte 'i' | int32 count | count x int32
+ *          byte 'q' | int32 count | count x int64
  *          byte 'y' | int32 count | count x int32 size, -1 is null | the bytes, one after the other
  * </pre>
  *
@@ -30,6 +32,12 @@ final class Message {
     static final byte ALIVE = 'B';
     /** From Python: what it raised, as the text of a traceback. */
     static final byte ERROR = 'E';
+    /** From Python, as often as it likes before it answers: frames for whoever has called it, who replies. */
+    static final byte QUESTION = 'Q';
+    /** To Python: the reply to a question. */
+    static final byte REPLY = 'Y';
+    /** To Python: nobody comes back for what its programs have kept. */
+    static final byte CLOSE = 'C';
 
     private static final int MOST = 1 << 30;
 
@@ -49,17 +57,53 @@ final class Message {
         return this;
     }
 
+    Message add(long[] column) {
+        frames.add(column);
+        return this;
+    }
+
     Message add(byte[][] column) {
         frames.add(column);
         return this;
     }
 
-    /** A column of byte strings that the other end has sent; its length is checked. */
-    byte[][] bytes(int frame, int count) throws IOException {
-        if (frame >= frames.size() || !(frames.get(frame) instanceof byte[][] column) || column.length != count) {
+    /** A column of numbers that the other end has sent. */
+    int[] ints(int frame) throws IOException {
+        return column(frame, int[].class);
+    }
+
+    /** Likewise. */
+    long[] longs(int frame) throws IOException {
+        return column(frame, long[].class);
+    }
+
+    /** A column of byte strings that the other end has sent. */
+    byte[][] bytes(int frame) throws IOException {
+        return column(frame, byte[][].class);
+    }
+
+    private <T> T column(int frame, Class<T> type) throws IOException {
+        if (frame >= frames.size() || !type.isInstance(frames.get(frame))) {
             throw new IOException("a Python worker answered with other frames than were asked for");
         }
+        return type.cast(frames.get(frame));
+    }
+
+    /** A column of byte strings that the other end has sent; its length is checked. */
+    byte[][] bytes(int frame, int count) throws IOException {
+        byte[][] column = bytes(frame);
+        if (column.length != count) {
+            throw new IOException("a Python worker answered with " + column.length + " for " + count);
+        }
         return column;
+    }
+
+    static byte[] text(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    static String text(byte[] text) {
+        return new String(text, StandardCharsets.UTF_8);
     }
 
     void write(DataOutputStream out) throws IOException {
@@ -80,6 +124,9 @@ final class Message {
         if (frame instanceof int[] column) {
             return 5 + 4 * column.length;
         }
+        if (frame instanceof long[] column) {
+            return 5 + 8 * column.length;
+        }
         byte[][] column = (byte[][]) frame;
         int size = 5 + 4 * column.length;
         for (byte[] item : column) {
@@ -93,6 +140,10 @@ final class Message {
             data.put((byte) 'i').putInt(column.length);
             data.asIntBuffer().put(column);
             data.position(data.position() + 4 * column.length);
+        } else if (frame instanceof long[] column) {
+            data.put((byte) 'q').putInt(column.length);
+            data.asLongBuffer().put(column);
+            data.position(data.position() + 8 * column.length);
         } else {
             byte[][] column = (byte[][]) frame;
             data.put((byte) 'y').putInt(column.length);
@@ -130,6 +181,12 @@ final class Message {
                 int[] column = new int[count];
                 data.asIntBuffer().get(column);
                 data.position(data.position() + 4 * count);
+                return column;
+            }
+            case 'q' -> {
+                long[] column = new long[count];
+                data.asLongBuffer().get(column);
+                data.position(data.position() + 8 * count);
                 return column;
             }
             case 'y' -> {

@@ -28,6 +28,10 @@ import org.apache.spark.util.TaskCompletionListener;
  */
 final class Worker {
     private static final long IDLE_MS = 600_000;
+    /** One that comes back is waited for longer, because it has kept something. */
+    private static final long OWNED_IDLE_MS = 6 * IDLE_MS;
+
+    private static final long CLOSE_MS = 10_000;
     private static final long LOOK_MS = 100;
     /** For its start, and what a program imports: that is no record. */
     private static final long START_MS = 120_000;
@@ -39,6 +43,8 @@ final class Worker {
     private final Process process;
     private final DataOutputStream out;
     private final DataInputStream in;
+    private String owner;
+    private Bookmark bookmark;
     private volatile TaskContext task;
     private volatile long patienceMs;
     private volatile long until;
@@ -57,15 +63,21 @@ final class Worker {
 
     /** A worker for the running task, with this program loaded. */
     static Worker take(Program program) throws IOException {
+        return take(program, null);
+    }
+
+    /**
+     * Likewise; whoever names itself gets the worker that it had, as long as that lives, and nobody else does.
+     *
+     * @param name null: any worker that is nobody's
+     */
+    static Worker take(Program program, String name) throws IOException {
         TaskContext task = TaskContext.get();
         String path = path(program);
         List<Object> kind = List.of(program.command(), program.environment(), path);
         Worker worker;
         synchronized (ALL) {
-            Deque<Worker> idle = IDLE.get(kind);
-            do {
-                worker = idle == null ? null : idle.pollLast();
-            } while (worker != null && (worker.ended != null || !worker.process.isAlive()));
+            worker = idle(IDLE.getOrDefault(kind, new ArrayDeque<>()), name);
             if (worker == null) {
                 worker = new Worker(kind, program, path);
                 ALL.add(worker);
@@ -75,6 +87,7 @@ final class Worker {
                     watch.start();
                 }
             }
+            worker.owner = name;
             worker.until = Long.MAX_VALUE;
             worker.task = task;
             worker.patienceMs = Math.max(START_MS, program.patienceMs());
@@ -87,16 +100,78 @@ final class Worker {
         return worker;
     }
 
+    /** The one that it had, or else the last one that is nobody's. */
+    private static Worker idle(Deque<Worker> idle, String name) {
+        idle.removeIf(worker -> worker.ended != null || !worker.process.isAlive());
+        Worker found = null;
+        for (Worker worker : idle) {
+            if (worker.owner == null ? found == null || found.owner == null : worker.owner.equals(name)) {
+                found = worker;
+            }
+        }
+        idle.remove(found);
+        return found;
+    }
+
+    /** Those who call themselves by a name that begins so do not come back: their workers are told, and are free. */
+    static void release(String prefix) {
+        List<Worker> released = new ArrayList<>();
+        synchronized (ALL) {
+            for (Worker worker : ALL) {
+                if (worker.owner != null && worker.owner.startsWith(prefix)) {
+                    worker.owner = null;
+                    if (worker.task == null && IDLE.get(worker.kind).remove(worker)) {
+                        worker.patienceMs = CLOSE_MS;
+                        released.add(worker);
+                    }
+                }
+            }
+        }
+        for (Worker worker : released) {
+            try {
+                worker.call(new Message(Message.CLOSE));
+                worker.leave();
+            } catch (IOException | WorkerLostException | PythonException gone) {
+                worker.end(gone.toString());
+            }
+        }
+    }
+
     /** What the program returns for these frames. */
     Message call(Message request) throws IOException {
+        return call(request, question -> {
+            throw new IllegalStateException("nobody replies to questions of this program");
+        });
+    }
+
+    /** Where it writes down which record it is at. */
+    Bookmark bookmark() throws IOException {
+        if (bookmark == null) {
+            bookmark = new Bookmark();
+        }
+        return bookmark;
+    }
+
+    /** Who replies to what a program asks before it answers. */
+    interface Replies {
+        Message to(Message question) throws IOException;
+    }
+
+    /** What the program returns for these frames. */
+    Message call(Message request, Replies replies) throws IOException {
         Message answer;
         try {
             until = System.currentTimeMillis() + patienceMs;
             request.write(out);
-            do {
+            answer = Message.read(in);
+            while (answer.kind() == Message.ALIVE || answer.kind() == Message.QUESTION) {
+                if (answer.kind() == Message.QUESTION) {
+                    replies.to(answer).write(out);
+                } else {
+                    until = System.currentTimeMillis() + patienceMs;
+                }
                 answer = Message.read(in);
-                until = System.currentTimeMillis() + patienceMs;
-            } while (answer.kind() == Message.ALIVE);
+            }
         } catch (IOException error) {
             throw gone(error);
         }
@@ -118,7 +193,7 @@ final class Worker {
         }
         process.destroyForcibly();
         String why = ended != null ? ended : hasEnded ? "exit status " + process.exitValue() : "it still runs";
-        return new IllegalStateException("Python worker exited unexpectedly: " + why, error);
+        return new WorkerLostException("Python worker exited unexpectedly: " + why, error);
     }
 
     /** The task has ended: the worker is free, unless it is in the middle of something. */
@@ -126,7 +201,7 @@ final class Worker {
         synchronized (ALL) {
             task = null;
             if (until == Long.MAX_VALUE && ended == null && process.isAlive()) {
-                until = System.currentTimeMillis() + IDLE_MS;
+                until = System.currentTimeMillis() + (owner == null ? IDLE_MS : OWNED_IDLE_MS);
                 IDLE.computeIfAbsent(kind, key -> new ArrayDeque<>()).addLast(this);
             } else {
                 process.destroyForcibly();

@@ -1,0 +1,339 @@
+package io.millstream.kernel.python;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.spark.TaskContext;
+
+/**
+ * Has Python run processors for the records of a task, in chunks. What they put into stores stays in Python until a
+ * chunk is done, and comes back with what they forward. The other end, and what the frames are:
+ * millstream/spark/processing.py.
+ */
+public final class Processing {
+    private static final int MOST_RECORDS = 5_000;
+    private static final int MOST_BYTES = 1 << 22;
+    private static final int NOTHING = -1;
+    /** In the place of the number of an input: the time of day. */
+    public static final int TICK = -1;
+
+
+    private final Program program;
+    private final String name;
+    private Worker worker;
+
+    /** What processors ask of their stores: what these had before the chunk. */
+    public interface Stores {
+        /** Null: nothing. */
+        byte[] get(int store, byte[] key);
+
+        /**
+         * Keys and values, alternating, in their order.
+         *
+         * @param from the first key; null for the first of all
+         * @param end the key before which it ends; null for behind the last
+         */
+        List<byte[]> range(int store, byte[] from, byte[] end, boolean isReverse, int limit);
+
+        long count(int store);
+    }
+
+    /** A header of a record. */
+    public record Header(String name, byte[] value) {}
+
+    /**
+     * A record.
+     *
+     * @param to which of the program's inputs it is for; or -1: it is the time of day, `at`
+     */
+    public record Input(
+            int to,
+            byte[] key,
+            byte[] value,
+            long at,
+            List<Header> headers,
+            String topic,
+            int partition,
+            long offset) {}
+
+    /**
+     * What is forwarded out of the program.
+     *
+     * @param of the record that it comes of; null if it comes of none
+     */
+    public record Output(int to, byte[] key, byte[] value, long at, List<Header> headers, Input of) {}
+
+    /**
+     * What is put into a store, or its changelog.
+     *
+     * @param value null: deleted
+     * @param at of a record of a changelog; of what a store has, 0
+     */
+    public record Put(int store, byte[] key, byte[] value, long at) {}
+
+    /** That a processor has raised, and its record was given up; of null: it was punctuated. */
+    public record Failure(int processor, Input of, String exception, String message) {}
+
+    /** What came of a chunk; of a store's key, the last change alone. */
+    public record Made(
+            List<Output> outputs, List<Put> changes, List<Put> logged, List<Failure> failures, long streamTime) {}
+
+    /**
+     * @param query whose processors these are: its workers are its own, until {@link #end}
+     */
+    public Processing(Program program, String query) {
+        this.program = program;
+        this.name = query + "/" + Arrays.hashCode(program.pickled()) + "/" + TaskContext.getPartitionId();
+    }
+
+    /** A query has ended. */
+    public static void end(String query) {
+        Worker.release(query + "/");
+    }
+
+    /**
+     * A task, in one micro-batch.
+     *
+     * @param partition its number
+     * @param batch the micro-batch
+     * @param before the micro-batch that it was in last; -1 if in none
+     * @param streamTime the largest timestamp so far; the smallest long if there is none
+     */
+    public Task task(String run, int partition, long batch, long before, long streamTime, Stores stores) {
+        return new Task(run, partition, batch, before, streamTime, stores);
+    }
+
+    /** What its processors are called with. */
+    public final class Task {
+        private final String run;
+        private final int partition;
+        private final long batch;
+        private final long before;
+        private final Stores stores;
+        private long streamTime;
+        private boolean hasBegun;
+        private final List<Input> chunk = new ArrayList<>();
+        private long bytes;
+        /** The stores that were asked for a record's own key: they are asked for all those of a chunk at once. */
+        private final Set<Integer> asked = new TreeSet<>();
+
+        private Task(String run, int partition, long batch, long before, long streamTime, Stores stores) {
+            this.run = run;
+            this.partition = partition;
+            this.batch = batch;
+            this.before = before;
+            this.streamTime = streamTime;
+            this.stores = stores;
+        }
+
+        public void add(Input input) {
+            if (input.to == TICK && !chunk.isEmpty() && chunk.get(chunk.size() - 1).to == TICK) {
+                chunk.remove(chunk.size() - 1); // what was missed is missed
+            }
+            chunk.add(input);
+            bytes += size(input.key) + size(input.value);
+        }
+
+        public boolean isFull() {
+            return chunk.size() >= MOST_RECORDS || bytes >= MOST_BYTES;
+        }
+
+        public boolean isEmpty() {
+            return chunk.isEmpty();
+        }
+
+        /** Has the chunk processed; then there is none. */
+        public Made run() {
+            try {
+                if (worker == null) {
+                    worker = Worker.take(program, name);
+                }
+                Made made = made(call(worker.bookmark()));
+                streamTime = made.streamTime;
+                hasBegun = true;
+                chunk.clear();
+                bytes = 0;
+                return made;
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+
+        private Message call(Bookmark bookmark) throws IOException {
+            try {
+                Message answer = worker.call(request(bookmark.name()), this::reply);
+                bookmark.isOpen();
+                return answer;
+            } catch (WorkerLostException lost) {
+                int place = bookmark.read();
+                String where = "";
+                if (place >= 0 && place < chunk.size() && chunk.get(place).topic != null) {
+                    Input at = chunk.get(place);
+                    where = ", at " + at.topic + "-" + at.partition + " offset " + at.offset;
+                }
+                throw new WorkerLostException(
+                        lost.getMessage() + "; it was in the task of partition " + partition + where, lost);
+            }
+        }
+
+        private Message request(String bookmark) {
+            int count = chunk.size();
+            int[] to = new int[count];
+            byte[][] keys = new byte[count][];
+            byte[][] values = new byte[count][];
+            long[] at = new long[count];
+            int[] topic = new int[count];
+            int[] partitions = new int[count];
+            long[] offsets = new long[count];
+            List<String> topics = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                Input input = chunk.get(i);
+                to[i] = input.to;
+                keys[i] = input.key;
+                values[i] = input.value;
+                at[i] = input.at;
+                topic[i] = NOTHING;
+                if (input.topic != null) {
+                    topic[i] = topics.indexOf(input.topic);
+                    if (topic[i] < 0) {
+                        topic[i] = topics.size();
+                        topics.add(input.topic);
+                    }
+                }
+                partitions[i] = input.partition;
+                offsets[i] = input.offset;
+            }
+            long[] head = {partition, batch, before, streamTime, hasBegun ? 0 : 1};
+            Message request = new Message(Message.REQUEST)
+                    .add(new byte[][] {Message.text(run), Message.text(bookmark)})
+                    .add(head)
+                    .add(to)
+                    .add(keys)
+                    .add(values)
+                    .add(at)
+                    .add(topics.stream().map(Message::text).toArray(byte[][]::new))
+                    .add(topic)
+                    .add(partitions)
+                    .add(offsets);
+            addHeaders(request);
+            request.add(asked.stream().mapToInt(Integer::intValue).toArray());
+            asked.forEach(store -> request.add(ofOwnKeys(store)));
+            return request;
+        }
+
+        private void addHeaders(Message request) {
+            boolean hasAny = chunk.stream().anyMatch(input -> !input.headers.isEmpty());
+            int[] counts = new int[hasAny ? chunk.size() : 0];
+            List<byte[]> names = new ArrayList<>();
+            List<byte[]> values = new ArrayList<>();
+            for (int i = 0; i < counts.length; i++) {
+                counts[i] = chunk.get(i).headers.size();
+                for (Header header : chunk.get(i).headers) {
+                    names.add(Message.text(header.name));
+                    values.add(header.value);
+                }
+            }
+            request.add(counts).add(names.toArray(new byte[0][])).add(values.toArray(new byte[0][]));
+        }
+
+        /** What a store has for the keys of the chunk's records, each once, in their order. */
+        private byte[][] ofOwnKeys(int store) {
+            Set<ByteBuffer> keys = new LinkedHashSet<>();
+            for (Input input : chunk) {
+                if (input.key != null) {
+                    keys.add(ByteBuffer.wrap(input.key));
+                }
+            }
+            return keys.stream().map(key -> stores.get(store, key.array())).toArray(byte[][]::new);
+        }
+
+        private Message reply(Message question) throws IOException {
+            int[] asks = question.ints(0);
+            int store = asks[1];
+            byte[][] bounds = question.bytes(1);
+            Message reply = new Message(Message.REPLY);
+            switch (asks[0]) {
+                case 'g' -> {
+                    return reply.add(new byte[][] {stores.get(store, bounds[0])});
+                }
+                case 'o' -> {
+                    asked.add(store);
+                    return reply.add(ofOwnKeys(store));
+                }
+                case 'r' -> {
+                    List<byte[]> found = stores.range(store, bounds[0], bounds[1], asks[3] != 0, asks[2]);
+                    return reply.add(found.toArray(new byte[0][]));
+                }
+                case 'c' -> {
+                    return reply.add(new long[] {stores.count(store)});
+                }
+                default -> throw new IOException("a Python worker asked for '" + (char) asks[0] + "'");
+            }
+        }
+
+        private Made made(Message answer) throws IOException {
+            int[] to = answer.ints(0);
+            int[] of = answer.ints(1);
+            byte[][] keys = answer.bytes(2, to.length);
+            byte[][] values = answer.bytes(3, to.length);
+            long[] at = answer.longs(4);
+            int[] counts = answer.ints(5);
+            byte[][] names = answer.bytes(6);
+            byte[][] contents = answer.bytes(7, names.length);
+            List<Output> outputs = new ArrayList<>(to.length);
+            int header = 0;
+            for (int i = 0; i < to.length; i++) {
+                List<Header> headers = new ArrayList<>();
+                for (int n = counts.length == 0 ? 0 : counts[i]; n > 0; n--, header++) {
+                    headers.add(new Header(Message.text(names[header]), contents[header]));
+                }
+                outputs.add(new Output(to[i], keys[i], values[i], at[i], headers, input(of[i])));
+            }
+            int[] changed = answer.ints(8);
+            List<Put> changes =
+                    puts(changed, answer.bytes(9, changed.length), answer.bytes(10, changed.length), null);
+            int[] logged = answer.ints(11);
+            List<Put> log = puts(
+                    logged,
+                    answer.bytes(12, logged.length),
+                    answer.bytes(13, logged.length),
+                    answer.longs(14));
+            return new Made(outputs, changes, log, failures(answer), answer.longs(15)[0]);
+        }
+
+        private Input input(int number) {
+            return number == NOTHING ? null : chunk.get(number);
+        }
+
+        private List<Failure> failures(Message answer) throws IOException {
+            int[] processors = answer.ints(16);
+            int[] of = answer.ints(17);
+            byte[][] exceptions = answer.bytes(18, processors.length);
+            byte[][] messages = answer.bytes(19, processors.length);
+            List<Failure> failures = new ArrayList<>(processors.length);
+            for (int i = 0; i < processors.length; i++) {
+                failures.add(new Failure(
+                        processors[i], input(of[i]), Message.text(exceptions[i]), Message.text(messages[i])));
+            }
+            return failures;
+        }
+
+        private static List<Put> puts(int[] stores, byte[][] keys, byte[][] values, long[] at) {
+            List<Put> puts = new ArrayList<>(stores.length);
+            for (int i = 0; i < stores.length; i++) {
+                puts.add(new Put(stores[i], keys[i], values[i], at == null ? 0 : at[i]));
+            }
+            return puts;
+        }
+
+        private static int size(byte[] data) {
+            return data == null ? 0 : data.length;
+        }
+    }
+}

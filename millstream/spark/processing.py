@@ -1,0 +1,397 @@
+"""What a Python worker does for processors: it gives them the records of a task, chunk after chunk.
+
+What they put into stores is kept here until the chunk is done, and then goes to the kernel, which has the
+stores in Spark's state; what is not here is asked for. The processors of a task live as long as their worker
+has every micro-batch of the task; otherwise they are made anew.
+
+The other end is `kernel/src/io/millstream/kernel/python/Processing.java`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+import traceback
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Any
+
+from millstream.model import TaskId
+from millstream.processors.api import PunctuationType
+from millstream.processors.graph import Graph
+from millstream.processors.task import ProcessorTask, RawRecord
+from millstream.spark.worker import Caller, Column
+
+__all__ = ["NO_TIME", "Processing", "ProcessorError"]
+
+NO_TIME = -(2**63)
+"""The stream time of a task that has had no record."""
+
+_TICK = -1
+_NOTHING = -1
+_GET, _GET_OWN, _RANGE, _COUNT = map(ord, "gorc")
+_FIRST_PAGE, _LARGEST_PAGE = 32, 2_048
+_PLACE = struct.Struct(">i")
+_bookmark: mmap.mmap | bytearray = bytearray(_PLACE.size)
+_Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Processing:
+    """The program of a worker (worker.py) for the processors of a graph.
+
+    Frames of a request: the name of the query's run, and of a file where the number of the record is written
+    that is processed, in four bytes; empty, where it has been told before. The task's number, this
+    micro-batch, the one that it was in last, its stream time, and 1 in the first request of a micro-batch. Of
+    each record the input that it is for, or -1 for the time of day, its key, value, timestamp, topic (a place
+    in the frame before), partition and offset; how many headers each has, or nothing if none has any, their
+    names and their values. Stores, and then of each what it has for the keys of the records, each key once.
+
+    Frames of the answer: of each record that is forwarded the step outside, the record that it comes of or
+    -1, key, value, timestamp, and headers likewise; the changes of stores: store, key and value; likewise of
+    their changelogs, with timestamps; the stream time; and of each failure that is passed over the processor,
+    the record, the exception's class and what it says.
+
+    Args:
+        has_ticks: it is told the time of day, so that processors can be punctuated by it.
+        passes_over: where a processor raises, its record is given up, and told of, and the next one comes.
+        is_timed: the time of day is the last that it was told, for tests; not that of the machine.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        subtopology: int,
+        *,
+        has_ticks: bool = False,
+        passes_over: bool = False,
+        is_timed: bool = False,
+    ) -> None:
+        self._graph = graph
+        self._subtopology = subtopology
+        self._has_ticks = has_ticks
+        self._passes_over = passes_over
+        self._is_timed = is_timed
+        self._run = b""
+        self._tasks: dict[int, _Task] = {}
+
+    def __call__(self, frames: list[Any], caller: Caller) -> list[Column]:
+        (run, bookmark), (partition, batch, before, stream_time, is_first), *records = frames
+        if bookmark:
+            _open_bookmark(bookmark.decode())
+        if run != self._run:
+            self.close()
+            self._run = run
+        task = self._tasks.get(partition)
+        if task is None or (is_first and task.batch != before):
+            if task is not None:
+                task.close()
+            task_id = TaskId(self._subtopology, partition)
+            task = _Task(
+                self._graph, task_id, stream_time, is_timed=self._is_timed, passes_over=self._passes_over
+            )
+            self._tasks[partition] = task
+        task.batch = batch
+        made = task.process(records, caller)
+        if not self._has_ticks and task.waits_for_clock:
+            raise ProcessorError(
+                "a processor is to be punctuated by WALL_CLOCK_TIME, and nothing in its code says so: let "
+                "PunctuationType.WALL_CLOCK_TIME stand in a method of its class, not only in what that calls"
+            )
+        return made
+
+    def close(self) -> None:
+        """Close all processors; what comes afterwards begins anew."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.close()
+
+
+class ProcessorError(Exception):
+    """A processor has raised, which is its cause; it says which one, and with which record."""
+
+
+class _Task:
+    """A task, from one micro-batch to the next; the `Home` of its processors.
+
+    Attributes:
+        batch: the last micro-batch that it had records of.
+    """
+
+    def __init__(
+        self, graph: Graph, task_id: TaskId, stream_time: int, *, is_timed: bool, passes_over: bool
+    ) -> None:
+        self.batch = -1
+        self._graph = graph
+        self._passes_over = passes_over
+        self._task_id = task_id
+        self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
+        self._clock_ms: int | None = 0 if is_timed else None
+        self._caller: Caller | None = None
+        self._place = _NOTHING
+        self._key: bytes | None = None
+        self._record: RawRecord | None = None
+        self._keys: list[bytes] = []
+        self._outputs: list[tuple[int, int, RawRecord]] = []
+        self._logged: list[tuple[int, bytes, bytes | None, int]] = []
+        self._failures: list[tuple[int, int, bytes, bytes]] = []
+        at = None if stream_time == NO_TIME else stream_time
+        self._task = ProcessorTask(graph, task_id, self, stream_time_ms=at)
+
+    def process(self, frames: list[Any], caller: Caller) -> list[Column]:
+        inputs, keys, values, times, topics, numbers, partitions, offsets, counts, names, contents, *more = (
+            frames
+        )
+        known, *held = more
+        self._caller = caller
+        self._outputs, self._logged, self._failures = [], [], []
+        self._keys = list(dict.fromkeys(key for key in keys if key is not None))
+        for store in self._stores:
+            store.begin()
+        for number, column in zip(known, held, strict=True):
+            self._stores[number].learn(column)
+        named: list[str | None] = [topic.decode() for topic in topics]
+        named.append(None)  # which is at -1
+        headers = _grouped(counts, names, contents)
+        task = self._task
+        for place, (input, key, value, at, topic, partition, offset) in enumerate(
+            zip(inputs, keys, values, times, numbers, partitions, offsets, strict=True)
+        ):
+            caller()
+            _PLACE.pack_into(_bookmark, 0, place)
+            self._key = key
+            if input == _TICK:
+                self._place, self._record = _NOTHING, None
+                self._tick(at)
+                continue
+            self._place = place
+            self._record = record = RawRecord(
+                key, value, at, headers[place] if headers else (), named[topic], partition, offset
+            )
+            try:
+                task.process(input, record)
+            except ProcessorError:
+                raise
+            except BaseException as error:
+                raise self._raised(error) from error
+        task.end_chunk()
+        return self._made()
+
+    @property
+    def waits_for_clock(self) -> bool:
+        return self._task.next_due(PunctuationType.WALL_CLOCK_TIME) is not None
+
+    def _tick(self, now_ms: int) -> None:
+        if self._clock_ms is not None:
+            self._clock_ms = now_ms
+        try:
+            self._task.advance_wall_clock(now_ms)
+        except ProcessorError:
+            raise
+        except BaseException as error:
+            raise self._raised(error) from error
+
+    def _raised(self, error: BaseException, name: str = "a processor") -> ProcessorError:
+        innermost = traceback.extract_tb(error.__traceback__)[-1]
+        what = traceback.format_exception_only(error)[0].strip()
+        return ProcessorError(
+            f"{name} in task {self._task_id}{self._where()}: {what}\n"
+            f'File "{innermost.filename}", line {innermost.lineno}, in {innermost.name}'
+        )
+
+    def _where(self) -> str:
+        """Where the record was read that is processed."""
+        return "" if self._record is None else ", at {}-{} offset {}".format(*self._record[-3:])
+
+    def _made(self) -> list[Column]:
+        to, of, records = zip(*self._outputs, strict=True) if self._outputs else ((), (), ())
+        counts, names, contents = [], [], []
+        if any(record.headers for record in records):
+            for record in records:
+                counts.append(len(record.headers))
+                names += [name.encode() for name, _ in record.headers]
+                contents += [content for _, content in record.headers]
+        changes = [
+            (number, key, value)
+            for number, store in enumerate(self._stores)
+            for key, value in store.written.items()
+        ]
+        changed, changed_keys, changed_values = zip(*changes, strict=True) if changes else ((), (), ())
+        logged, log_keys, log_values, log_times = (
+            zip(*self._logged, strict=True) if self._logged else ((),) * 4
+        )
+        failed, of_records, exceptions, messages = (
+            zip(*self._failures, strict=True) if self._failures else ((),) * 4
+        )
+        at = self._task.stream_time_ms
+        return [
+            array("i", to),
+            array("i", of),
+            [record.key for record in records],
+            [record.value for record in records],
+            array("q", [record.timestamp for record in records]),
+            array("i", counts),
+            names,
+            contents,
+            array("i", changed),
+            changed_keys,
+            changed_values,
+            array("i", logged),
+            log_keys,
+            log_values,
+            array("q", log_times),
+            array("q", [NO_TIME if at is None else at]),
+            array("i", failed),
+            array("i", of_records),
+            exceptions,
+            messages,
+        ]
+
+    def close(self) -> None:
+        self._task.close()
+
+    # --- for the processors -------------------------------------------------------------------------------
+
+    def store(self, number: int, /) -> _Entries:
+        return self._stores[number]
+
+    def changed(self, store: int, key: bytes, value: bytes | None, timestamp: int, /) -> None:
+        self._logged.append((store, key, value, timestamp))
+
+    def out(self, outside: int, record: RawRecord, /) -> None:
+        self._outputs.append((outside, _NOTHING if record.topic is None else self._place, record))
+
+    def failed(self, processor: int, record: Any, error: Exception, /) -> None:
+        name = self._graph.processors[processor].name
+        if not self._passes_over:
+            raise self._raised(error, name) from error
+        what = type(error)
+        kind = (
+            what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
+        )
+        told = f"{name} in task {self._task_id}{self._where()}: {error}"
+        self._failures.append((processor, self._place, kind.encode(), told.encode(errors="replace")))
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 if self._clock_ms is None else self._clock_ms
+
+    # --- for the stores -----------------------------------------------------------------------------------
+
+    def is_own(self, key: bytes) -> bool:
+        """Whether it is the key of the record that is being processed."""
+        return key == self._key
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The keys of the chunk's records."""
+        return self._keys
+
+    def ask(self, what: int, number: int, *keys: bytes | None, limit: int = 0, reverse: bool = False) -> Any:
+        assert self._caller is not None
+        (reply,) = self._caller.ask([array("i", (what, number, limit, reverse)), keys])
+        return reply
+
+
+class _Entries:
+    """A store, as it is while a chunk is processed: what the kernel has, and what was put since.
+
+    Attributes:
+        written: the latter.
+    """
+
+    def __init__(self, number: int, task: _Task) -> None:
+        self.written: dict[bytes, bytes | None] = {}
+        self._known: dict[bytes, bytes | None] = {}
+        self._sorted: list[bytes] | None = None
+        self._has_own = False
+        self._number = number
+        self._task = task
+
+    def begin(self) -> None:
+        self.written, self._known, self._sorted, self._has_own = {}, {}, None, False
+
+    def learn(self, values: list[bytes | None]) -> None:
+        """What the kernel has for the keys of the records."""
+        self._known.update(zip(self._task.keys, values, strict=True))
+        self._has_own = True
+
+    def get(self, key: bytes, /) -> bytes | None:
+        try:
+            return self.written[key]
+        except KeyError:
+            pass
+        try:
+            return self._known[key]
+        except KeyError:
+            pass
+        if not self._has_own and self._task.is_own(key):
+            self.learn(self._task.ask(_GET_OWN, self._number))
+        else:
+            (self._known[key],) = self._task.ask(_GET, self._number, key)
+        return self._known[key]
+
+    def put(self, key: bytes, value: bytes | None, /) -> None:
+        if self._sorted is not None and key not in self.written:
+            insort(self._sorted, key)
+        self.written[key] = value
+
+    def range(
+        self, first: bytes | None, end: bytes | None, reverse: bool = False, /
+    ) -> Iterator[tuple[bytes, bytes]]:
+        own = self._written_between(first, end, reverse)
+        own_key = next(own, None)
+        for key, value in self._kept(first, end, reverse):
+            while own_key is not None and (own_key > key if reverse else own_key < key):
+                if (put := self.written[own_key]) is not None:
+                    yield own_key, put
+                own_key = next(own, None)
+            if own_key == key:
+                own_key = next(own, None)
+            found = self.written.get(key, value)
+            if found is not None:
+                yield key, found
+        while own_key is not None:
+            if (put := self.written[own_key]) is not None:
+                yield own_key, put
+            own_key = next(own, None)
+
+    def approximate_num_entries(self) -> int:
+        (count,) = self._task.ask(_COUNT, self._number)
+        return int(count)
+
+    def _written_between(self, first: bytes | None, end: bytes | None, reverse: bool) -> Iterator[bytes]:
+        if self._sorted is None:
+            self._sorted = sorted(self.written)
+        keys = self._sorted
+        low = 0 if first is None else bisect_left(keys, first)
+        high = len(keys) if end is None else bisect_left(keys, end)
+        found = keys[low:high]
+        return reversed(found) if reverse else iter(found)
+
+    def _kept(self, first: bytes | None, end: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """What the kernel has there, page by page."""
+        limit = _FIRST_PAGE
+        while True:
+            page = self._task.ask(_RANGE, self._number, first, end, limit=limit, reverse=reverse)
+            yield from zip(page[::2], page[1::2], strict=True)
+            if len(page) < 2 * limit:
+                return
+            if reverse:
+                end = page[-2]
+            else:
+                first = page[-2] + b"\0"
+            limit = min(4 * limit, _LARGEST_PAGE)
+
+
+def _open_bookmark(name: str) -> None:
+    """The file is the worker's, whatever program it runs."""
+    global _bookmark
+    with open(name, "r+b") as file:
+        _bookmark = mmap.mmap(file.fileno(), _PLACE.size)
+
+
+def _grouped(counts: Any, names: list[bytes], contents: list[bytes | None]) -> list[_Headers]:
+    """The headers of each record; nothing, if none has any."""
+    all_of_them = zip((name.decode() for name in names), contents, strict=True)
+    return [tuple(next(all_of_them) for _ in range(count)) for count in counts]

@@ -1,0 +1,442 @@
+"""Processors in Python: what is before their operator, the operator, and what is behind it.
+
+All those that are linked (processors/graph.py) are one operator of the kernel's, which has their stores. It
+gets the records of all streams that come in, and gives what is forwarded to steps that are no processors,
+each a lane of its own, and the records of changelogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from types import CodeType, FunctionType
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.ports import Scan
+from millstream.processors.graph import Plan, linked, plan_graph
+from millstream.spark import serdes
+from millstream.spark.asking import Place, Reader
+from millstream.spark.building import Building, Kept
+from millstream.spark.flow import (
+    HEADERS,
+    HEADERS_TYPE,
+    OFFSET,
+    PARTITION,
+    RAW_KEY,
+    RAW_VALUE,
+    TIMESTAMP,
+    TOPIC,
+    Flow,
+    Lane,
+)
+from millstream.spark.java_names import java_class
+from millstream.spark.processing import Processing
+from millstream.spark.programs import python_program
+from millstream.spark.record_failures import ask, drop
+from millstream.spark.sink import Output
+from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
+from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
+from millstream.topology.suppliers import new_processor
+
+__all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]
+
+CLOCK = "the time of day"
+"""What checkpoints call the source of ticks."""
+
+_TICK = -1
+_BEHIND_ALL = 2**62
+_NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
+
+
+@dataclass(frozen=True, eq=False)
+class Entrance(Node):
+    """A stream that comes to processors, while they wait for others. In no topology: ours alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forwarded(Node):
+    """What a processor forwards to one step. In no topology: ours alone."""
+
+
+@dataclass
+class Linked:
+    """Processors that are one operator, while their streams are built.
+
+    Attributes:
+        entrances: the lanes that come in, by the node that they come from.
+        missing: which of the processors are not there yet.
+    """
+
+    nodes: tuple[Process, ...]
+    missing: set[Process]
+    entrances: dict[Node, Entrance] = field(default_factory=dict)
+
+
+def visit_process(building: Building, node: Process) -> None:
+    """Note what comes in; the operator is built when all of those are there that are linked."""
+    group = _group(building, node)
+    for parent in building.parents(node):
+        if isinstance(parent, Process) and parent in group.nodes:
+            continue
+        flow, lane, _ = building.take(parent)
+        if parent not in group.entrances:
+            entrance = Entrance(parent.name, (parent,))
+            group.entrances[parent] = entrance
+            flow.lanes[entrance] = lane
+    group.missing.discard(node)
+    building.processes.append(node)
+
+
+def _group(building: Building, node: Process) -> Linked:
+    if node not in building.linked:
+        for nodes in linked(building.pipeline.nodes):
+            group = Linked(nodes, set(nodes))
+            building.linked |= dict.fromkeys(nodes, group)
+    found: Linked = building.linked[node]
+    return found
+
+
+def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
+    """Whether all is there that a processor gets its records from; those linked with it come with it."""
+    if not isinstance(node, Process) or node in building.processes:
+        return False
+    group = _group(building, node)
+    return all(parent in done or parent in group.nodes for parent in building.parents(node))
+
+
+def build_processors(building: Building) -> set[Node]:
+    """The operators of the processors whose streams are all there; returns their nodes."""
+    done: set[Node] = set()
+    for group in {id(each): each for each in building.linked.values()}.values():
+        if not group.missing and group.nodes[0] in building.processes:
+            _build(building, group)
+            done |= set(group.nodes)
+            building.processes = [node for node in building.processes if node not in group.nodes]
+    return done
+
+
+def _build(building: Building, group: Linked) -> None:
+    flows: list[Flow] = []
+    codecs: dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]] = {}
+    for parent, entrance in group.entrances.items():
+        flow = building.flow_of(entrance)
+        codecs[parent] = building.codecs(flow, flow.lanes[entrance])
+        if flow not in flows:
+            flow.count_dropped()
+            flows.append(flow)
+    context = building.context
+    plan = plan_graph(
+        group.nodes,
+        building.pipeline.nodes,
+        lambda node: (codecs[node][0][0], codecs[node][1][0]),
+        application_id=context.application_id,
+        config=context.config,
+        default=(context.default_key_serde, context.default_value_serde),
+    )
+    inputs = []
+    for given, node in zip(plan.graph.inputs, plan.inputs, strict=True):
+        (key_serde, _), (value_serde, _) = codecs[node]
+        inputs.append(replace(given, key_serde=key_serde, value_serde=value_serde))
+    plan = replace(plan, graph=replace(plan.graph, inputs=tuple(inputs)))
+    by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
+    building.by_clock |= by_clock
+    ticks = _ticks(building, plan) if by_clock or context.is_timed else None
+    rows = _ordered(_rows(building, plan, group, flows, codecs), ticks)
+    spark = rows.sparkSession
+    subtopology = min(building.pipeline.subtopologies)
+    running = Processing(
+        plan.graph,
+        subtopology,
+        has_ticks=by_clock,
+        passes_over=context.handlers.processing,
+        is_timed=context.is_timed,
+    )
+    program = python_program(spark, running, context.patience_ms)
+    made = DataFrame(
+        java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
+            rows._jdf, len(plan.graph.stores), len(plan.graph.outside), program
+        ),
+        spark,
+    )
+    new = _behind(building, plan, made)
+    labels = tuple(store.name for store in plan.graph.stores) or (group.nodes[0].name,)
+    scans = [scan for flow in flows for scan in flow.scans]
+    if ticks is not None and not context.is_timed:
+        scans.append(Scan(CLOCK))
+    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *labels)) for scan in scans)
+    for number, store in enumerate(plan.graph.stores):
+        building.layouts[store.name] = f"entries of a processor; number {number}"
+    for entrance in group.entrances.values():
+        flow = building.flow_of(entrance)
+        del flow.lanes[entrance]
+        if not flow.lanes:
+            building.flows.remove(flow)
+    building.flows.append(new)
+
+
+# --- what comes in -----------------------------------------------------------------------------------------
+
+
+def _rows(
+    building: Building,
+    plan: Plan,
+    group: Linked,
+    flows: Sequence[Flow],
+    codecs: dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]],
+) -> DataFrame:
+    """A row for each record and input, as Processors.java has them, partitioned and in their order."""
+    parts = []
+    for flow in flows:
+        elements = []
+        df, order = flow.df, F.unix_millis(F.col(TIMESTAMP))
+        for number, parent in enumerate(plan.inputs):
+            entrance = group.entrances[parent]
+            if entrance not in flow.lanes:
+                continue
+            lane = flow.lanes[entrance]
+            (_, write_key), (_, write_value) = codecs[parent]
+            key = flow.own(lane, write_key(F.col(lane.key)))
+            task = _task(building, plan, parent, key)
+            if isinstance(parent, GlobalRead):  # whose flow has nothing else
+                everywhere = building.names.new("n")
+                df = df.withColumn(everywhere, F.explode(_tasks(building, plan)))
+                task, order = F.col(everywhere), F.lit(-_BEHIND_ALL)
+            element = F.struct(
+                F.lit(number).alias("input"),
+                key.alias("key"),
+                flow.own(lane, write_value(F.col(lane.value))).alias("value"),
+                task.alias("task"),
+            )
+            elements.append(F.when(flow.kept(lane), element))
+        each = elements[0] if len(elements) == 1 else F.explode(F.array(*elements))
+        parts.append(
+            df.withColumn("each", each)
+            .where(F.col("each").isNotNull())
+            .select(
+                _bucket(building, plan, F.col("each")["task"]).alias("bucket"),
+                F.col("each")["input"].alias("input"),
+                F.col("each")["key"].alias("key"),
+                F.col("each")["value"].alias("value"),
+                F.unix_millis(F.col(TIMESTAMP)).alias("at"),
+                F.col(HEADERS).alias("headers"),
+                F.col(TOPIC).alias("topic"),
+                F.col(PARTITION).alias("partition"),
+                F.col(OFFSET).alias("offset"),
+                F.col("each")["task"].alias("task"),
+                order.cast("bigint").alias("order"),
+            )
+        )
+    return reduce(DataFrame.union, parts)
+
+
+def _ticks(building: Building, plan: Plan) -> DataFrame | None:
+    """A row for each task, with the time of day, again and again."""
+    clock = building.context.clock
+    if clock is None:
+        return None
+    tasks = F.explode(_tasks(building, plan))
+    ticks = clock().select(F.unix_millis("timestamp").alias("at"), tasks.alias("task"))
+    nothing = F.lit(None)
+    return ticks.select(
+        _bucket(building, plan, F.col("task")).alias("bucket"),
+        F.lit(_TICK).alias("input"),
+        nothing.cast("binary").alias("key"),
+        nothing.cast("binary").alias("value"),
+        "at",
+        nothing.cast(HEADERS_TYPE).alias("headers"),
+        nothing.cast("string").alias("topic"),
+        nothing.cast("int").alias("partition"),
+        nothing.cast("bigint").alias("offset"),
+        "task",
+        # What tests say it is comes before the records of its micro-batch.
+        F.lit(-_BEHIND_ALL if building.context.is_timed else _BEHIND_ALL).cast("bigint").alias("order"),
+    )
+
+
+def _ordered(rows: DataFrame, ticks: DataFrame | None) -> DataFrame:
+    """Partitioned, and in the order of stateful.py: the time of day comes behind the records of its
+    micro-batch, and the rows of global tables before them."""
+    rows = rows if ticks is None else rows.union(ticks)
+    columns = [name for name in rows.columns if name != "order"]
+    so_far = largest_so_far(F.col("bucket"), F.col("order"))
+    rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
+    return rows.repartition("bucket").sortWithinPartitions("bucket", "_so_far", "_place").select(*columns)
+
+
+def goes_by_clock(supplier: Any) -> bool:
+    """Whether the code of a processor mentions WALL_CLOCK_TIME: its class, its supplier, and what these name
+    in their own modules."""
+    seen: set[int] = set()
+    waiting: list[Any] = [supplier, type(supplier)]
+    try:
+        waiting.append(type(new_processor(supplier)))
+    except Exception:  # it is told when it is called
+        waiting.append(None)
+    while waiting:
+        each = waiting.pop()
+        each = getattr(each, "__func__", getattr(each, "__wrapped__", each))
+        if id(each) in seen or each is None:
+            continue
+        seen.add(id(each))
+        if isinstance(each, type):
+            waiting += [
+                member
+                for kind in each.__mro__
+                if kind.__module__.partition(".")[0] not in _NOT_THE_USERS
+                for member in vars(kind).values()
+                if callable(member) or isinstance(member, staticmethod | classmethod | property)
+            ]
+        elif isinstance(each, property):
+            waiting.append(each.fget)
+        elif isinstance(each, FunctionType):
+            names = set(_names(each.__code__))
+            if "WALL_CLOCK_TIME" in names:
+                return True
+            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
+            waiting += [
+                each.__globals__[name]
+                for name in names
+                if name in each.__globals__
+                and getattr(each.__globals__[name], "__module__", None) == each.__module__
+            ]
+        elif isinstance(each, partial):
+            waiting.append(each.func)
+    return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _task(building: Building, plan: Plan, node: Node, key: Column) -> Column:
+    """The task that a record belongs to: the partition that it comes from.
+
+    Behind a repartition that Spark does by a shuffle, and behind what keeps state, there is none: then the
+    partition that its key has there.
+    """
+    before = _partitioned_by(building, node)
+    if before is None:
+        return F.col(PARTITION)
+    by_key = F.coalesce(partition_of(key, _task_count(building, plan)), F.lit(0))
+    return by_key if isinstance(before, Repartition) else F.coalesce(F.col(PARTITION), by_key)
+
+
+def _task_count(building: Building, plan: Plan) -> int:
+    return max(1, building.partitions(plan.processes[0].name))
+
+
+def _tasks(building: Building, plan: Plan) -> Column:
+    """All of them, as an array."""
+    return F.array(*(F.lit(number) for number in range(_task_count(building, plan))))
+
+
+def _partitioned_by(building: Building, node: Node) -> Node | None:
+    """The last step before this one that moves records between partitions; None: they are where they were
+    read."""
+    if isinstance(node, Repartition) and node not in building.pipeline.inputs:
+        return node
+    if node in building.pipeline.inputs:
+        return None
+    if node.store is not None and node.store.logged:
+        return node
+    found = (_partitioned_by(building, parent) for parent in node.parents)
+    return next((each for each in found if each is not None), None)
+
+
+def _bucket(building: Building, plan: Plan, task: Column) -> Column:
+    """What the bucket of a task is called (stateful.bucket_names)."""
+    names = F.array(*(F.lit(name) for name in bucket_names(_task_count(building, plan))))
+    return F.coalesce(F.get(names, task), -1 - task)  # a pattern's topic can have more partitions by now
+
+
+# --- what comes out ----------------------------------------------------------------------------------------
+
+
+def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
+    called = {name: building.names.new(name[0]) for name in ("tag", "key", "value")}
+    made = made.withColumnsRenamed(called)
+    made = made.withColumnsRenamed({"topic": TOPIC, "offset": OFFSET, "headers": HEADERS})
+    made = made.withColumns({TIMESTAMP: F.timestamp_millis("at"), PARTITION: F.col("task")})
+    told = {name: building.names.new(name[0]) for name in ("exception", "message")}
+    made = made.withColumnsRenamed(told)
+    failed = F.col(called["tag"]) < 0
+    if building.context.handlers.needs_source:
+        made = made.withColumn(RAW_KEY, F.when(failed, F.col(called["key"])))
+        made = made.withColumn(RAW_VALUE, F.when(failed, F.col(called["value"])))
+    flow = Flow(made.drop("at", "task"), building.names)
+    tag, key, value = (F.col(called[name]) for name in ("tag", "key", "value"))
+    for number, (process, child) in enumerate(plan.outside):
+        outside = plan.graph.outside[number]
+        mine = tag == number
+        where = F.lit(f"{process.name}: what it forwards to {outside.name}")
+        read_key = serdes.from_bytes(outside.key_serde, F.when(mine, key), where)
+        read_value = serdes.from_bytes(outside.value_serde, F.when(mine, value), where)
+        lane = Lane(
+            flow.with_column("k", read_key),
+            flow.with_column("v", read_value),
+            flow.with_column("f", mine),
+            outside.key_serde,
+            outside.value_serde,
+            written=(called["key"], called["value"]) if isinstance(child, Sink) else None,
+        )
+        forwarded = Forwarded(process.name, (process,))
+        flow.lanes[forwarded] = lane
+        building.forwarded[process, child] = forwarded
+        building.uses[forwarded] = 1
+    if building.context.handlers.processing:
+        for number, process in enumerate(plan.processes):
+            _put_failures(building, plan, flow, process, tag == -1 - number, told)
+    stores = {store.name: store for node in plan.processes for store in node.connected}
+    for number, spec in enumerate(plan.graph.stores):
+        building.store_serdes[spec.name] = (spec.key_serde, spec.value_serde)
+        if spec.logged:
+            flag = flow.with_column("f", tag == len(plan.outside) + number)
+            _put_changelog(building, flow, stores[spec.name], Lane(called["key"], called["value"], flag))
+    return flow
+
+
+def _put_failures(
+    building: Building, plan: Plan, flow: Flow, process: Process, mine: Column, told: Mapping[str, str]
+) -> None:
+    """What becomes of the records that a processor has failed for; they are told of as they came in."""
+    failed = flow.with_column("d", mine)
+    exception, message = (F.col(told[name]) for name in ("exception", "message"))
+    if "processing" in building.context.handlers.own:
+        inputs = {(each.key_serde, each.value_serde) for each in plan.graph.inputs}
+        serdes_of = next(iter(inputs)) if len(inputs) == 1 else (Serdes.bytes(), Serdes.bytes())
+        place = Place("processing", process.name, Reader(serdes_of[0]), Reader(serdes_of[1]))
+        shown = (F.col(RAW_KEY), F.col(RAW_VALUE))
+        ask(building, process, flow, failed, place, exception, message, shown)
+    else:
+        drop(building, process, flow, failed, "processing", exception, message)
+
+
+def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> None:
+    output = Output(
+        topic=building.internal(f"{store.name}-changelog"),
+        key=F.col(lane.key),
+        value=F.col(lane.value),
+        partition=F.col(PARTITION),
+        fenced=True,
+    )
+    building.pin(Kept(store.name, (), store), flow, lane, output)
+
+
+def end_processors(spark: SparkSession, query: str) -> None:
+    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
+    java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

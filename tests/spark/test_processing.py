@@ -1,0 +1,163 @@
+"""The worker's half of processors: what a store shows of its chunk, and when processors are made anew."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+from millstream.dsl.serdes import Serdes
+from millstream.model import StoreKind
+from millstream.processors.api import Processor, ProcessorContext, Record
+from millstream.processors.graph import Child, Graph, Input, Outside, ProcessorSpec, StoreSpec
+from millstream.spark.processing import NO_TIME, Processing, _Entries
+
+KEYS = st.binary(max_size=2)
+ENTRIES = st.dictionaries(KEYS, st.binary(max_size=2), max_size=80)
+
+
+class Kept:
+    """What the kernel has of one store, and how often it was asked."""
+
+    keys: tuple[bytes, ...] = ()
+
+    def __init__(self, entries: dict[bytes, bytes], own: bytes | None = None) -> None:
+        self.entries = entries
+        self.own = own
+        self.asked: list[str] = []
+
+    def is_own(self, key: bytes) -> bool:
+        return key == self.own
+
+    def ask(self, what: int, number: int, *keys: bytes | None, limit: int = 0, reverse: bool = False) -> Any:
+        self.asked.append(chr(what))
+        if chr(what) == "o":
+            return [self.entries.get(key) for key in self.keys]
+        if chr(what) == "g":
+            return [self.entries.get(key or b"") for key in keys]
+        first, end = keys
+        found = [
+            (key, value)
+            for key, value in sorted(self.entries.items(), reverse=reverse)
+            if (first is None or key >= first) and (end is None or key < end)
+        ]
+        return [each for entry in found[:limit] for each in entry]
+
+
+@given(ENTRIES, st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2))), KEYS, KEYS, st.booleans())
+@settings(max_examples=examples(300))
+def test_a_range_shows_what_is_kept_and_what_was_put_since(
+    kept: dict[bytes, bytes], puts: list[tuple[bytes, bytes | None]], first: bytes, end: bytes, reverse: bool
+) -> None:
+    """In the order of bytes, over several pages, deletions included; and so does a get."""
+    store = _Entries(0, Kept(kept))  # type: ignore[arg-type]
+    expected: dict[bytes, bytes | None] = dict(kept)
+    for number, (key, value) in enumerate(puts):
+        store.put(key, value)
+        expected[key] = value
+        if number % 3 == 0:
+            list(store.range(None, None))
+    there = sorted((key, value) for key, value in expected.items() if value is not None)
+    bounded = [(key, value) for key, value in there if first <= key < end]
+    assert list(store.range(None, None)) == there
+    assert list(store.range(first, end, reverse)) == bounded[:: -1 if reverse else 1]
+    assert {key: store.get(key) for key in expected} == expected
+
+
+def test_an_entry_that_nobody_touches_is_shown_once_while_others_change() -> None:
+    """A range is read in pages, and what is put meanwhile does not disturb it."""
+    kept = {b"%03d" % number: b"" for number in range(0, 400, 2)}
+    store = _Entries(0, Kept(kept))  # type: ignore[arg-type]
+    store.put(b"001", b"")
+    seen: list[bytes] = []
+    for key, _ in store.range(None, None):
+        seen.append(key)
+        number = int(key)
+        if number % 10 == 0:
+            store.put(b"%03d" % (number + 6), None)
+            store.put(b"%03d" % (number + 3), b"")
+    untouched = [key for key in [*kept, b"001"] if int(key) % 10 != 6]
+    assert sorted(key for key in seen if key in untouched) == sorted(untouched)
+
+
+def test_the_first_get_of_a_records_own_key_brings_those_of_all() -> None:
+    """Otherwise each would cost a round trip."""
+    kept = Kept({b"a": b"1", b"b": b"2"}, own=b"a")
+    kept.keys = (b"a", b"b", b"c")
+    store = _Entries(0, kept)  # type: ignore[arg-type]
+    assert [store.get(key) for key in kept.keys] == [b"1", b"2", None]
+    assert kept.asked == ["o"]
+    store.begin()
+    kept.own = None
+    assert [store.get(key) for key in (b"a", b"a")] == [b"1", b"1"]
+    assert kept.asked == ["o", "g"]
+
+
+class Counting(Processor):
+    """Forwards how many records this very object has had."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.count = 0
+
+    def process(self, record: Record) -> None:
+        self.count += 1
+        self.context.get_state_store("store").put(record.key, record.value)
+        self.context.forward(record.with_value(str(self.count)))
+
+    def close(self) -> None:
+        CLOSED.append(self.count)
+
+
+CLOSED: list[int] = []
+
+
+def counting() -> Processing:
+    text = Serdes.string()
+    return Processing(
+        Graph(
+            "app",
+            (ProcessorSpec("p", Counting, children=(Child(0, outside=True),), stores=(0,)),),
+            (Input("in", (0,), text, text),),
+            (Outside("out", text, text),),
+            (StoreSpec("store", StoreKind.KEY_VALUE, text, text),),
+        ),
+        0,
+    )
+
+
+class Nobody:
+    def __call__(self) -> None: ...
+
+    def ask(self, frames: Any) -> Any:
+        raise AssertionError("nobody is to be asked")
+
+
+def call(program: Processing, run: str, batch: int, before: int, first: int = 1) -> Iterator[str]:
+    """A chunk of one record; what came of it."""
+    record = [(0,), [b"k"], [b"v"], (5,), [b"in"], (0,), (0,), (7,), (), [], [], ()]
+    frames = [[run.encode(), b""], (0, batch, before, NO_TIME, first), *record]
+    made = program(frames, Nobody())
+    assert made[8:11] == [array("i", [0]), (b"k",), ((5).to_bytes(8, "big") + b"v",)]
+    assert list(made[12]) == [b"k"]
+    yield from (str(value, "utf-8") for value in made[3] if isinstance(value, bytes))
+
+
+def test_processors_live_as_long_as_no_micro_batch_of_their_task_passes_them() -> None:
+    """Another run of the query, a micro-batch again, or one that another worker had: all begin anew, and
+    what there was is closed."""
+    CLOSED.clear()
+    program = counting()
+    assert list(call(program, "run", 0, -1)) == ["1"]
+    assert list(call(program, "run", 0, -1, first=0)) == ["2"], "the next chunk of a micro-batch"
+    assert list(call(program, "run", 4, 0)) == ["3"], "the next one with records of this task"
+    assert list(call(program, "run", 4, 0)) == ["1"], "again"
+    assert list(call(program, "run", 9, 7)) == ["1"], "another worker had one meanwhile"
+    assert list(call(program, "other", 10, 9)) == ["1"]
+    assert CLOSED == [3, 1, 1]
+    program.close()
+    assert CLOSED == [3, 1, 1, 1]

@@ -18,7 +18,7 @@ from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.copartition import check_declared_partitions
 from millstream.topology.names import validate_name, validate_topic
 from millstream.topology.nodes import GlobalTable, Source, TableSource
-from millstream.topology.suppliers import check_supplier, declared_store
+from millstream.topology.suppliers import check_supplier, declared_store, global_store
 from millstream.topology.topology import Topology
 
 __all__ = ["StreamsBuilder"]
@@ -202,7 +202,11 @@ class StreamsBuilder(TellsWhatIsMissing):
         """
         consumed = option(consumed, Consumed, "add_global_store")
         check_supplier("add_global_store", supplier, fixed_key=False)
-        declared = declared_store("add_global_store", builder)
+        declared = global_store(builder)
+        if consumed.timestamp_extractor is not None:
+            raise TopologyException(
+                "a global store takes no timestamp extractor: its records have the timestamps of the topic"
+            )
         source_name = _source_name(consumed)
         node = GlobalTable(
             consumed.name or "",

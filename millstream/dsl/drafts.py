@@ -145,6 +145,11 @@ class Drafts:
         self.state_stores[store.name] = store
         self._store_names[store.name] = caller()
 
+    def is_global_store(self, name: str) -> bool:
+        """Whether there is a global table whose store has that name."""
+        tables = (draft.node for draft in self._sources if isinstance(draft.node, GlobalTable))
+        return any(table.stored.name == name for table in tables)
+
     def connected(self, operation: str, names: Iterable[str]) -> tuple[Store, ...]:
         """The stores that a processor asks for by name.
 
@@ -161,13 +166,11 @@ class Drafts:
             if name in self.state_stores:
                 found[name] = self.state_stores[name]
                 continue
-            for draft in self._sources:
-                if isinstance(draft.node, GlobalTable) and draft.node.stored.name == name:
-                    raise TopologyException(
-                        f"Global StateStore {name} can be used by a Processor without being specified; "
-                        "it should "
-                        "not be explicitly passed."
-                    )
+            if self.is_global_store(name):
+                raise TopologyException(
+                    f"Global StateStore {name} can be used by a Processor without being specified; it should "
+                    "not be explicitly passed."
+                )
             if name in self._store_names:
                 raise TopologyException(
                     f"{operation}() asks for the store '{name}', which belongs to a table "

@@ -175,7 +175,7 @@ class KStream(StreamJoins, TellsWhatIsMissing):
 
         Args:
             supplier: makes processors: a class that inherits Processor, a function without parameters, or
-                what `@processor` made of a function.
+                what `@processor` made of a function. It is called at once, too, to see what it makes.
             stores: names of those that were added to the builder, or store builders, which this adds. Those
                 that `supplier.stores()` returns are added too.
             key_serde, value_serde: of what it forwards to steps that are no processors. None: those of what
@@ -227,7 +227,8 @@ class KStream(StreamJoins, TellsWhatIsMissing):
         for store in (*brought, *(each for each in given if not isinstance(each, str))):
             self._drafts.add_state_store(store)
         names = [each if isinstance(each, str) else each.name for each in (*brought, *given)]
-        names += getattr(supplier, "store_names", ())
+        by_function = getattr(supplier, "store_names", ())  # of a function with @processor
+        names += [name for name in by_function if not self._drafts.is_global_store(name)]
         connected = self._drafts.connected(operation, names)
         prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
         node = nodes.Process(

@@ -99,10 +99,18 @@ class StoreBuilder(TellsWhatIsMissing):
             persistent=supplier.persistent,
             type_is_default=False,
             logged=self.logging_enabled,
-            topic_config=dict(self.log_config),
+            # Unlike that of a join's store, which keeps duplicates as well, its changelog is compacted.
+            topic_config={
+                **(
+                    {"cleanup.policy": "compact,delete"}
+                    if supplier.duplicates and self.logging_enabled
+                    else {}
+                ),
+                **self.log_config,
+            },
             kind=supplier.kind,
             window_size_ms=_ms(supplier.window_size),
-            retention_ms=_ms(supplier.retention),
+            retention_ms=None if supplier.retention is None else max(1, _ms(supplier.retention) or 0),
             history_ms=_ms(supplier.history),
             cached=self.caching_enabled,
             duplicates=supplier.duplicates,

@@ -155,10 +155,10 @@ class ProcessorTask:
         """
         self.init()
         given, scope = self._inputs[input], self._scope
+        made = Record(*self._read(given, record), record.timestamp, record.headers)
         newest = self.stream_time_ms
         if (newest is None or record.timestamp > newest) and not given.is_global:
             self.stream_time_ms = newest = record.timestamp
-        made = Record(*self._read(given, record), record.timestamp, record.headers)
         scope.live, scope.timestamp = True, record.timestamp
         scope.metadata = RecordMetadata(record.topic, record.partition, record.offset)
         try:

@@ -42,6 +42,7 @@ from millstream.ports import (
     TopicDescription,
     Topics,
 )
+from millstream.processors.filling import filled
 from millstream.runtime.afresh import forget_now
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
@@ -451,7 +452,14 @@ class Assembly:
 
     def open_global_store(self, part: StorePart) -> BytesStore:
         path = self._directory.global_store_path(part.store.name, part.task_id.partition)
-        return self._opened(part, path)
+        return filled(
+            self._opened(part, path),
+            self._topology,
+            part.changelog,
+            application_id=self._config.application_id,
+            config=self._config,
+            default=(serde_of(self._config.default_key_serde), serde_of(self._config.default_value_serde)),
+        )
 
     def open_store(self, part: StorePart) -> BytesStore:
         if self._cleaner is not None:

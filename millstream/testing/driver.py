@@ -31,6 +31,7 @@ from millstream.errors import IllegalStateException, TopologyException
 from millstream.metrics.client import Metric, MetricName
 from millstream.model import KeyValue, Record, StoreKind, TaskId
 from millstream.ports import BytesStore
+from millstream.processors.filling import filled
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
@@ -141,10 +142,17 @@ class TopologyTestDriver:
         for name, place in self._plan.stores.items():
             if place.topic is not None:
                 self._fills.setdefault(place.topic, []).append(name)
-        for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
-            self._stores[part.store.name] = open_bytes_store(part.store, part.task_id, None)
-            self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
         defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
+        for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
+            self._stores[part.store.name] = filled(
+                open_bytes_store(part.store, part.task_id, None),
+                topology,
+                part.changelog,
+                application_id=self._application_id,
+                config=config,
+                default=defaults,
+            )
+            self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
         self._declared_serdes = declared_serdes(topology, *defaults)
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline] = []

@@ -27,7 +27,7 @@ from millstream.topology.nodes import (
     TableJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, linked
 
 __all__ = ["explain"]
 
@@ -51,12 +51,13 @@ def _paragraph(pipeline: Pipeline) -> str:
     word = "subtopology" if len(pipeline.subtopologies) == 1 else "subtopologies"
     without = "" if pipeline.has_query else "; each client reads its part of the topic, without Spark"
     lines = [f"  Pipeline: {pipeline.name} ({word} {', '.join(map(str, pipeline.subtopologies))}{without})"]
-    lines += _section("reads", (_input(node) for node in pipeline.inputs))
+    lines += _section("reads", (_input(node, pipeline) for node in pipeline.inputs))
     lines += _section(
         "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)
     )
     lines += _section("windows", _windows(pipeline))
     lines += _section("joins", _joins(pipeline))
+    lines += _section("Python", _processors(pipeline))
     lines += _section("holds", _held_back(pipeline))
     lines += _section("keeps", _kept(pipeline))
     lines += _section("writes", (_output(node) for node in pipeline.outputs))
@@ -75,11 +76,15 @@ def _section(title: str, entries: Iterable[str]) -> list[str]:
     return [f"    {f'{title}:' if number == 0 else '':<10}{entry}" for number, entry in enumerate(entries)]
 
 
-def _input(node: Source | TableSource | Repartition) -> str:
+def _input(node: Source | TableSource | Repartition, pipeline: Pipeline) -> str:
     if isinstance(node, Repartition):
         return f"{_internal(node.topic)} ({node.name})"
     if isinstance(node, GlobalRead):
-        return f"{node.topic}, whole, for joins with the global table ({node.name})"
+        joined = any(
+            isinstance(each, StreamGlobalTableJoin) and each.parents[1] is node.of for each in pipeline.nodes
+        )
+        whom = "joins with the global table" if joined else "processors that read the global store"
+        return f"{node.topic}, whole, for {whom} ({node.name})"
     if isinstance(node, TableSource):
         return f"{node.topic} as a table ({node.name})"
     what = f"topics matching {node.pattern.pattern}" if node.pattern is not None else ", ".join(node.topics)
@@ -158,9 +163,19 @@ def _side(node: Node) -> str:
             return node.name
 
 
+def _processors(pipeline: Pipeline) -> Iterable[str]:
+    """The processors, those together that are one program."""
+    for group in linked(pipeline.nodes):
+        yield f"{', '.join(node.name for node in group)}, record by record"
+
+
 def _kept(pipeline: Pipeline) -> Iterable[str]:
+    told: set[str] = set()
     for node in pipeline.nodes:
         for store in node.stores:
+            if store.name in told:  # processors can have one in common
+                continue
+            told.add(store.name)
             is_waiting = isinstance(node, StreamJoin | StreamTableJoin | ForeignKeyLookup)
             yield _waiting(store) if is_waiting else _store(store)
 

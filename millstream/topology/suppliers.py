@@ -15,10 +15,11 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from millstream.errors import TopologyException
+from millstream.model import StoreKind
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Store
 
-__all__ = ["check_supplier", "declared_store", "new_processor", "stores_of", "texts_of"]
+__all__ = ["check_supplier", "declared_store", "global_store", "new_processor", "stores_of", "texts_of"]
 
 _MOST_THINGS = 20_000
 """So many are looked at, for the texts in a program's code: what it refers to may be large."""
@@ -109,6 +110,21 @@ def declared_store(operation: str, builder: Any) -> Store:
         raise TopologyException(
             f"{operation}() takes a store builder, such as Stores.key_value_store_builder("
             f'Stores.persistent_key_value_store("counts"), Serdes.string(), Serdes.long()); got {builder!r}'
+        )
+    return declared
+
+
+def global_store(builder: Any) -> Store:
+    """The store that a builder builds, to be filled by a processor in every client.
+
+    Raises:
+        TopologyException: it is no store builder, or one of another kind.
+    """
+    declared = declared_store("add_global_store", builder)
+    if declared.kind is not StoreKind.KEY_VALUE or declared.history_ms is not None:
+        raise TopologyException(
+            f"the global store '{declared.name}' is a key-value store without a history, as its builder "
+            "Stores.key_value_store_builder(…) or Stores.timestamped_key_value_store_builder(…) makes one"
         )
     return declared
 

@@ -36,7 +36,13 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, plan_pipelines
 from millstream.topology.subtopology import Subtopology, split_subtopologies, write_out
-from millstream.topology.suppliers import check_supplier, declared_store, new_processor, stores_of
+from millstream.topology.suppliers import (
+    check_supplier,
+    declared_store,
+    global_store,
+    new_processor,
+    stores_of,
+)
 
 __all__ = ["Topology"]
 
@@ -80,6 +86,7 @@ class Topology(TellsWhatIsMissing):
         Args:
             key_serde, value_serde: None means the configured default.
             offset_reset: `AutoOffsetReset.earliest()` and so on; None means the configured one.
+            timestamp_extractor: as of `Consumed`; None means the configured one.
 
         Raises:
             TopologyException: the name is taken, there is no topic, or another source reads it.
@@ -95,6 +102,13 @@ class Topology(TellsWhatIsMissing):
             raise TopologyException(
                 f"offset_reset of source {name} is AutoOffsetReset.earliest() or the like; got "
                 f"{offset_reset!r}"
+            )
+        if isinstance(timestamp_extractor, type):
+            timestamp_extractor = timestamp_extractor()
+        if isinstance(timestamp_extractor, str):
+            raise TopologyException(
+                f"the timestamp extractor of source {name} is one such as WallclockTimestampExtractor(), or "
+                f"a function; got {timestamp_extractor!r}"
             )
         for topic in names:
             self._check_topic(topic)
@@ -138,7 +152,11 @@ class Topology(TellsWhatIsMissing):
         stores = [declared_store("stores", each) for each in stores_of(supplier)]
         for store in stores:
             self._check_store(store)
-        asked = tuple(getattr(supplier, "store_names", ()))  # of a function with @processor
+        asked = [
+            each
+            for each in getattr(supplier, "store_names", ())  # of a function with @processor
+            if each not in self.global_stores
+        ]
         for each in asked:
             self._check_added(each)
         self._add(Process(name, behind, supplier, fixed_key, (), key_serde, value_serde))
@@ -233,7 +251,7 @@ class Topology(TellsWhatIsMissing):
         Raises:
             TopologyException: a name is taken, or another source reads the topic.
         """
-        store = declared_store("add_global_store", builder)
+        store = global_store(builder)
         check_supplier("add_global_store", supplier, fixed_key=False)
         self._check_name(source_name)
         self._check_name(processor_name)

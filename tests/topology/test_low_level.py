@@ -113,6 +113,51 @@ def connect(*names: str) -> Callable[[Topology], object]:
     return lambda topology: topology.connect_processor_and_state_stores(*names)
 
 
+USERS = "users"
+
+
+class ByConstant(Processor):
+    def process(self, record: Any) -> None:
+        print(USERS)
+
+
+class Inherits(ByConstant):
+    pass
+
+
+def by_default(name: str = "users") -> Processor:
+    return Nothing()
+
+
+def users_of(record: Any, users: Any) -> None:
+    pass
+
+
+class WithField(Nothing):
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+
+@pytest.mark.parametrize(
+    "supplier",
+    [
+        ByConstant,
+        Inherits,
+        lambda: Inherits(),
+        by_default,
+        processor(users_of),
+        lambda: WithField(["a", "users"]),
+    ],
+)
+def test_a_global_store_is_found_by_its_name_in_the_code(supplier: Any) -> None:
+    """In a method, in a variable that it names, in what is inherited, in a field, or as a parameter."""
+    topology = Topology().add_source("in", "in")
+    topology.add_global_store(store("users").with_logging_disabled(), "read", "u", "fill", Nothing)
+    topology.add_global_store(store("others").with_logging_disabled(), "r", "o", "f", Nothing)
+    topology.add_processor("it", supplier, "in")
+    assert [node.name for node in topology.pipelines[0].inputs] == ["in", "fill"]
+
+
 @pytest.mark.parametrize(
     ("told", "told_by"),
     [
@@ -165,6 +210,10 @@ def connect(*names: str) -> Callable[[Topology], object]:
                 store("g").with_logging_disabled(), "gs", "g", "gp", Nothing
             ).connect_processor_and_state_stores("two", "g"),
         ),
+        (
+            "the timestamp extractor of source more is one such as",
+            lambda t: t.add_source("more", "m", timestamp_extractor="Wallclock"),
+        ),
         ("offset_reset of source more is", lambda t: t.add_source("more", "m", offset_reset="earliest")),
     ],
 )
@@ -172,3 +221,41 @@ def test_a_mistake_gets_a_sentence(told: str, told_by: Callable[[Topology], obje
     """Kafka Streams' own, where it has one; and at the line that makes it."""
     with pytest.raises(TopologyException, match=told):
         told_by(written())
+
+
+class Reads(Processor):
+    """Its code names the global store."""
+
+    def init(self, context: Any) -> None:
+        self.users = context.get_state_store("users")
+
+    def process(self, record: Any) -> None:
+        pass
+
+
+def test_explain_says_which_processors_run_together() -> None:
+    """A store that two of them have is told once; and what is read for their global stores."""
+    topology = written().add_source("alone", "more").add_processor("three", Reads, "alone")
+    topology.add_global_store(store("users").with_logging_disabled(), "read", "u", "fill", Nothing)
+    topology.connect_processor_and_state_stores("two", "counts")
+    assert (
+        topology.explain()
+        == """Pipelines:
+  Pipeline: p0 (subtopology 0)
+    reads:    in (source)
+    Python:   one, two, record by record
+    keeps:    store counts in RocksDB, changelog <application.id>-counts-changelog
+    writes:   out (sink)
+
+  Pipeline: p1 (subtopology 1)
+    reads:    more (alone)
+              u, whole, for processors that read the global store (fill)
+    Python:   three, record by record
+
+Global tables:
+  Global table: fill (each client reads all of it into its store, without Spark)
+    reads:    u (read)
+    keeps:    store users in RocksDB, its changelog is the topic u itself
+
+"""
+    )

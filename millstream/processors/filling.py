@@ -1,0 +1,148 @@
+"""A global store with a processor of its own, in a client: what is read goes through it before it is kept.
+
+The store is that which queries read. Spark's processors have the same in their own state (graph.py), which
+comes about in the same way, from the same topic.
+
+Source: org.apache.kafka.streams.processor.internals.GlobalStateUpdateTask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from millstream.clock import SystemClock
+from millstream.errors import StreamsException
+from millstream.model import TaskId, TopicPartition
+from millstream.ports import BytesStore, KeyValueBytesStore
+from millstream.processors.graph import Graph, Input, ProcessorSpec, StoreSpec
+from millstream.processors.task import ProcessorTask, RawRecord
+from millstream.topology.nodes import GlobalTable
+from millstream.topology.topology import Topology
+
+__all__ = ["filled"]
+
+
+def filled(
+    store: BytesStore,
+    topology: Topology,
+    changelog: TopicPartition,
+    *,
+    application_id: str,
+    config: Mapping[str, Any],
+    default: tuple[Any, Any],
+) -> BytesStore:
+    """A part of a global store, filled by the processor that the topology has for it; as it is, if it has
+                  none.
+
+    Args:
+        changelog: the partition of the topic that it is filled from.
+        default: the configured serdes.
+    """
+    for node in topology.nodes:
+        if isinstance(node, GlobalTable) and node.stored.name == store.name and node.supplier is not None:
+            kept = cast("KeyValueBytesStore", store)
+            return cast("BytesStore", _Filled(kept, node, changelog, application_id, config, default))
+    return store
+
+
+class _Filled:
+    """The store, of which only `apply` does something else; the Home of the processor."""
+
+    def __init__(
+        self,
+        inner: KeyValueBytesStore,
+        table: GlobalTable,
+        changelog: TopicPartition,
+        application_id: str,
+        config: Mapping[str, Any],
+        default: tuple[Any, Any],
+    ) -> None:
+        self._inner = inner
+        self._table = table
+        self._changelog = changelog
+        self._entries = _Entries(inner)
+        self._changes: list[tuple[bytes, bytes | None, int]] = []
+        key, value = table.key_serde or default[0], table.value_serde or default[1]
+        store = table.stored
+        spec = StoreSpec(
+            store.name, store.kind, store.key_serde or key, store.value_serde or value, store.timestamped
+        )
+        graph = Graph(
+            application_id,
+            (ProcessorSpec(table.name, table.supplier, stores=(0,)),),
+            (Input(table.source_name, (0,), key, value, is_global=True),),
+            stores=(spec,),
+            config=config,
+            key_serde=default[0],
+            value_serde=default[1],
+        )
+        self._task = ProcessorTask(graph, TaskId(inner.task_id.subtopology, changelog.partition), self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def apply(
+        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
+    ) -> None:
+        """As `BytesStore.apply`, of what the processor puts when it is given the entries.
+
+        Raises:
+            StreamsException: it raised.
+        """
+        self._changes = []
+        for key, value, timestamp in entries:
+            self._task.process(0, RawRecord(key, value, timestamp, (), *self._changelog))
+        self._inner.apply(self._changes, next_offset, epoch)
+        self._entries.begin()
+
+    # --- the home of the processor -----------------------------------------------------------------------
+
+    def store(self, _: int, /) -> _Entries:
+        return self._entries
+
+    def changed(self, _: int, key: bytes, value: bytes | None, timestamp: int, /) -> None:
+        self._changes.append((key, value, timestamp))
+
+    def out(self, _: int, record: RawRecord, /) -> None:
+        raise AssertionError(f"nothing is behind the processor of a global store: {record}")
+
+    def now_ms(self) -> int:
+        return SystemClock().epoch_ms()
+
+    def failed(self, _: int, record: Any, error: Exception, /) -> None:
+        raise StreamsException(
+            f"{self._table.name}, the processor of the global store '{self._table.stored.name}', raised "
+            f"{type(error).__name__}: {error}, at a record of {self._changelog}"
+        ) from error
+
+
+class _Entries:
+    """What the processor sees of the store: what is in it, and what was put since the last batch."""
+
+    def __init__(self, inner: KeyValueBytesStore) -> None:
+        self._inner = inner
+        self._written: dict[bytes, bytes | None] = {}
+
+    def begin(self) -> None:
+        self._written = {}
+
+    def get(self, key: bytes, /) -> bytes | None:
+        return self._written[key] if key in self._written else self._inner.get(key)
+
+    def put(self, key: bytes, value: bytes | None, /) -> None:
+        self._written[key] = value
+
+    def range(
+        self, first: bytes | None, end: bytes | None, reverse: bool = False, /
+    ) -> Iterator[tuple[bytes, bytes]]:
+        found: dict[bytes, bytes | None] = dict(self._inner.range(first, end, end_inclusive=False))
+        for key, value in self._written.items():
+            if (first is None or key >= first) and (end is None or key < end):
+                found[key] = value
+        for key in sorted(found, reverse=reverse):
+            if (value := found[key]) is not None:
+                yield key, value
+
+    def approximate_num_entries(self) -> int:
+        return self._inner.approximate_num_entries() + len(self._written)

@@ -13,7 +13,7 @@ from functools import partial, reduce
 from types import CodeType, FunctionType
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde, Serdes
@@ -501,8 +501,3 @@ def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> 
         fenced=True,
     )
     building.pin(Kept(store.name, (), store), flow, lane, output)
-
-
-def end_processors(spark: SparkSession, query: str) -> None:
-    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
-    java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

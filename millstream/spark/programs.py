@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from millstream.spark.java_names import java_class
 from millstream.spark.worker import Program
 
-__all__ = ["python_program"]
+__all__ = ["end_processors", "python_program"]
 
 _WORKER = "millstream.spark.worker"
 
@@ -36,3 +36,8 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
         bytearray(pickler().dumps(program)),
         patience_ms,
     )
+
+
+def end_processors(spark: SparkSession, query: str) -> None:
+    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
+    java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

@@ -55,7 +55,8 @@ _BEHIND_ALL = 2**62
 _NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
 
 
-Codecs = dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]]
+Codec = tuple[Serde, Any]
+Codecs = dict[Node, tuple[Codec, Codec]]
 """By a step whose records come in: serde and bytes of key and value (Building.codecs)."""
 
 
@@ -131,7 +132,7 @@ def _build(building: Building, group: Linked) -> None:
     codecs: Codecs = {}
     for parent, entrance in group.entrances.items():
         flow = building.flow_of(entrance)
-        codecs[parent] = building.codecs(flow, flow.lanes[entrance])
+        codecs[parent] = _codecs(building, flow, flow.lanes[entrance])
         if flow not in flows:
             flow.count_dropped()
             flows.append(flow)
@@ -172,6 +173,23 @@ def _build(building: Building, group: Linked) -> None:
         if not flow.lanes:
             building.flows.remove(flow)
     building.flows.append(new)
+
+
+def _codecs(building: Building, flow: Flow, lane: Lane) -> tuple[Codec, Codec]:
+    """Serde and bytes of key and value: those that were read, where nothing has been done to them."""
+    found = []
+    for column, read_with, (serde, write) in zip(
+        (lane.key, lane.value), (lane.key_serde, lane.value_serde), building.codecs(flow, lane), strict=True
+    ):
+        raw = building.raw.get(column)
+        if raw is not None and serde is read_with:
+            write = partial(_raw, raw)
+        found.append((serde, write))
+    return found[0], found[1]
+
+
+def _raw(name: str, _: Column) -> Column:
+    return F.col(name)
 
 
 def _operator(building: Building, plan: Plan, rows: DataFrame, *, by_clock: bool) -> DataFrame:

@@ -7,8 +7,10 @@ its state, key by key, at nearly a millisecond each.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
@@ -40,4 +42,5 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
 
 def end_processors(spark: SparkSession, query: str) -> None:
     """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
-    java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)
+    with suppress(Py4JError, OSError):  # Java is gone, and so are they
+        java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

@@ -191,15 +191,16 @@ class Count(Processor):
 
 
 class Recent(Processor):
-    """Forwards each record with how many there are of its key in a window that has all of them."""
+    """Forwards each record with how many there are of its key in all windows."""
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
         self.recent = context.get_state_store("recent")
 
     def process(self, record: Record) -> None:
-        self.recent.put(record.key, record.value, record.timestamp)
-        with self.recent.fetch(record.key, 0, record.timestamp + 3_600_000) as found:
+        place = int(record.value.split()[1])
+        self.recent.put(record.key, record.value, place)  # each in a window of its own
+        with self.recent.fetch(record.key, 0, 3_600_000) as found:
             count = sum(1 for _ in found)
         self.context.forward(record.with_value(f"{record.value} {count}"))
 
@@ -211,7 +212,7 @@ def build_processed(source: str, output: str) -> Topology:
     counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), text, Serdes.long())
     hours = timedelta(hours=2)
     recent = Stores.window_store_builder(
-        Stores.persistent_window_store("recent", hours, hours, retain_duplicates=True), text, text
+        Stores.persistent_window_store("recent", hours, timedelta(milliseconds=1)), text, text
     )
     builder.stream(source, _TEXTS).process(Count, counts).process(Recent, recent).to(output)
     return builder.build()

@@ -64,7 +64,7 @@ class Processed:
 
     def forwarded(self) -> list[tuple[str, list[int]]]:
         """The word of each record in the output; its number, its place among those of its word, and how many
-        the window had by then."""
+        windows there were by then."""
         entries, _ = entries_of(self.cluster.servers, self.output)
         return [(key, list(map(int, value.split()))) for key, value, _ in entries]
 

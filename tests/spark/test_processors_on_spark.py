@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import functions as F
 
 from millstream import (
@@ -31,6 +33,8 @@ from millstream.processors.api import Processor, ProcessorContext, Record
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
+
+register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
 TEXT, LONG = Serdes.string(), Serdes.long()
 TEXTS = Consumed.with_(TEXT, TEXT)

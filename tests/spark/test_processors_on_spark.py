@@ -166,8 +166,10 @@ def test_windows_and_versions_are_laid_out_in_the_same_state() -> None:
             ("b", "0=other -"),
             ("a", "0=two 20=three two"),
         ]
-        with driver.get_window_store("windows").fetch("a", 0, 100) as found:
-            assert list(found) == [(0, "two"), (20, "three")]
+        with driver.get_window_store("windows").fetch(
+            "a", datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(1, UTC)
+        ) as found:
+            assert [value for _, value in found] == ["two", "three"]
         assert driver.get_key_value_store("versions").get("a") == "three"
 
 

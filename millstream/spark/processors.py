@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import TopologyException
 from millstream.ports import Scan
 from millstream.processors.graph import Plan, linked, plan_graph
 from millstream.spark import serdes
@@ -156,7 +157,14 @@ def _build(building: Building, group: Linked) -> None:
         passes_over=context.handlers.processing,
         is_timed=context.is_timed,
     )
-    program = python_program(spark, running, context.patience_ms)
+    try:
+        program = python_program(spark, running, context.patience_ms)
+    except Exception as error:  # pickling runs code of the classes of what is pickled
+        names = ", ".join(node.name for node in group.nodes)
+        raise TopologyException(
+            f"{names}: processors are brought to Spark's workers by pickling what makes them, and that "
+            f"cannot be pickled: {error}. Make in init() what a processor needs"
+        ) from error
     made = DataFrame(
         java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
             rows._jdf, len(plan.graph.stores), len(plan.graph.outside), program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from array import array
 
 import pytest
 from java_programs import KernelJava
@@ -24,6 +25,8 @@ def test_java_writes_a_message_as_it_has_read_it(kernel_java: KernelJava) -> Non
     messages = [encoded(ord("R"), columns[:count]) for count in range(4)]
     body = struct.pack(">bibi2ibii1s", ord("R"), 2, ord("i"), 2, -1, 7, ord("y"), 1, 1, b"x")
     messages.append(struct.pack(">i", len(body)) + body)
+    numbers = [array("i", [3]), array("q", [-(2**63), 5]), array("q")]
+    messages.append(encoded(ord("A"), numbers))
     wrong = {
         b"\0\0\0\1R": "IOException a Python worker sent 1 as the size of a message",
         b"\xff\xff\xff\xffR": "IOException a Python worker sent -1 as the size of a message",
@@ -35,3 +38,4 @@ def test_java_writes_a_message_as_it_has_read_it(kernel_java: KernelJava) -> Non
     assert answered == [*(message.hex() for message in messages), *wrong.values()]
     assert decoded(bytes.fromhex(answered[3])[5:]) == columns
     assert decoded(bytes.fromhex(answered[4])[5:]) == [(-1, 7), [b"x"]]
+    assert decoded(bytes.fromhex(answered[5])[5:]) == [*map(tuple, numbers)]

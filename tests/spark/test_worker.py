@@ -8,6 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,10 +41,12 @@ def test_frames_of_byte_strings_come_back_as_they_were(frames: list[list[bytes |
     assert decoded(message[5:]) == frames
 
 
-def test_frames_of_numbers_are_read() -> None:
-    """Beside byte strings."""
+def test_frames_of_numbers_come_back_as_they_were() -> None:
+    """Beside byte strings, of both sizes, and none."""
     frames = struct.pack(">ibi2ibii1s", 2, ord("i"), 2, -1, 2**31 - 1, ord("y"), 1, 1, b"x")
     assert decoded(frames) == [(-1, 2**31 - 1), [b"x"]]
+    numbers = [array("i", [-(2**31), 2**31 - 1]), array("q", [-(2**63), 2**63 - 1]), array("q")]
+    assert decoded(encoded(ord("A"), [*numbers, [b"x"]])[5:]) == [*map(tuple, numbers), [b"x"]]
 
 
 @dataclass
@@ -98,6 +101,33 @@ def test_a_program_answers_request_after_request_and_another_takes_its_place(oth
     assert other.call("R", []) == ("A", [[b"other"]])
     other.load(reversing())
     assert other.call("R", [b"x" * 3_000_000, b"y"]) == ("A", [[b"y", b"x" * 3_000_000]])
+
+
+class Asking:
+    """Asks for what it is to answer with; and says when it is closed."""
+
+    def __call__(self, frames: list[Any], caller: Any) -> list[Any]:
+        (first,) = caller.ask([frames[0]])
+        (second,) = caller.ask([first, array("i", [7])])
+        return [second]
+
+    def close(self) -> None:
+        print("closed", file=sys.stderr, flush=True)
+
+
+def test_a_program_asks_before_it_answers_and_is_told_when_nobody_comes_back(other: Other) -> None:
+    """As often as it likes."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        other.load(Asking())
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    assert other.call("R", [b"1"]) == ("Q", [[b"1"]])
+    assert other.call("Y", [b"2"]) == ("Q", [[b"2"], (7,)])
+    assert other.call("Y", [b"3"]) == ("A", [[b"3"]])
+    assert other.call("C") == ("A", [])
+    assert other.process.stderr is not None
+    assert other.process.stderr.readline() == b"closed\n"
 
 
 @pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "ZeroDivisionError"])

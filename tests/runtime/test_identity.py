@@ -219,11 +219,6 @@ def test_another_topic_of_a_patterns_name_is_dropped_and_one_that_is_emptied_is_
     named = (OF_PATTERN[0], TopicUse("in-2", Role.SOURCE))
     (gone,) = compare("p0", named, TWO, another, positions=BOTH_READ, patterns=PATTERN)
     assert (gone.is_dropped, mendable(gone, Policies())) == (False, False)
-    smaller = {**LEFT, "in-2": Found("9", 1, (0,), (5,))}
-    read = {**BOTH_READ, TopicPartition("in-2", 1): 2}
-    (gone,) = compare("p0", OF_PATTERN, {"in-1": TWO["in-1"]}, smaller, positions=read, patterns=PATTERN)
-    assert (gone.what, gone.is_dropped) == (What.RECREATED, True)
-    assert "it was never noted; read up to offset 3 in partition 0, offset 2 in partition 1" in gone.facts
     emptied = {**LEFT, "in-2": Found("6", 1, (5,), (6,))}
     (gone,) = compare("p0", OF_PATTERN, TWO, emptied, positions=BOTH_READ, patterns=PATTERN)
     assert (gone.what, gone.is_dropped, mendable(gone, Policies())) == (What.EMPTIED, False, False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Protocol
@@ -70,19 +70,19 @@ class Record:
 
     def with_key(self, key: Any) -> Record:
         """The same with another key."""
-        return replace(self, key=key)
+        return Record(key, self.value, self.timestamp, self.headers)
 
     def with_value(self, value: Any) -> Record:
         """The same with another value."""
-        return replace(self, value=value)
+        return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record:
         """The same with another timestamp."""
-        return replace(self, timestamp=timestamp)
+        return Record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record:
         """The same with these headers."""
-        return replace(self, headers=tuple(headers))
+        return Record(self.key, self.value, self.timestamp, tuple(headers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,15 @@ class FixedKeyRecord:
 
     def with_value(self, value: Any) -> FixedKeyRecord:
         """The same with another value."""
-        return replace(self, value=value)
+        return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord:
         """The same with another timestamp."""
-        return replace(self, timestamp=timestamp)
+        return FixedKeyRecord(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> FixedKeyRecord:
         """The same with these headers."""
-        return replace(self, headers=tuple(headers))
+        return FixedKeyRecord(self.key, self.value, self.timestamp, tuple(headers))
 
 
 class Cancellable(Protocol):

@@ -36,7 +36,8 @@ __all__ = [
 _TRIES = 20
 _MARK = "offsets-moved.json"
 
-Line = Mapping[str, Mapping[str, int]]
+Line = Mapping[str, Mapping[str, int]] | int
+"""A number: the source is the time of day (spark/processors.py), and no topic."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,9 @@ class OffsetLog:
                 lines.append(None)
                 continue
             offsets: Any = json.loads(line)
+            if isinstance(offsets, int):
+                lines.append(offsets)
+                continue
             if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
                 raise ValueError(f"has a line {line[:60]!r}")
             lines.append(offsets)
@@ -84,7 +88,7 @@ class OffsetLog:
         """The next offset to read of each partition; of several sources that read it, the lowest."""
         found: dict[TopicPartition, int] = {}
         for line in self.lines:
-            for topic, partitions in (line or {}).items():
+            for topic, partitions in ({} if line is None or isinstance(line, int) else line).items():
                 for number, offset in partitions.items():
                     at = TopicPartition(topic, int(number))
                     found[at] = min(int(offset), found.get(at, int(offset)))
@@ -98,8 +102,8 @@ def moved(log: OffsetLog, to: Mapping[str, Mapping[int, int] | None]) -> OffsetL
     """The same, with these topics read from these offsets on; None: the topic is not there any more."""
 
     def line(old: Line | None) -> Line | None:
-        if old is None:
-            return None
+        if old is None or isinstance(old, int):
+            return old
         new = {topic: offsets for topic, offsets in old.items() if topic not in to}
         for topic, offsets in to.items():
             if topic in old and offsets is not None:

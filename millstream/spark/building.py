@@ -136,6 +136,8 @@ class Building:
     """How often rows of a table are looked up, by streams or (True) for foreign keys, by operators before."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates say what was there before."""
+    raw: dict[str, str] = field(default_factory=dict)
+    """By columns that were read for processors: those with their bytes."""
     processes: list[Process] = field(default_factory=list)
     """The processors that wait for those that are linked with them."""
     linked: dict[Process, Any] = field(default_factory=dict)

@@ -25,8 +25,7 @@ from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, transl
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
-from millstream.spark.processors import end_processors
-from millstream.spark.programs import python_program
+from millstream.spark.programs import end_processors, python_program
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession

@@ -26,7 +26,7 @@ from millstream.spark.failures import report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
-from millstream.spark.processors import end_processors
+from millstream.spark.programs import end_processors
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range

@@ -7,19 +7,20 @@ each a lane of its own, and the records of changelogs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from types import CodeType, FunctionType
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.ports import Scan
 from millstream.processors.graph import Plan, linked, plan_graph
+from millstream.processors.stores import changelog_record
 from millstream.spark import serdes
 from millstream.spark.asking import Place, Reader
 from millstream.spark.building import Building, Kept
@@ -52,6 +53,11 @@ CLOCK = "the time of day"
 _TICK = -1
 _BEHIND_ALL = 2**62
 _NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
+
+
+Codec = tuple[Serde, Any]
+Codecs = dict[Node, tuple[Codec, Codec]]
+"""By a step whose records come in: serde and bytes of key and value (Building.codecs)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +129,10 @@ def build_processors(building: Building) -> set[Node]:
 
 def _build(building: Building, group: Linked) -> None:
     flows: list[Flow] = []
-    codecs: dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]] = {}
+    codecs: Codecs = {}
     for parent, entrance in group.entrances.items():
         flow = building.flow_of(entrance)
-        codecs[parent] = building.codecs(flow, flow.lanes[entrance])
+        codecs[parent] = _codecs(building, flow, flow.lanes[entrance])
         if flow not in flows:
             flow.count_dropped()
             flows.append(flow)
@@ -144,10 +150,53 @@ def _build(building: Building, group: Linked) -> None:
         (key_serde, _), (value_serde, _) = codecs[node]
         inputs.append(replace(given, key_serde=key_serde, value_serde=value_serde))
     plan = replace(plan, graph=replace(plan.graph, inputs=tuple(inputs)))
+    wanted = any(building.is_wanted(Kept(store.name, (), store)) for store in _stores(plan))
+    kept = context.kept if wanted else None
     by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
     building.by_clock |= by_clock
+    if kept is not None:
+        made = _kept(building, plan, kept)
+    else:
+        made = _operator(building, plan, _rows(building, plan, group, flows, codecs), by_clock=by_clock)
+    new = _behind(building, plan, made)
+    labels = tuple(store.name for store in plan.graph.stores) or (group.nodes[0].name,)
+    scans = [scan for flow in flows for scan in flow.scans]
+    if by_clock and not context.is_timed:
+        scans.append(Scan(CLOCK))
+    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *labels)) for scan in scans)
+    for number, store in enumerate(plan.graph.stores):
+        if not store.read_only:
+            building.layouts[store.name] = f"entries of a processor; number {number}"
+    for entrance in group.entrances.values():
+        flow = building.flow_of(entrance)
+        del flow.lanes[entrance]
+        if not flow.lanes:
+            building.flows.remove(flow)
+    building.flows.append(new)
+
+
+def _codecs(building: Building, flow: Flow, lane: Lane) -> tuple[Codec, Codec]:
+    """Serde and bytes of key and value: those that were read, where nothing has been done to them."""
+    found = []
+    for column, read_with, (serde, write) in zip(
+        (lane.key, lane.value), (lane.key_serde, lane.value_serde), building.codecs(flow, lane), strict=True
+    ):
+        raw = building.raw.get(column)
+        if raw is not None and serde is read_with:
+            write = partial(_raw, raw)
+        found.append((serde, write))
+    return found[0], found[1]
+
+
+def _raw(name: str, _: Column) -> Column:
+    return F.col(name)
+
+
+def _operator(building: Building, plan: Plan, rows: DataFrame, *, by_clock: bool) -> DataFrame:
+    """What the kernel gives, as Processors.java has it."""
+    context = building.context
     ticks = _ticks(building, plan) if by_clock or context.is_timed else None
-    rows = _ordered(_rows(building, plan, group, flows, codecs), ticks)
+    rows = _ordered(rows, ticks)
     spark = rows.sparkSession
     subtopology = min(building.pipeline.subtopologies)
     running = Processing(
@@ -160,31 +209,56 @@ def _build(building: Building, group: Linked) -> None:
     try:
         program = python_program(spark, running, context.patience_ms)
     except Exception as error:  # pickling runs code of the classes of what is pickled
-        names = ", ".join(node.name for node in group.nodes)
+        names = ", ".join(node.name for node in plan.processes)
         raise TopologyException(
             f"{names}: processors are brought to Spark's workers by pickling what makes them, and that "
             f"cannot be pickled: {error}. Make in init() what a processor needs"
         ) from error
-    made = DataFrame(
+    return DataFrame(
         java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
             rows._jdf, len(plan.graph.stores), len(plan.graph.outside), program
         ),
         spark,
     )
-    new = _behind(building, plan, made)
-    labels = tuple(store.name for store in plan.graph.stores) or (group.nodes[0].name,)
-    scans = [scan for flow in flows for scan in flow.scans]
-    if ticks is not None and not context.is_timed:
-        scans.append(Scan(CLOCK))
-    new.scans = tuple(replace(scan, feeds=(*scan.feeds, *labels)) for scan in scans)
-    for number, store in enumerate(plan.graph.stores):
-        building.layouts[store.name] = f"entries of a processor; number {number}"
-    for entrance in group.entrances.values():
-        flow = building.flow_of(entrance)
-        del flow.lanes[entrance]
-        if not flow.lanes:
-            building.flows.remove(flow)
-    building.flows.append(new)
+
+
+def _kept(building: Building, plan: Plan, kept: Callable[[str], DataFrame]) -> DataFrame:
+    """What the stores have, as records of their changelogs (rebuild.py), in the form of the operator's rows.
+
+    Its layout is that of Entries.java: the number of the store, 2 bytes, and 0 for an entry, then its key.
+    """
+    specs = plan.graph.stores
+
+    def record(place: bytes, stored: bytes) -> tuple[int, bytes, bytes | None, int] | None:
+        number = int.from_bytes(place[:2], "big")
+        found = None if place[2] else changelog_record(specs[number], bytes(place[3:]), bytes(stored))
+        return None if found is None else (number, *found)
+
+    record_of = F.udf(record, "number int, key binary, value binary, at bigint")
+    state = kept("entries")
+    names = F.array(*(F.lit(name) for name in bucket_names(_task_count(building, plan))))
+    bucket = F.col("key").getField("value")
+    place = F.array_position(names, bucket).cast("int")
+    rows = state.select(
+        F.when(place > 0, place - 1).otherwise(-1 - bucket).alias("task"),
+        record_of(F.col("user_map_key")["value"], F.col("user_map_value")["value"]).alias("record"),
+    ).where(F.col("record").isNotNull())
+    nothing = F.lit(None)
+    return rows.select(
+        (F.col("record")["number"] + len(plan.graph.outside)).alias("tag"),
+        *(F.col("record")[name].alias(name) for name in ("key", "value", "at")),
+        nothing.cast(HEADERS_TYPE).alias("headers"),
+        nothing.cast("string").alias("topic"),
+        nothing.cast("int").alias("partition"),
+        nothing.cast("bigint").alias("offset"),
+        "task",
+        nothing.cast("string").alias("exception"),
+        nothing.cast("string").alias("message"),
+    )
+
+
+def _stores(plan: Plan) -> tuple[Store, ...]:
+    return tuple({store.name: store for node in plan.processes for store in node.connected}.values())
 
 
 # --- what comes in -----------------------------------------------------------------------------------------
@@ -195,7 +269,7 @@ def _rows(
     plan: Plan,
     group: Linked,
     flows: Sequence[Flow],
-    codecs: dict[Node, tuple[tuple[Serde, Any], tuple[Serde, Any]]],
+    codecs: Codecs,
 ) -> DataFrame:
     """A row for each record and input, as Processors.java has them, partitioned and in their order."""
     parts = []
@@ -409,8 +483,10 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
     if building.context.handlers.processing:
         for number, process in enumerate(plan.processes):
             _put_failures(building, plan, flow, process, tag == -1 - number, told)
-    stores = {store.name: store for node in plan.processes for store in node.connected}
+    stores = {store.name: store for store in _stores(plan)}
     for number, spec in enumerate(plan.graph.stores):
+        if spec.read_only:
+            continue
         building.store_serdes[spec.name] = (spec.key_serde, spec.value_serde)
         if spec.logged:
             flag = flow.with_column("f", tag == len(plan.outside) + number)
@@ -443,8 +519,3 @@ def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> 
         fenced=True,
     )
     building.pin(Kept(store.name, (), store), flow, lane, output)
-
-
-def end_processors(spark: SparkSession, query: str) -> None:
-    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
-    java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

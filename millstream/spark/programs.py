@@ -7,15 +7,17 @@ its state, key by key, at nearly a millisecond each.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
 from millstream.spark.java_names import java_class
 from millstream.spark.worker import Program
 
-__all__ = ["python_program"]
+__all__ = ["end_processors", "python_program"]
 
 _WORKER = "millstream.spark.worker"
 
@@ -36,3 +38,9 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
         bytearray(pickler().dumps(program)),
         patience_ms,
     )
+
+
+def end_processors(spark: SparkSession, query: str) -> None:
+    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
+    with suppress(Py4JError, OSError):  # Java is gone, and so are they
+        java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

@@ -34,7 +34,7 @@ from millstream.spark.compiler import (
 from millstream.spark.flow import CONTEXT
 from millstream.spark.sink import FORMAT
 from millstream.topology.names import changelog_topic
-from millstream.topology.nodes import Suppress
+from millstream.topology.nodes import Process, Suppress
 from millstream.topology.pipeline import state_before
 
 __all__ = ["rebuild"]
@@ -68,6 +68,9 @@ def rebuild(
     if done is None:
         return  # nothing was ever finished, so there is no state
     nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
+    for node in compiled.pipeline.nodes:
+        if isinstance(node, Process) and not any(isinstance(parent, Process) for parent in node.parents):
+            nodes |= {store.name: node for store in node.connected}
     in_a_row = [name for name, node in nodes.items() if state_before(node, compiled.pipeline) is not None]
     if in_a_row:  # which of several operators has which number is Spark's affair
         raise StreamsException(

@@ -90,6 +90,9 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
     building.flows.append(flow)
     if not building.context.handlers.deserialization:
         key, value = flow.with_column("k", read_key), flow.with_column("v", read_value)
+        if any(isinstance(each, nodes.Process) and node in each.parents for each in building.pipeline.nodes):
+            building.raw[key] = flow.with_column("r", F.col("key"))
+            building.raw[value] = flow.with_column("r", F.col("value"))
         _forget_raw(building, flow)
         return flow, _stamped(building, node, flow, Lane(key, value, None, key_serde, value_serde))
     tried_key = flow.with_column("t", attempt(F.lit(True), read_key))

@@ -163,10 +163,10 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 5,500 lines, without comments and empty ones. A thousand of them are joins,
-    which Spark has no operator for (docs/decisions/0033)."""
+    """It consists of few parts: 6,400 lines, without comments and empty ones. A thousand of them are joins,
+    which Spark has no operator for (docs/decisions/0033), and eight hundred run processors (0034)."""
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 5500
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 6400
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

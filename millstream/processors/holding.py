@@ -1,0 +1,208 @@
+"""What all stores of a processor have: bytes to hold, the task that they are for, and iterators."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from millstream.errors import IllegalStateException
+from millstream.model import ValueAndTimestamp
+from millstream.processors.graph import StoreSpec
+from millstream.stores.api import pack_timestamp
+
+__all__ = ["ByteStore", "Changed", "HeldStore", "Scope", "StoreIterator", "warn_of_order", "with_timestamp"]
+
+_log = logging.getLogger(__name__)
+
+Changed = Callable[[bytes, bytes | None, int], None]
+"""Takes a record for the changelog: key, value and timestamp."""
+
+
+class ByteStore(Protocol):
+    """An ordered map of bytes, which shows what was put into it at once."""
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """What was put under the key."""
+
+    def put(self, key: bytes, value: bytes | None, /) -> None:
+        """Put it, or with None delete it."""
+
+    def range(
+        self, first: bytes | None, end: bytes | None, reverse: bool = False, /
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The entries from the key `first`, included, to the key `end`, which is not, in the order of bytes.
+
+        None: from the first, to the last. Puts and deletes are allowed while it is read. Whether it shows
+        them is open; an entry that nobody touches is shown exactly once.
+        """
+
+    def approximate_num_entries(self) -> int:
+        """How many entries there are, about."""
+
+
+class Scope(Protocol):
+    """What a store asks of the task that it is for."""
+
+    live: bool
+    """Whether the task is at work: stores can be used."""
+
+    timestamp: int
+    """That of the record, or of the punctuation, that is being processed."""
+
+
+class StoreIterator(Iterator[Any]):
+    """Entries of a store. It may be closed, and needs not be; a store may be written to while it is read.
+
+    Source: org.apache.kafka.streams.state.KeyValueIterator.
+    """
+
+    __slots__ = ("_ahead", "_entries", "_store")
+
+    def __init__(self, store: HeldStore, entries: Iterator[Any]) -> None:
+        self._store = store
+        self._entries = entries
+        self._ahead: list[Any] = []
+
+    def __next__(self) -> Any:
+        if self._ahead:
+            return self._ahead.pop()
+        if not self._store._scope.live:
+            self._store._refuse()
+        return next(self._entries)
+
+    def has_next(self) -> bool:
+        """Whether there is another entry."""
+        if not self._ahead:
+            for entry in self:
+                self._ahead.append(entry)
+                break
+        return bool(self._ahead)
+
+    def next(self) -> Any:
+        """The next entry.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        return next(self)
+
+    def peek_next_key(self) -> Any:
+        """The key of the next entry, which stays the next.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        if not self.has_next():
+            raise StopIteration
+        return self._ahead[0][0]
+
+    def close(self) -> None:
+        """There are no more entries. Idempotent."""
+        self._ahead.clear()
+        self._entries = iter(())
+
+    def __enter__(self) -> StoreIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class HeldStore:
+    """What all stores have.
+
+    Raises, from every method:
+        IllegalStateException: the record of its task has been processed; somebody has kept the store.
+        SerializationException: a key or a value does not fit the store's serde.
+    """
+
+    def __init__(self, spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | None) -> None:
+        self._spec = spec
+        self._data = data
+        self._scope = scope
+        self._changed = changed
+        self._of_key = spec.key_serde.serialize
+        self._to_key = spec.key_serde.decoder()
+        self._of_value = spec.value_serde.serialize
+        self._to_value = spec.value_serde.decoder(8)
+
+    def name(self) -> str:
+        """The store's name."""
+        return self._spec.name
+
+    def persistent(self) -> bool:
+        """Whether its content outlives the process. It always does."""
+        return True
+
+    def is_open(self) -> bool:
+        """Whether it can be used now."""
+        return self._scope.live
+
+    def flush(self) -> None:
+        """Nothing: what is put is kept with the micro-batch."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self._spec.name}'>"
+
+    def _refuse(self) -> None:
+        raise IllegalStateException(
+            f"store '{self._spec.name}' was used when its task was not at work: a store is used inside "
+            "init(), "
+            "process() and punctuators, by the processor that got it from its own context, and is not kept "
+            "elsewhere"
+        )
+
+    def _key(self, key: Any) -> bytes:
+        if not self._scope.live:
+            self._refuse()
+        data: bytes | None = self._of_key(key)
+        if data is None:
+            raise ValueError(f"store '{self._spec.name}': a key cannot be None")
+        return data
+
+    def _bound(self, key: Any) -> bytes | None:
+        if not self._scope.live:
+            self._refuse()
+        data: bytes | None = self._of_key(key)
+        return data
+
+    def _iterator(self, entries: Iterator[Any]) -> StoreIterator:
+        if not self._scope.live:
+            self._refuse()
+        return StoreIterator(self, entries)
+
+    def _writable(self) -> None:
+        if self._spec.read_only:
+            raise IllegalStateException(
+                f"store '{self._spec.name}' is a global store, which processors only read; what is to be in "
+                "it is written to its topic"
+            )
+
+    def _put(self, key: bytes, changelog_key: bytes, value: bytes | None, timestamp: int) -> None:
+        self._data.put(key, None if value is None else pack_timestamp(timestamp) + value)
+        if self._changed is not None:
+            self._changed(changelog_key, value, timestamp)
+
+
+def with_timestamp(store: str, value: Any, otherwise: int) -> tuple[Any, int]:
+    if value is None:
+        return None, otherwise
+    if not isinstance(value, ValueAndTimestamp):
+        raise TypeError(
+            f"store '{store}' keeps values with their timestamps: put a ValueAndTimestamp(value, "
+            "timestamp), or "
+            f"None, not {value!r}; a store of key_value_store_builder() takes the value alone"
+        )
+    if value.value is None:
+        return None, otherwise
+    return value
+
+
+def warn_of_order(store: str) -> None:
+    _log.warning(
+        "store '%s': an empty range, from is after to. Are the arguments in the wrong order? Numbers are "
+        "in the "
+        "order of their bytes, in which negative ones come last",
+        store,
+    )

@@ -376,7 +376,8 @@ def _compared(
     if old is not None and now.partitions < old.partitions:
         return finding(What.SHRUNK, f"{_partitions(old.partitions)} then, {now.partitions} now")
     if use.role.is_read and old is None and _is_another(use, mine, now):
-        return finding(What.RECREATED, f"it was never noted; read up to {_offsets(mine)} of the old one")
+        facts = f"it was never noted; read up to {_offsets(mine)} of the old one, "
+        return finding(What.RECREATED, f"{facts}{_partitions(now.partitions)} now")
     if use.role.is_read:
         return _read_past(use, mine, now)
     if use.role is Role.CHANGELOG and old is not None and not now.forgets:

@@ -12,19 +12,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import PipelineException, TopologyException
+from millstream.errors import PipelineException, StreamsException, TopologyException
 from millstream.model import Record
 from millstream.spark.asking import FAIL as SAYS_FAIL
 from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.dropped import DropWatch, new_reports
-from millstream.spark.failures import report_of, translate, unreadable
+from millstream.spark.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.frames import StaticFrame, dataframe_of, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
@@ -32,6 +33,7 @@ from millstream.spark.java_names import java_class
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range
+from millstream.spark.transactions import told_by_java
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -78,9 +80,16 @@ class MemoryEngine:
         """The rows of a table's DataFrame as they are now, in bytes.
 
         Raises:
-            StreamsException: a key has several rows.
+            StreamsException: it cannot be read, or a key has several rows.
         """
-        found = [(bytes(row[0]), bytes(row[1])) for row in self.frame(table).rows(self.spark).collect()]
+        try:
+            rows = self.frame(table).rows(self.spark).collect()
+        except (PySparkException, Py4JError) as error:
+            said = first_line((told_by_java(error) or Report.of_text(str(error))).text)
+            raise StreamsException(
+                f"table '{table.name}': its DataFrame could not be read; the table stays as it was: {said}"
+            ) from error
+        found = [(bytes(row[0]), bytes(row[1])) for row in rows]
         seen = Counter(key for key, _ in found)
         refuse_doubles(table, sum(count > 1 for count in seen.values()))
         return dict(found)

@@ -5,6 +5,8 @@ On a broker, with a client's life around it: tests/end_to_end/test_frames_on_kaf
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -238,6 +240,45 @@ def test_a_dataframe_of_another_spark_says_to_make_it_anew(spark: SparkSession) 
     with_city(orders, customers).to("out")
     with pytest.raises(TopologyException, match=r"is not the one the client runs on, .*spark=spark\)"):
         TopologyTestDriver(builder.build(), spark=spark)
+
+
+def test_a_source_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSession) -> None:
+    """What goes wrong while rows are read, such as files that are damaged; told with the table's name."""
+    broken: list[bool] = []
+    builder, orders, customers = program(
+        lambda spark: spark.sql(
+            "select 'ann' as id, if("
+            + ("true" if broken else "false")
+            + ", raise_error('gone'), 'Bern') as city"
+        )
+    )
+    with_city(orders, customers).to("out", Produced.with_(Serdes.string(), JOINED))
+    with TopologyTestDriver(builder.build(), spark=spark) as driver:
+        broken.append(True)
+        with pytest.raises(
+            StreamsException, match=r"table 'customers': its DataFrame could not be read; the .*gone"
+        ):
+            driver.refresh_table(customers)
+        pipe(driver, ("1", "ann", 5))
+        assert read(driver) == [("1", 5, "Bern")]
+
+
+def test_a_session_of_the_users_own(tmp_path: Path) -> None:
+    """Handed over, its DataFrames are tables; else each case has a sentence. A function works in all."""
+    program = Path(__file__).parent / "frames_of_a_users_session.py"
+    ended = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    given, made_with_it, not_given, after_its_end, made_anew = ended.stdout.splitlines()
+    assert (given, made_with_it, made_anew) == ("Bern", "Bern", "Bern")
+    assert "started by someone else; hand its session to the client" in not_given
+    assert "is not the one the client runs on, or that has ended since; make it anew, with a" in after_its_end
 
 
 # --- out ---------------------------------------------------------------------------------------------------

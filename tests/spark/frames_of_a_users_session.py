@@ -10,7 +10,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from millstream import Consumed, Serdes, StreamsBuilder, StreamsException
+from millstream import Consumed, IllegalStateException, Serdes, StreamsBuilder, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.testing import TopologyTestDriver
 
@@ -28,7 +28,7 @@ def joined(frame: Any, spark: SparkSession | None) -> str:
             driver.create_input_topic("orders", Serdes.string(), Serdes.string()).pipe_input("1", "ann")
             found = driver.create_output_topic("out", Serdes.string(), Serdes.string())
             return str(found.read_value())
-    except StreamsException as error:
+    except (StreamsException, IllegalStateException) as error:
         return f"{type(error).__name__}: {error}"
 
 

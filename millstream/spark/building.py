@@ -22,12 +22,14 @@ from millstream.model import StoreKind
 from millstream.spark import serdes
 from millstream.spark.asking import Place
 from millstream.spark.flow import Flow, Lane, Names
+from millstream.spark.frames import StaticFrame, UserWriter
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.joins import Side
 from millstream.spark.restore import Restored
 from millstream.spark.sink import Output
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
+    FrameTable,
     GlobalRead,
     Node,
     Process,
@@ -71,6 +73,8 @@ class CompileContext:
         config: the configuration, as far as processors can ask for it.
         clock: the time of day, as a stream with a column `timestamp`; None: there is none.
         is_timed: for processors the time of day is what that tells, not that of the machine: for tests.
+        frame: the DataFrame of a table; asked once for each table.
+        written_serdes: filled with the serdes of keys and values that topics are written with.
     """
 
     application_id: str
@@ -89,6 +93,8 @@ class CompileContext:
     config: Mapping[str, Any] = field(default_factory=dict)
     clock: Callable[[], DataFrame] | None = None
     is_timed: bool = False
+    frame: Callable[[FrameTable], StaticFrame] | None = None
+    written_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +156,8 @@ class Building:
     """Whose visit this is."""
     uses: dict[Node, int] = field(default_factory=dict)
     """How many visits have still to take a node's lane."""
+    user_writer: UserWriter | None = None
+    """What writes all that the pipeline reads, where that is not Kafka."""
     failures: int = 0
     """How many flags there are of records that are dropped."""
     places: list[Place] = field(default_factory=list)

@@ -20,6 +20,8 @@ from millstream.topology.nodes import (
     ForeignKeyJoin,
     ForeignKeyLookup,
     ForeignKeySubscribe,
+    FrameRead,
+    FrameTable,
     GlobalRead,
     GlobalTable,
     Node,
@@ -28,6 +30,8 @@ from millstream.topology.nodes import (
     Repartition,
     Sink,
     Source,
+    SparkSink,
+    SparkTopic,
     Store,
     StreamGlobalTableJoin,
     StreamJoin,
@@ -83,6 +87,16 @@ class Pipeline:
         which stores read themselves.
         """
         return not all(isinstance(node, TableSource) and node.is_view for node in self.nodes)
+
+    @property
+    def spark_sink(self) -> SparkSink | None:
+        """What has a query of the user's write its records; it is then all that the pipeline does."""
+        return next((node for node in self.nodes if isinstance(node, SparkSink)), None)
+
+    @property
+    def frame_tables(self) -> tuple[FrameTable, ...]:
+        """The tables of DataFrames that streams are joined with in it."""
+        return tuple(node.table for node in self.inputs if isinstance(node, FrameRead))
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -228,10 +242,21 @@ def global_stores_of(node: Process, tables: Iterable[GlobalTable]) -> tuple[Glob
     """
     tables = tuple(tables)
     named = texts_of(node.supplier) if tables else frozenset()
-    return tuple(table for table in tables if table.stored.name in named)
+    return tuple(
+        table for table in tables if table.stored.name in named and not isinstance(table, FrameTable)
+    )
 
 
 def _global_read(table: GlobalTable) -> GlobalRead:
+    if isinstance(table, FrameTable):
+        return FrameRead(
+            table.name,
+            (),
+            topic=table.topic,
+            source_name=table.source_name,
+            offset_reset=OffsetReset.EARLIEST,
+            table=table,
+        )
     # With a processor of the user's, its store need not have what the topic has.
     stored = table.stored if table.supplier is None else Store("")
     return GlobalRead(
@@ -265,7 +290,9 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
         state[node] = before
         if isinstance(node, Repartition):
             state[node] = None
-            if not node.implicit:
+            if isinstance(node, SparkTopic):
+                cuts[node] = "The query of to_spark() is the program's own; what it reads is a topic."
+            elif not node.implicit:
                 cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
             elif before is not None and not any(isinstance(parent, TableGroupBy) for parent in node.parents):
                 cuts[node] = (

@@ -14,7 +14,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
@@ -24,6 +24,7 @@ from millstream.topology.explain import explain
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import validate_topic
 from millstream.topology.nodes import (
+    FrameTable,
     GlobalTable,
     Node,
     OffsetReset,
@@ -440,7 +441,13 @@ class Topology(TellsWhatIsMissing):
     @cached_property
     def global_subtopologies(self) -> tuple[Subtopology, ...]:
         """The global tables with their numbers, ascending: one table and one store each, and no tasks."""
-        return tuple(each for each in self._all_subtopologies if each.is_global)
+        return tuple(each for each in self._all_subtopologies if each.is_global and not each.is_frame)
+
+    @cached_property
+    def frame_tables(self) -> Mapping[str, FrameTable]:
+        """The tables of DataFrames by name, in node order."""
+        tables = (node for node in self.nodes if isinstance(node, FrameTable))
+        return MappingProxyType({table.name: table for table in tables})
 
     @cached_property
     def pipelines(self) -> tuple[Pipeline, ...]:
@@ -461,13 +468,13 @@ class Topology(TellsWhatIsMissing):
     @cached_property
     def global_stores(self) -> Mapping[str, Store]:
         """The stores of its global tables by name, in node order; `source_topic` is the topic of each."""
-        tables = (node for node in self.nodes if isinstance(node, GlobalTable))
+        tables = (node for node in self.nodes if _has_store(node))
         return MappingProxyType({table.stored.name: table.stored for table in tables})
 
     @cached_property
     def global_topics(self) -> tuple[str, ...]:
         """The topics of its global tables, sorted. They have to be there before it starts."""
-        return tuple(sorted(node.topic for node in self.nodes if isinstance(node, GlobalTable)))
+        return tuple(sorted(node.topic for node in self.nodes if _has_store(node)))
 
     @cached_property
     def source_topics(self) -> tuple[str, ...]:
@@ -502,7 +509,7 @@ class Topology(TellsWhatIsMissing):
     def explain(self) -> str:
         """Text on how Spark runs it: the pipelines, what each reads, writes and keeps, and why it is cut.
 
-        Then the global tables, which no query runs.
+        Then the global tables, which no query runs, and the tables of DataFrames.
         """
         return explain(self.pipelines, [node for node in self.nodes if isinstance(node, GlobalTable)])
 
@@ -517,3 +524,8 @@ def _made(supplier: Any) -> Any:
         return new_processor(supplier)
     except Exception:
         return None
+
+
+def _has_store(node: Node) -> TypeGuard[GlobalTable]:
+    """Whether every client keeps a store of a global table."""
+    return isinstance(node, GlobalTable) and not isinstance(node, FrameTable)

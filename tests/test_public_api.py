@@ -100,6 +100,7 @@ PUBLIC = [
     "ReadOnlyWindowStore",
     "Repartitioned",
     "ResultOrder",
+    "SchemaRegistryException",
     "Serde",
     "Serdes",
     "SerializationException",

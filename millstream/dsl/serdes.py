@@ -487,6 +487,34 @@ class Serdes(metaclass=TellsPythonNames):
         return JsonSerde(schema, made_at)
 
     @staticmethod
+    def avro(
+        schema: Any = None,
+        *,
+        subject: str | None = None,
+        record_name: str = "Record",
+        registry: Mapping[str, Any] | None = None,
+    ) -> Serde:
+        """Avro with a schema registry, in Confluent's wire format; a struct Column for a record.
+
+        Args:
+            schema: to read and write with, as a text or a dict. None: what is read has the newest schema of
+                its subject; what is written the one that it was read with, if its type is the same, else one
+                that follows from the Column's type.
+            subject: instead of the one that follows from the topic.
+            record_name: how the record of a schema is called that follows from a type, such as `shop.Order`.
+            registry: another registry than the configuration's: `schema.registry.url` and what belongs to it.
+
+        Raises:
+            TopologyException: this is no Avro schema, or no Column has such a type.
+            ConfigException: something is wrong with `registry`.
+
+        Source: io.confluent.kafka.streams.serdes.avro.GenericAvroSerde.
+        """
+        from millstream.dsl.registry_serdes import avro_serde
+
+        return avro_serde(schema, subject, record_name, registry)
+
+    @staticmethod
     def custom(
         name: str,
         *,
@@ -554,6 +582,7 @@ _BY_NAME: dict[str, Callable[[], Serde]] = {
     "short": Serdes.short,
     "string": Serdes.string,
     "uuid": Serdes.uuid,
+    "avro": Serdes.avro,
     # Kafka's class names that are not our word.
     "bytearray": Serdes.bytes,
 }

@@ -16,6 +16,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.registry.settings import RegistrySettings
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
@@ -55,6 +56,7 @@ class SparkSettings:
         transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
             None: at least once.
         timestamp_extractor: of sources that have none of their own; None: Kafka's default.
+        registry: the schema registry, or None.
     """
 
     application_id: str
@@ -71,6 +73,7 @@ class SparkSettings:
     handlers: RecordHandlers = FAIL
     transaction_timeout_ms: int | None = None
     timestamp_extractor: Extractor | None = None
+    registry: RegistrySettings | None = None
 
 
 class SparkEngine:
@@ -132,6 +135,7 @@ class SparkEngine:
             # What Kafka Streams gives a record, too, before the member counts as lost.
             patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
+            registry=self._settings.registry,
         )
 
     @property

@@ -18,6 +18,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import PipelineException
 from millstream.model import Record
+from millstream.registry.settings import RegistrySettings
 from millstream.spark.asking import FAIL as SAYS_FAIL
 from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
@@ -75,6 +76,7 @@ class MemoryEngine:
         handlers: RecordHandlers = FAIL,
         cached: bool = True,
         timestamp_extractor: Extractor | None = None,
+        registry: RegistrySettings | None = None,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -94,6 +96,7 @@ class MemoryEngine:
                 self.repartition_serdes,
                 cached,
                 timestamp_extractor=timestamp_extractor,
+                registry=registry,
             ),
         )
         # Without an epoch: nobody else can claim a pipeline in memory.

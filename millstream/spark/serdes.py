@@ -18,9 +18,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.registry_serdes import RegistrySerde
 from millstream.dsl.serdes import CustomSerde, JsonSerde, Serde, Serdes
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
+from millstream.spark import registry_serdes
 from millstream.spark.trace import as_column
 
 __all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "to_bytes"]
@@ -151,7 +153,10 @@ _KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long"))
 
 
 def column_type(serde: Serde) -> T.DataType | None:
-    """The type of the Column that `from_bytes` gives; None where a user's own serde has a part in it."""
+    """The type of the Column that `from_bytes` gives; None where a user's own serde has a part in it, or a
+    schema that is not known yet."""
+    if isinstance(serde, RegistrySerde):
+        return registry_serdes.column_type(serde)
     if isinstance(serde, JsonSerde):
         return _schema(serde)
     return None if isinstance(serde, CustomSerde | WindowedSerde) else _CODECS[serde.name].column
@@ -165,6 +170,8 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
     """
     if isinstance(serde, CustomSerde):
         return as_column(serde.to_column(data))
+    if isinstance(serde, RegistrySerde):
+        return registry_serdes.from_bytes(serde, data, F.raise_error(complaint(serde, data, where)))
     if isinstance(serde, JsonSerde):
         return _from_json(data, _schema(serde), where)
     if isinstance(serde, WindowedSerde):
@@ -187,6 +194,9 @@ def complaint(serde: Serde, data: Column, where: Column) -> Column:
     """What is said of bytes that the serde cannot read, as a text Column."""
     if isinstance(serde, CustomSerde):
         return _complaint(serde, data, where, "")
+    if isinstance(serde, RegistrySerde):
+        said = _complaint(serde, data, where, "")
+        return F.concat(said, F.lit(": it takes "), registry_serdes.complaint(serde, data))
     if isinstance(serde, WindowedSerde):
         return _complaint(serde, data, where, _windowed_takes(serde))
     return _complaint(
@@ -239,6 +249,8 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         return as_column(serde.from_column(value))
     if isinstance(type_, T.NullType):
         return value.cast("binary")
+    if isinstance(serde, RegistrySerde):
+        return registry_serdes.to_bytes(serde, value, type_, what)
     if isinstance(serde, WindowedSerde):
         return _windowed_to_bytes(serde, value, type_, what)
     if isinstance(serde, JsonSerde):

@@ -58,6 +58,8 @@ _JAVA_SERDES = {
     "Double": "double",
     "Boolean": "boolean",
     "UUID": "uuid",
+    "ByteBuffer": "bytes",
+    "Void": "void",
 }
 
 _KAFKAS_HANDLERS = "org.apache.kafka.streams.errors."

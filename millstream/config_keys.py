@@ -695,5 +695,19 @@ PREFIXES: dict[str, str] = {
 }
 """Whatever begins with one of these is passed on, and checked by who gets it."""
 
-SERDE_NAMES = ("bytes", "string", "integer", "long", "short", "float", "double", "boolean", "uuid", "avro")
+SERDE_NAMES = (
+    "bytes",
+    "string",
+    "integer",
+    "long",
+    "short",
+    "float",
+    "double",
+    "boolean",
+    "uuid",
+    "void",
+    "avro",
+    "json_schema",
+    "protobuf",
+)
 """The serdes that a configuration can name."""

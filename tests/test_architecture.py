@@ -116,6 +116,7 @@ OUTSIDE: dict[str, set[str]] = {
     # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
     "confluent_kafka": {"kafka/", "broker/admin.py", "registry/topic.py"},
     "fastavro": {"dsl/registry_serdes.py"},
+    "google": {"dsl/protobuf_types.py"},
     "kafka": {"kafka/"},
     "rocksdict": {"stores/rocksdb.py"},
     "pyarrow": {

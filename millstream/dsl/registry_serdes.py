@@ -14,13 +14,13 @@ import io
 import json
 import struct
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from millstream.dsl import avro_types
-from millstream.dsl.serdes import Serde
+from millstream.dsl import avro_types, json_schema_types, protobuf_types
+from millstream.dsl.serdes import JsonSerde, ListSerde, Serde
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import (
     ConfigException,
@@ -28,10 +28,19 @@ from millstream.errors import (
     SerializationException,
     TopologyException,
 )
-from millstream.registry.client import Registry, registry_of
+from millstream.registry.client import Registered, Registry, registry_of
 from millstream.registry.settings import RegistrySettings
 
-__all__ = ["AvroSerde", "Place", "RegistrySerde", "bound", "header_of", "reading"]
+__all__ = [
+    "AvroSerde",
+    "JsonSchemaSerde",
+    "Place",
+    "ProtobufSerde",
+    "RegistrySerde",
+    "bound",
+    "header_of",
+    "reading",
+]
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class RegistrySerde(Serde):
                 f"'{self.name}' reads "
                 f"{self.kind}; use {_FOR_KIND.get(found.kind, 'another serde')}"
             )
-        return replace(self, schema=self.whole(found.texts))
+        return replace(self, schema=self._text_of(found))
 
     def writing(self) -> Self:
         """With the schema to write: the subject's newest, where the configuration says `use.latest.version`.
@@ -137,7 +146,7 @@ class RegistrySerde(Serde):
                 f"there is no subject '{self.subject}' to take the latest version of (use.latest.version)",
                 error_code=40401,
             )
-        return replace(self, schema=self.whole(found.texts))
+        return replace(self, schema=self._text_of(found))
 
     @property
     def schema_id(self) -> int:
@@ -162,10 +171,9 @@ class RegistrySerde(Serde):
     def derived(self, type_json: Any) -> Self:
         """With the schema that follows from a type, if it has none."""
 
-    @staticmethod
-    def whole(texts: Sequence[str]) -> str:
-        """One text of a schema and those that it refers to, which stand before it."""
-        return texts[-1]
+    def _text_of(self, found: Registered) -> str:
+        """A schema of the registry's as one text."""
+        return found.text
 
     def _ready(self) -> Self:
         """With a schema to write.
@@ -204,7 +212,7 @@ def bound(
     Those without a registry are as they were. Without a topic, what is written stays in the application: it
     must not add a version to the subject of a topic that is only read.
     """
-    if isinstance(serde, WindowedSerde):
+    if isinstance(serde, WindowedSerde | ListSerde):
         inner = bound(serde.inner, settings, topic, is_key=is_key)
         return serde if inner is serde.inner else replace(serde, inner=inner)
     if not isinstance(serde, RegistrySerde):
@@ -224,7 +232,7 @@ def reading(serde: Any) -> Any:
         TopologyException: it has none, and the registry has none for it.
         SchemaRegistryException: the registry cannot be asked.
     """
-    if isinstance(serde, WindowedSerde):
+    if isinstance(serde, WindowedSerde | ListSerde):
         inner = reading(serde.inner)
         return serde if inner is serde.inner else replace(serde, inner=inner)
     return serde.reading() if isinstance(serde, RegistrySerde) else serde
@@ -253,9 +261,8 @@ class AvroSerde(RegistrySerde):
     def type_json(self) -> Any:
         return _avro_type(self.schema)
 
-    @staticmethod
-    def whole(texts: Sequence[str]) -> str:
-        return avro_types.whole(texts)
+    def _text_of(self, found: Registered) -> str:
+        return avro_types.whole(found.texts)
 
     def derived(self, type_json: Any) -> Self:
         return self if self.schema else replace(self, schema=avro_types.avro_schema(type_json, self.record))
@@ -330,6 +337,172 @@ def _fastavro() -> Any:
             "Avro in Python needs the package fastavro: pip install 'millstream[avro]'"
         ) from None
     return fastavro
+
+
+# --- JSON Schema ---
+
+
+@dataclass(frozen=True, repr=False)
+class JsonSchemaSerde(RegistrySerde):
+    """JSON with a JSON Schema: what a JSON serde has, behind the id of a schema.
+
+    Differs: the schema tells the type, and values are not validated beyond it. Who reads does not ask the
+    registry for the schema that a record was written with: fields are found by their names.
+    """
+
+    name: str = field(default="json_schema", init=False)
+    kind: ClassVar[str] = "JSON"
+
+    @property
+    def _schema_name(self) -> str:
+        return json_schema_types.title(self.schema) if self.schema else ""
+
+    @property
+    def type_json(self) -> Any:
+        return json_schema_types.spark_type(self.schema)
+
+    def derived(self, type_json: Any) -> Self:
+        made = json_schema_types.json_schema
+        return self if self.schema else replace(self, schema=made(type_json, self.record))
+
+    def _encode(self, value: Any) -> bytes:
+        serde = self._ready()
+        return header_of(serde.schema_id) + (_json_serde(serde.schema).serialize(value) or b"")
+
+    def _decode(self, data: bytes) -> Any:
+        _id_of(self, data)
+        return _json_serde(self._ready().schema).deserialize(data[5:])
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A type as JsonSerde wants it: with its JSON."""
+
+    schema: str
+
+    def jsonValue(self) -> Any:  # noqa: N802 - Spark's name
+        return json_schema_types.spark_type(self.schema)
+
+    def simpleString(self) -> str:  # noqa: N802 - Spark's name
+        return "a JSON Schema's type"
+
+
+@cache
+def _json_serde(schema: str) -> JsonSerde:
+    return JsonSerde(_Described(schema))
+
+
+# --- Protobuf ---
+
+
+@dataclass(frozen=True, repr=False)
+class ProtobufSerde(RegistrySerde):
+    """Protobuf. A message is a struct Column in Spark, a dict in Python; a message is taken, too.
+
+    Differs: who reads does not ask the registry for the schema that a record was written with: fields are
+    found by their numbers. Which message of its file a record is has to be the same.
+    """
+
+    name: str = field(default="protobuf", init=False)
+    kind: ClassVar[str] = "PROTOBUF"
+
+    @property
+    def descriptor(self) -> Any:
+        """Of the message."""
+        return protobuf_types.descriptor_of(self.schema, self.record)
+
+    @property
+    def _schema_name(self) -> str:
+        return str(self.descriptor.full_name) if self.schema else ""
+
+    @property
+    def type_json(self) -> Any:
+        return protobuf_types.spark_type(self.descriptor)
+
+    def derived(self, type_json: Any) -> Self:
+        if not self.schema:
+            raise TopologyException(
+                "Serdes.protobuf() cannot make a schema of its own, since fields need numbers: give a "
+                "generated "
+                "class, such as Serdes.protobuf(orders_pb2.Order)"
+            )
+        return self
+
+    def _text_of(self, found: Registered) -> str:
+        text = self.registry.serialized(found.id)
+        assert text is not None
+        return text
+
+    def _encode(self, value: Any) -> bytes:
+        serde = self._ready()
+        message = value
+        if isinstance(value, Mapping):
+            try:
+                message = protobuf_types.from_dict(value, protobuf_types.message_of(serde.descriptor))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise self._refuse_value(value, f"what {serde._schema_name} has ({_line(error)})") from error
+        elif getattr(getattr(value, "DESCRIPTOR", None), "full_name", None) != serde._schema_name:
+            raise self._refuse_value(value, f"a dict, or a {serde._schema_name}")
+        data: bytes = message.SerializeToString(deterministic=True)
+        return header_of(serde.schema_id) + _indexes(protobuf_types.indexes_of(serde.descriptor)) + data
+
+    def _decode(self, data: bytes) -> Any:
+        _id_of(self, data)
+        serde = self._ready()
+        indexes = protobuf_types.indexes_of(serde.descriptor)
+        written = next(
+            (each for each in (_indexes(indexes), _long_indexes(indexes)) if data[5:].startswith(each)), None
+        )
+        if written is None:
+            raise self._refuse_data(data, "a message of its own type, and this is another of the file's")
+        message = protobuf_types.message_of(serde.descriptor)
+        try:
+            message.ParseFromString(data[5 + len(written) :])
+        except Exception as error:  # of a class of protobuf's
+            raise self._refuse_data(data, "Protobuf that is whole") from error
+        return protobuf_types.to_dict(message)
+
+
+def _varint(number: int) -> bytes:
+    number = number << 1  # zigzag
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _long_indexes(indexes: list[int]) -> bytes:
+    return b"".join(map(_varint, [len(indexes), *indexes]))
+
+
+def _indexes(indexes: list[int]) -> bytes:
+    """Which message of its file it is; of the first one, a 0 stands for all."""
+    return b"\0" if indexes == [0] else _long_indexes(indexes)
+
+
+def json_schema_serde(
+    schema: Any, subject: str | None, record_name: str, registry: Mapping[str, Any] | None
+) -> JsonSchemaSerde:
+    """See Serdes.json_schema."""
+    text = "" if schema is None else schema_text(schema, "Serdes.json_schema()")
+    if text:
+        json_schema_types.spark_type(text)
+    return JsonSchemaSerde(
+        schema=text, record=record_name, settings=registry_settings(registry), subject_name=subject or ""
+    )
+
+
+def protobuf_serde(
+    message: Any, subject: str | None, message_name: str, registry: Mapping[str, Any] | None
+) -> ProtobufSerde:
+    """See Serdes.protobuf."""
+    schema, name = ("", message_name) if message is None else protobuf_types.schema_of(message)
+    if schema:
+        protobuf_types.spark_type(protobuf_types.descriptor_of(schema, name))
+    return ProtobufSerde(
+        schema=schema, record=name, settings=registry_settings(registry), subject_name=subject or ""
+    )
 
 
 def registry_settings(registry: Mapping[str, Any] | None) -> RegistrySettings | None:

@@ -245,7 +245,7 @@ def _refused(url: str, status: int, code: int | None, said: str) -> str:
             "change "
             "the schema, or the subject's compatibility"
         )
-    if status == 404 and code is None:
+    if status == 404 and code in (None, 404):
         return f"what answers at {url} is no schema registry: it knows no such path"
     return f"{where} says no ({code or status}): {said}"
 

@@ -16,13 +16,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl import avro_types
-from millstream.dsl.registry_serdes import AvroSerde, RegistrySerde
+from millstream.dsl import avro_types, protobuf_types
+from millstream.dsl.registry_serdes import AvroSerde, ProtobufSerde, RegistrySerde
 from millstream.errors import TopologyException
 from millstream.spark.java_names import java_class
 from millstream.spark.kernel import CATALOG, FUNCTIONS
 
-__all__ = ["column_type", "complaint", "from_bytes", "settled", "to_bytes"]
+__all__ = ["column_type", "complaint", "from_bytes", "kernel_function", "settled", "to_bytes"]
 
 
 def column_type(serde: RegistrySerde) -> T.DataType | None:
@@ -78,23 +78,50 @@ def to_bytes(serde: RegistrySerde, value: Column, type_: T.DataType, what: str) 
                 "which is "
                 f"{type_.simpleString()}"
             )
+    if isinstance(serde, ProtobufSerde):
+        wanted = column_type(serde)
+        assert isinstance(wanted, T.StructType)
+        value, type_ = _message(value, type_, wanted, what), wanted
     return _called(serde, "write", type_, value, serde.schema_id)
+
+
+def _message(value: Column, type_: T.DataType, wanted: T.StructType, what: str) -> Column:
+    """The column as the message has it: fields that it lacks are null, and whole numbers may be wider."""
+    if type_ == wanted:
+        return value
+    names = type_.fieldNames() if isinstance(type_, T.StructType) else None
+    unknown = [] if names is None else [name for name in names if name not in wanted.fieldNames()]
+    if names is None or unknown:
+        fault = f"it has no field '{unknown[0]}'" if unknown else "the column is no struct"
+        raise TopologyException(
+            f"{what} has the serde of a Protobuf message, {wanted.simpleString()}, but {fault}"
+        )
+    made = [
+        (value[field.name] if field.name in names else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in wanted
+    ]
+    return F.when(value.isNotNull(), F.struct(*made))
 
 
 def _called(
     serde: RegistrySerde, does: str, type_: T.DataType, argument: Column, id: int | None = None
 ) -> Column:
-    described: dict[str, Any] = {
-        "format": serde.name,
-        "called": serde.name,
-        "does": does,
-        "type": type_.jsonValue(),
-        "schemas": [serde.schema],
-    }
-    if id is None:
-        described["registry"] = serde.registry.settings.for_kernel()
+    described: dict[str, Any] = {"format": serde.name, "called": serde.name}
+    if isinstance(serde, ProtobufSerde):
+        described["message"] = protobuf_types.fields_of(serde.descriptor)
+        described["indexes"] = protobuf_types.indexes_of(serde.descriptor)
     else:
+        described["schemas"] = [serde.schema]
+    if id is not None:
         described["id"] = id
+    elif not isinstance(serde, ProtobufSerde):
+        described["registry"] = serde.registry.settings.for_kernel()
+    return kernel_function(described, does, type_, argument)
+
+
+def kernel_function(described: dict[str, Any], does: str, type_: T.DataType, argument: Column) -> Column:
+    """What the kernel's serdes/Function.java does: `read`, `write` or `complain`."""
+    described = {**described, "does": does, "type": type_.jsonValue()}
     context: Any = SparkContext._active_spark_context
     name = java_class(context._jvm, FUNCTIONS).name(json.dumps(described))
     return F.call_function(f"{CATALOG}.{name}", argument)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from driving import pipe, read
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import functions as F
 
 from millstream import (
@@ -265,3 +266,133 @@ def test_mistakes_get_a_sentence(registry: RegistryServer) -> None:
         data = of(registry, Serdes.avro(OLD), "in").serialize({"id": "a", "amount": 1})
         with pytest.raises(PipelineException, match=r"the field 'id' is null"):
             pipe(driver, "in", ("a", data), value="bytes")
+
+
+# --- JSON Schema and Protobuf -------------------------------------------------------------------------------
+
+
+def test_json_schema_in_spark_is_json_schema_in_python(registry: RegistryServer) -> None:
+    """The same bytes; a schema that follows from a type; and one that the registry has already."""
+    schema = {
+        "title": "Order",
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "amount": {"type": ["number", "null"]},
+            "tags": {"type": "array", "items": {"$ref": "#/definitions/tag"}},
+            "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "at": {"type": "string", "format": "date-time"},
+        },
+        "definitions": {"tag": {"type": "string"}},
+    }
+    outside = of(registry, Serdes.json_schema(schema), "in")
+    value = {
+        "id": "a",
+        "amount": 1.5,
+        "tags": ["x"],
+        "counts": {"n": 2},
+        "at": datetime(2024, 2, 29, tzinfo=UTC),
+    }
+    data = [outside.serialize(value), None]
+    assert data[0] is not None
+    assert data[0].startswith(b'\x00\x00\x00\x00\x01{"id":"a","amount":1.5')
+    assert through(registry, Serdes.json_schema(), data, Serdes.json_schema(schema)) == data
+    assert outside.deserialize(data[0]) == value
+    derived = through(registry, Serdes.json_schema(schema), data, Serdes.json_schema(title="Made"))
+    assert of(registry, Serdes.json_schema(), "out").deserialize(derived[0]) == value
+    with pytest.raises(SerializationException, match=r"a 0 and the id"):
+        outside.deserialize(b"{}")
+    with (
+        TopologyTestDriver(copied(Serdes.json_schema(schema)), config(registry)) as driver,
+        pytest.raises(PipelineException, match=r"in-0 offset 0 value: serde '\w+' cannot read these 2 bytes"),
+    ):
+        pipe(driver, "in", ("a", b"{}"), value="bytes")
+
+
+def protobuf_class(*names: str) -> Any:
+    """A message of every kind of field, as protoc would generate it; the last name is its own."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{'_'.join(names)}.proto", package="test", syntax="proto3"
+    )
+    for name in names:
+        message = file.message_type.add(name=name)
+        inner = message.nested_type.add(name="Inner")
+        inner.field.add(name="x", number=1, type=5, label=1)
+        entry = message.nested_type.add(name="CountsEntry")
+        entry.field.add(name="key", number=1, type=9, label=1)
+        entry.field.add(name="value", number=2, type=3, label=1)
+        entry.options.map_entry = True
+        enum = message.enum_type.add(name="Suit")
+        enum.value.add(name="HEARTS", number=0)
+        enum.value.add(name="SPADES", number=7)
+        plain = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 18]
+        for number, kind in enumerate(plain, 1):
+            message.field.add(name=f"f{kind}", number=number, type=kind, label=1)
+        message.field.add(name="suit", number=20, type=14, label=1, type_name=f".test.{name}.Suit")
+        message.field.add(name="inner", number=21, type=11, label=1, type_name=f".test.{name}.Inner")
+        message.field.add(name="numbers", number=22, type=17, label=3)
+        message.field.add(name="texts", number=2000, type=9, label=3)
+        message.field.add(name="more", number=23, type=11, label=3, type_name=f".test.{name}.Inner")
+        message.field.add(name="counts", number=24, type=11, label=3, type_name=f".test.{name}.CountsEntry")
+        message.oneof_decl.add(name="_maybe")
+        message.field.add(name="maybe", number=25, type=5, label=1, proto3_optional=True, oneof_index=0)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"test.{names[-1]}"))
+
+
+def test_protobuf_in_spark_is_protobuf_in_python(registry: RegistryServer) -> None:
+    """Every kind of field, present or not; a message that is not the file's first; and fields of a newer
+    one."""
+    for kind, topic in ((protobuf_class("Order"), "in"), (protobuf_class("Other", "Order"), "second")):
+        outside = of(registry, Serdes.protobuf(kind), topic)
+        full = {
+            **{f"f{number}": value for number, value in {1: 0.1, 2: 1.5, 3: -(2**63), 4: 2**40}.items()},
+            **{f"f{number}": 2**31 - 1 for number in (5, 6, 7, 13, 15, 16)},
+            **{f"f{number}": -(2**31) for number in (17, 18)},
+            "f8": True,
+            "f9": "ü",
+            "f12": b"\x00\xff",
+            "suit": "SPADES",
+            "inner": {"x": -1},
+            "numbers": [1, -1, 300],
+            "texts": ["a", ""],
+            "more": [{"x": 1}, {"x": 0}],
+            "counts": {"a": 1, "b": 0},
+            "maybe": 0,
+        }
+        empty = outside.deserialize(outside.serialize({}))
+        data = [
+            outside.serialize(value) for value in (full, {}, {"f9": "x", "inner": {}}, kind(f9="y"), None)
+        ]
+        assert outside.deserialize(data[0]) == full
+        assert (empty["f9"], empty["inner"], empty["maybe"], empty["suit"]) == ("", None, None, "HEARTS")
+        back = [outside.deserialize(each) for each in through(registry, Serdes.protobuf(kind), data)]
+        assert back == [outside.deserialize(each) for each in data]
+    first = of(registry, Serdes.protobuf(protobuf_class("Order")), "in").serialize({"f9": "x"})
+    with pytest.raises(SerializationException, match="another of the file's"):
+        outside.deserialize(first)
+    with TopologyTestDriver(
+        copied(Serdes.protobuf(protobuf_class("Other", "Order"))),
+        config(registry, deserialization_exception_handler="continue"),
+    ) as driver:
+        pipe(driver, "in", ("a", first), ("b", b"\0\0\0\0\1"), ("c", data[0]), value="bytes")
+        assert [key for key, _ in read(driver, "out", value="bytes")] == ["c"]
+
+
+def test_a_serde_of_two_python_functions_asks_the_handler_about_what_it_cannot_read() -> None:
+    """Spark's workers run them; what they raise is about one record."""
+    serde = Serdes.custom(
+        "number",
+        serialize=lambda value: str(value).encode(),
+        deserialize=lambda data: int(data),
+        type="BIGINT",
+    )
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.string(), serde)).map_values(lambda value: value * 2).to(
+        "out", Produced.with_(Serdes.string(), serde)
+    )
+    with TopologyTestDriver(builder.build(), {"deserialization.exception.handler": "continue"}) as driver:
+        pipe(driver, "in", ("a", b"21"), ("b", b"many"), ("c", None), value="bytes")
+        assert read(driver, "out", value="bytes") == [("a", b"42"), ("c", None)]
+        assert driver.dropped_records == 1

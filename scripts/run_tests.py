@@ -1,4 +1,4 @@
-"""Runs the tests tier by tier: the fast one first, then the others in two lanes beside each other.
+"""Runs the tests tier by tier: the fast one first, then the others, two at a time.
 
 A process per tier means that no tier inherits another's JVM, broker, settings or threads. The first tier
 takes seconds and needs no engine; when it fails, the rest would only say the same more slowly, so it ends
@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,8 +56,11 @@ TIERS = {
 """Each test belongs to exactly one: that of the heaviest thing it needs."""
 
 FIRST = "pure"
-LANES = (("spark", "disk", "kafka"), ("cluster",))
-"""What runs beside each other, once the first tier is good; they take about as long as one another."""
+THEN = ("cluster", "spark", "kafka", "disk")
+"""What runs once the first tier is good, the longest first: whichever lane is free takes the next one."""
+
+LANES = min(len(THEN), max(2, (os.cpu_count() or 2) // 2))
+"""How many run beside each other."""
 
 WORKERS = min(4, max(2, os.cpu_count() or 2))
 """Not one for each of many cores: every one of them imports and collects all tests."""
@@ -109,9 +113,9 @@ def main(arguments: Sequence[str]) -> int:
     run = Run(handed_on, alone=len(wanted) == 1)
     try:
         if FIRST in wanted:
-            run.lane([FIRST])
+            run.lane(deque([FIRST]))
         if all(outcome.good for outcome in run.outcomes):
-            run.side_by_side([[name for name in lane if name in wanted] for lane in LANES])
+            run.side_by_side([name for name in THEN if name in wanted], LANES)
     except KeyboardInterrupt:
         try:
             run.stop(_GRACE_S)
@@ -145,22 +149,24 @@ class Run:
         self._stopping = False
         self._lock = threading.Lock()
 
-    def side_by_side(self, lanes: Sequence[Sequence[str]]) -> None:
-        """Run the lanes, and return when all have ended."""
+    def side_by_side(self, names: Sequence[str], lanes: int) -> None:
+        """Run tiers in so many lanes, and return when all have ended."""
+        left = deque(names)
         self._threads = [
-            threading.Thread(target=self.lane, args=(names,), name=f"lane {' '.join(names)}", daemon=True)
-            for names in lanes
-            if names
+            threading.Thread(target=self.lane, args=(left,), name=f"lane {number}", daemon=True)
+            for number in range(min(lanes, len(names)))
         ]
         for thread in self._threads:
             thread.start()
         for thread in self._threads:
             thread.join()
 
-    def lane(self, names: Sequence[str]) -> None:
-        """Run tiers one after the other."""
-        for name in names:
-            if self._stopping:
+    def lane(self, left: deque[str]) -> None:
+        """Run what is left, one after the other; other lanes take of it, too."""
+        while not self._stopping:
+            try:
+                name = left.popleft()
+            except IndexError:
                 return
             outcome = Outcome(name, 0.0, LOST)
             try:

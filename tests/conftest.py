@@ -47,6 +47,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     DISK.begin(item)
     if any(map(item.get_closest_marker, MARKERS)) and kernel_problem():
         pytest.fail(kernel_problem(), pytrace=False)
+    if item.get_closest_marker("spark") and not item.get_closest_marker("kafka"):
+        start_spark()
 
 
 @pytest.fixture(scope="session")
@@ -58,10 +60,25 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """A session on the Spark that every TopologyTestDriver of the run shares; it ends with the process."""
+    """A session on the Spark that every TopologyTestDriver of the run shares; it ends with the process.
+
+    It has generated code (see `start_spark`).
+    """
     from millstream.spark.memory import MemoryEngine  # starts a JVM, which pure tests do without
 
-    return MemoryEngine().spark
+    return MemoryEngine(settings={"spark.sql.codegen.factoryMode": "FALLBACK"}).spark
+
+
+@cache
+def start_spark() -> None:
+    """The Spark of the spark tier: who comes first says how it starts, and the others join it."""
+    from spark_start import WITHOUT_CODE, java_options
+
+    from millstream.spark.memory import MemoryEngine
+
+    # All the code that these tests have compiled is more than the 48 MB that there are for it by default.
+    options = f"{java_options()} -XX:ReservedCodeCacheSize=240m"
+    MemoryEngine(settings={"spark.driver.extraJavaOptions": options, **WITHOUT_CODE})
 
 
 @cache

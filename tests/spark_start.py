@@ -1,9 +1,10 @@
 """How Spark's Java process starts in these tests, which start some dozens of them: in half the time.
 
 Java's second compiler, and its collector for large heaps, take more of the processor than a test gives back.
-A class-data archive (AppCDS) has Spark's classes read and checked already: 8 s of a processor become 4.4.
-It is made once for an environment, beside the first cluster tests there, and stays in it. A process that
-starts before it is there goes without, and so does one that it does not fit: Java sees that by itself.
+A class-data archive (AppCDS) has the classes of Spark, of Kafka's clients and of the kernel read and checked
+already: 8 s of a processor become 4. It is made once for an environment, by a client that counts words on the
+broker of the first cluster tests there, and stays in it. A process that starts before it is there goes
+without, and so does one that it does not fit: Java sees that by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +25,12 @@ import pyspark
 
 from millstream.java import find_java
 
-__all__ = ["ArchiveMaking", "java_options"]
+__all__ = ["WITHOUT_CODE", "ArchiveMaking", "java_options"]
+
+WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+"""Settings of a Spark that computes few records: making code for them takes longer than it ever gives back.
+What users run has generated code, and so have the tests of the kafka tier, those with the fixture `spark`,
+and the page of operators."""
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -30,7 +39,7 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 @cache
 def _archive() -> Path:
     java = find_java()
-    known = [f"{java.version} {java.java}"]
+    known = [f"{java.version} {java.java}", Path(__file__).read_text(encoding="utf-8")]
     for jar in sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar")):
         known.append(f"{jar} {jar.stat().st_mtime_ns}")
     return Path(sys.prefix, f"spark-{hashlib.sha256(' '.join(known).encode()).hexdigest()[:16]}.jsa")
@@ -45,11 +54,11 @@ def java_options() -> str:
 class ArchiveMaking:
     """Makes the archive where there is none: beside tests, but soon, because the next of them want it."""
 
-    def __init__(self) -> None:
+    def __init__(self, servers: Callable[[], str]) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         if not _archive().exists():
             self._process = subprocess.Popen(
-                ["nice", "-n", "5", sys.executable, __file__],
+                ["nice", "-n", "5", sys.executable, __file__, servers()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -66,21 +75,53 @@ class ArchiveMaking:
         self._process.wait()
 
 
-def _make() -> None:
-    """Start Spark and run a small query; when it ends, Java writes down the classes that it has loaded."""
-    from millstream.spark.session import SharedSession
+def _make(servers: str, directory: str) -> None:
+    """Run a client that counts words; when Java ends, it writes down the classes that it has loaded."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from pyspark import SparkContext
+    from pyspark.sql import functions as F
+    from waiting import wait_until
+
+    from millstream import (
+        Consumed,
+        KafkaStreams,
+        Materialized,
+        QueryableStoreTypes,
+        Serdes,
+        StoreQueryParameters,
+        StreamsBuilder,
+    )
 
     archive = _archive()
     part = archive.with_suffix(".part")
     with filelock.FileLock(archive.with_suffix(".lock"), timeout=0):
         part.unlink(missing_ok=True)
-        options = f"{_QUICK} -XX:ArchiveClassesAtExit={part} {_SILENT}"
-        settings = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": options}
-        spark = SharedSession(settings, "archive").spark
-        counts = spark.readStream.format("rate").load().groupBy("value").count()
-        query = counts.writeStream.format("noop").outputMode("update").trigger(availableNow=True).start()
-        query.awaitTermination(60)
-        java: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+        topics = [NewTopic(name, 2) for name in ("archive-lines", "archive-out")]
+        admin = AdminClient({"bootstrap.servers": servers})
+        for future in admin.create_topics(topics).values():
+            future.result(30)
+        builder = StreamsBuilder()
+        lines = builder.stream("archive-lines", Consumed.with_(Serdes.string(), Serdes.string()))
+        words = lines.flat_map_values(lambda line: F.split(line, " ")).group_by(lambda key, word: word)
+        words.count(Materialized.as_("counts")).to_stream().to("archive-out")
+        config = {
+            "application.id": "archive",
+            "bootstrap.servers": servers,
+            "state.dir": directory,
+            "processing.guarantee": "exactly_once_v2",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": f"{_QUICK} -XX:ArchiveClassesAtExit={part} {_SILENT}",
+        }
+        with KafkaStreams(builder.build(), config) as streams:
+            streams.wait_until_running(timedelta(seconds=120))
+            producer = Producer({"bootstrap.servers": servers})
+            producer.produce("archive-lines", "to be or not to be")
+            assert producer.flush(30) == 0
+            kind = QueryableStoreTypes.key_value_store()
+            counts = streams.store(StoreQueryParameters.from_name_and_type("counts", kind))
+            wait_until(lambda: counts.get("to") == 2, "words are counted", 60)
+        java: subprocess.Popen[bytes] = SparkContext._gateway.proc  # type: ignore[union-attr]
         assert java.stdin is not None
         java.stdin.close()
         java.wait(120)
@@ -90,4 +131,5 @@ def _make() -> None:
 
 
 if __name__ == "__main__":
-    _make()
+    with tempfile.TemporaryDirectory() as directory:
+        _make(sys.argv[1], directory)

@@ -176,7 +176,11 @@ def test_each_example_gives_what_it_says(section: Section, capfd: pytest.Capture
     told = {topic for each in topics for topic in each}
     assert len(told) == sum(map(len, topics))
     came: list[list[str]] = [[] for _ in section.examples]
-    with TopologyTestDriver(topology, {"statestore.cache.max.bytes": 0}, record_by_record=True) as driver:
+    config = {
+        "statestore.cache.max.bytes": 0,
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+    }  # as users have it
+    with TopologyTestDriver(topology, config, record_by_record=True) as driver:
         capfd.readouterr()
         time = DAY + timedelta(hours=9)
         for record in section.records:

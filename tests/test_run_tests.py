@@ -67,6 +67,21 @@ def test_the_lanes_run_beside_each_other_and_what_each_prints_is_kept_together(p
     assert lines[-1] == "2 passed, 0 failed"
 
 
+def test_a_lane_that_is_free_takes_the_next_tier(project: Path) -> None:
+    """While the other one still runs, and waits for just that."""
+    (project / "test_three.py").write_text(
+        "import pathlib, pytest\nfrom waiting import wait_until\n\nHERE = pathlib.Path(__file__).parent\n\n"
+        "@pytest.mark.cluster\ndef test_that_is_short():\n    pass\n\n"
+        "@pytest.mark.spark\ndef test_that_waits():\n"
+        "    wait_until((HERE / 'ran').exists, 'the third tier has run', 30)\n\n"
+        "@pytest.mark.kafka\ndef test_of_the_third():\n    (HERE / 'ran').touch()\n"
+    )
+    run = start(project, "--tiers", "spark cluster kafka")
+    output, _ = run.communicate(timeout=60)
+    assert run.returncode == 0, output
+    assert output.splitlines()[-1] == "3 passed, 0 failed"
+
+
 def test_when_the_first_tier_fails_the_others_do_not_begin(project: Path) -> None:
     """Its failure is what there is to read."""
     (project / "test_some.py").write_text(

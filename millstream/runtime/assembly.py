@@ -75,6 +75,7 @@ __all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
 log = logging.getLogger(__name__)
 
 _ENGINE_CLOSE_S = 2.0
+_NOTE_S = 5.0
 """How long closing waits for Spark that is just starting. It ends by itself later: see pipelines.py."""
 
 
@@ -494,19 +495,38 @@ class Assembly:
         return frozenset(use.topic for use in uses if use.by_pattern)
 
     def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
-        with self._claiming:
+        self._note(pipeline, lambda reconciler, claim, files: reconciler.note_new(claim, topics, files))
+
+    def note_read(self, pipeline: str, without: Iterable[str]) -> None:
+        found = next(each for each in self._topology.queries if each.name == pipeline)
+        if source_patterns([found]):
+            self._note(
+                pipeline, lambda reconciler, claim, files: reconciler.note_read(claim, set(without), files)
+            )
+
+    def _note(
+        self, pipeline: str, note: Callable[[Reconciler, CheckpointClaim, CheckpointFiles], None]
+    ) -> None:
+        # A claim may take long. Who closes does not wait for another pipeline's.
+        if not self._claiming.acquire(timeout=_NOTE_S if self._interrupted else -1):
+            raise StreamsException(
+                f"the topics of pipeline '{pipeline}' could not be noted within {_NOTE_S:g} s"
+            )
+        try:
             with self._remembering:
                 claim = self._claims.get(pipeline)
-            if claim is None or self._reconciler is None or self._files is None or self._interrupted:
+            if claim is None or self._reconciler is None or self._files is None:
                 return  # whoever claims it next looks for itself
             claims = CheckpointClaims(self._files, self._checkpoints.root)
             if not claims.is_held(claim):
                 return
             try:
-                self._reconciler.note_new(claim, topics, self._files)
+                note(self._reconciler, claim, self._files)
             except StreamsException:
                 if claims.is_held(claim):
                     raise
+        finally:
+            self._claiming.release()
 
     def warm_up(self) -> None:
         """Start Spark and compile, though there is no pipeline to run yet. Raises as starting one does."""

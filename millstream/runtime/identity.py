@@ -375,6 +375,9 @@ def _compared(
         return finding(What.RECREATED, facts)
     if old is not None and now.partitions < old.partitions:
         return finding(What.SHRUNK, f"{_partitions(old.partitions)} then, {now.partitions} now")
+    if use.role.is_read and old is None and _is_another(use, mine, now):
+        facts = f"it was never noted; read up to {_offsets(mine)} of the old one, "
+        return finding(What.RECREATED, f"{facts}{_partitions(now.partitions)} now")
     if use.role.is_read:
         return _read_past(use, mine, now)
     if use.role is Role.CHANGELOG and old is not None and not now.forgets:
@@ -390,6 +393,17 @@ def _compared(
             )
             return finding(What.EMPTIED, f"{facts}, though nothing but compaction should remove records")
     return None
+
+
+def _is_another(use: TopicUse, mine: Mapping[int, int], now: Found) -> bool:
+    """Whether a topic whose id nobody came to note is not the one that was read: that one was there for a
+    moment only, and the client ended. No topic loses partitions, and none that a pattern has just found ends
+    before what was read of it. One that was made anew as large, and has as many records, looks the same.
+    """
+    ends = dict(enumerate(now.ends)) if use.by_pattern else {}
+    return any(
+        number >= now.partitions or offset > ends.get(number, offset) for number, offset in mine.items()
+    )
 
 
 def _read_past(use: TopicUse, mine: Mapping[int, int], now: Found) -> Finding | None:

@@ -8,7 +8,7 @@ time a pipeline is started, under its claim (`settle`): others may have been at 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from millstream.ports import (
     TopicDescription,
     Topics,
 )
-from millstream.runtime.checkpoints import Checkpoints
+from millstream.runtime.checkpoints import Checkpoints, read_notes
 from millstream.runtime.identity import (
     Finding,
     Found,
@@ -219,6 +219,25 @@ class Reconciler:
         if new := note(uses, found):
             self._checkpoints.note_new(claim, new, files)
             log.info("pipeline %s has noted that these are new, or have grown: %s", pipeline.name, _list(new))
+
+    def note_read(self, claim: CheckpointClaim, without: Set[str], files: CheckpointFiles) -> None:
+        """Note what a pipeline's query has read and nobody has noted, before its checkpoint is let go.
+
+        Args:
+            without: topics that were deleted meanwhile.
+
+        Raises:
+            StreamsException: the files or the broker cannot be reached; or the claim is not held any more.
+        """
+        read: dict[str, int] = {}
+        for at in positions_of(files, claim.pipeline) or ():
+            read[at.topic] = max(read.get(at.topic, 0), at.partition + 1)
+        notes = read_notes(claim.pipeline, files)
+        new = read.keys() - without - (notes.topics.keys() if notes is not None else set())
+        if new:
+            found = self._topics.look(sorted(new))
+            fits = {name: topic for name, topic in found.items() if topic.partitions >= read[name]}
+            self.note_new(claim, fits, files)
 
     # --- inside ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import logging
 import queue
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from millstream.clock import Clock
@@ -69,6 +70,16 @@ class Resources(Updaters, Protocol):
 
         Raises:
             StreamsException: they could not be noted.
+        """
+
+    def note_read(self, pipeline: str, without: Iterable[str]) -> None:
+        """Note at a pipeline's checkpoint what its query has read by a pattern, and nobody has noted yet.
+
+        Args:
+            without: topics that were deleted: what is there under their names now is another topic.
+
+        Raises:
+            StreamsException: it could not be noted.
         """
 
 
@@ -461,6 +472,9 @@ class StreamThread(StoreThread[ThreadState]):
             running = self._running.pop(name)
             self._runs[name] += 1
             self._closing(f"pipeline {name}", running.stop)
+            # The query may have met a topic before the client's watch did.
+            without = self._without.get(name, frozenset())
+            self._closing(f"notes of pipeline {name}", partial(self._resources.note_read, name, without))
             if name in self.share.pipelines:
                 self._due[name] = float("-inf")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from spark_start import java_options
 from waiting import wait_until
 
 from millstream.polling import looks
@@ -34,7 +36,8 @@ class Demo:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
         # All that is temporary goes to a place of its own, so that what is left behind can be seen.
-        environment = {**os.environ, "TMPDIR": str(folder), "NO_COLOR": "1"}
+        told = shlex.join(["--conf", f"spark.driver.extraJavaOptions={java_options()}", "pyspark-shell"])
+        environment = {**os.environ, "TMPDIR": str(folder), "NO_COLOR": "1", "PYSPARK_SUBMIT_ARGS": told}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "millstream", "demo", *arguments],
             stdin=subprocess.PIPE,

@@ -25,7 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pool import Pool, start_process
-from spark_start import java_options
+from spark_start import WITHOUT_CODE, java_options
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -460,6 +460,7 @@ class Cluster:
             "consumer.heartbeat.interval.ms": SESSION_MS // 5,
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": java_options(),
+            **WITHOUT_CODE,
             **more,
         }
 

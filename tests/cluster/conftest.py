@@ -14,9 +14,9 @@ from millstream.broker import EmbeddedKafka
 
 
 @pytest.fixture(scope="session", autouse=True)
-def archive_making() -> Iterator[None]:
+def archive_making(request: pytest.FixtureRequest) -> Iterator[None]:
     """What lets Spark start in half the time is made where it is not there yet."""
-    making = ArchiveMaking()
+    making = ArchiveMaking(lambda: request.getfixturevalue("kafka").bootstrap_servers)
     yield
     making.close()
 

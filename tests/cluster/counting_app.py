@@ -10,7 +10,7 @@ import sys
 from datetime import timedelta
 
 from pyspark.sql import functions as F
-from spark_start import java_options
+from spark_start import WITHOUT_CODE, java_options
 
 from millstream import (
     Consumed,
@@ -37,6 +37,7 @@ def main(servers: str, application_id: str, topic: str, state_dir: str) -> None:
         "state.dir": state_dir,
         "num.stream.threads": 2,
         "spark.driver.extraJavaOptions": java_options(),
+        **WITHOUT_CODE,
     }
     with KafkaStreams(builder.build(), config) as streams:
         streams.wait_until_running(timedelta(seconds=90))

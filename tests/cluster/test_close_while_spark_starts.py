@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from cluster_world import Cluster
+from spark_start import java_options
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +25,7 @@ _PROGRAM = textwrap.dedent(
     from millstream.polling import looks
 
     logging.basicConfig(level=logging.INFO)
-    servers, topic, directory, moment = sys.argv[1:]
+    servers, topic, directory, moment, java = sys.argv[1:]
     builder = StreamsBuilder()
     builder.stream(topic).group_by_key().count().to_stream().to(topic + "-out")
     asked = []
@@ -35,6 +36,7 @@ _PROGRAM = textwrap.dedent(
             "bootstrap.servers": servers,
             "state.dir": directory,
             "checkpoint.location": directory + "/checkpoints",
+            "spark.driver.extraJavaOptions": java,
         },
     )
     streams.set_uncaught_exception_handler(lambda error: asked.append(repr(error)))
@@ -75,7 +77,7 @@ def test_closing_does_not_wait_for_spark(moment: str, cluster: Cluster, tmp_path
     cluster.kafka.create_topic(f"{topic}-out", 1)
     cluster.topic("closing-out")
     program = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, cluster.servers, topic, str(tmp_path), moment],
+        [sys.executable, "-c", _PROGRAM, cluster.servers, topic, str(tmp_path), moment, java_options()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

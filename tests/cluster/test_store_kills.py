@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 
 APP = Path(__file__).parent / "table_app.py"
 PARTITIONS = 2
-KILLS = 50
+KILLS = 25
 
 
 class Writer:
@@ -151,7 +151,7 @@ class Table:
 
 
 @pytest.mark.timeout(400)
-def test_after_fifty_kills_the_stores_equal_the_topic_at_their_positions(
+def test_after_many_kills_the_stores_equal_the_topic_at_their_positions(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """kill -9 at random moments, half of them while the client starts and restores: nothing that was applied

@@ -199,6 +199,17 @@ def test_a_topic_that_only_a_pattern_matched_is_dropped(noted: dict[str, Noted])
     assert told.endswith("were not read yet: 2 of partition 0")
 
 
+@pytest.mark.parametrize("now", [Found("9", 1, (0,), (20,)), Found("9", 2, (0, 0), (20, 2))])
+def test_another_topic_of_a_patterns_name_is_seen_even_if_the_old_one_was_never_noted(now: Found) -> None:
+    """It has fewer partitions, or ends before what was read: Spark would take that for lost records."""
+    read = {TopicPartition("in-1", 0): 7, TopicPartition("in-2", 0): 3, TopicPartition("in-2", 1): 3}
+    noted = {"in-1": TWO["in-1"]}
+    (gone,) = compare("p0", OF_PATTERN, noted, {**LEFT, "in-2": now}, positions=read, patterns=PATTERN)
+    assert (gone.topic, gone.what, gone.is_dropped) == ("in-2", What.RECREATED, True)
+    same = {**LEFT, "in-2": Found("9", 2, (0, 0), (20, 3))}
+    assert compare("p0", OF_PATTERN, noted, same, positions=read, patterns=PATTERN) == ()
+
+
 def test_another_topic_of_a_patterns_name_is_dropped_and_one_that_is_emptied_is_not() -> None:
     """And nothing is dropped that a source names as well."""
     another = {**LEFT, "in-2": Found("9", 1, (0,), (1,))}

@@ -205,6 +205,18 @@ def test_a_topic_that_a_pattern_began_to_match_while_the_client_ran_is_known_by_
     assert '"in-2"' in (root / "p0.topics.json").read_text()
 
 
+def test_what_a_pattern_matched_a_moment_ago_is_noted_before_the_checkpoint_is_let_go(
+    make: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """Spark has read it, and the client closes, perhaps before it has looked at the topics again."""
+    root = tmp_path / "app" / "checkpoints"
+    client = reading_a_pattern(make, world)
+    read_up_to(root, "p0.1", '{"in-1":{"0":0},"in-2":{"0":1}}')
+    world.topics.add("in-2", 1)
+    client.close(SOON)
+    assert '"in-2"' in (root / "p0.1" / "topics-since.json").read_text()
+
+
 def test_what_a_client_notes_while_it_runs_never_replaces_the_notes_of_a_later_claim(
     make: Make, world: FakeWorld, tmp_path: Path
 ) -> None:

@@ -122,6 +122,10 @@ class FakeSupplies:
     def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
         self.did.append(f"note {', '.join(topics)} for {pipeline}")
 
+    def note_read(self, pipeline: str, without: Iterable[str]) -> None:
+        if without:
+            self.did.append(f"note what {pipeline} has read, not {', '.join(sorted(without))}")
+
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
 
@@ -285,9 +289,9 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
         lone.thread.drop(("logs-2",), 1)
         lone.thread.drop(("logs-2",), 1)
         lone.thread.note({"logs-2": TopicDescription("logs-2", 1, "new")})
-        wait_until(lambda: len(lone.supplies.did) == 4, "noted", SOON_S)
+        wait_until(lambda: len(lone.supplies.did) == 5, "noted", SOON_S)
     noted = ["note logs-2 for p0", "note logs-2 for p1"]
-    assert lone.supplies.did == ["stop p0", "start p0", *noted]
+    assert lone.supplies.did == ["stop p0", "note what p0 has read, not logs-2", "start p0", *noted]
     assert "goes on without it. Offsets that were not read when" in caplog.text
     assert "are lost: 5 of partition 1" in caplog.text
     assert lone.thread.state is S.RUNNING
@@ -295,7 +299,7 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
     lone.supplies.lost_topics, lone.supplies.known_lost = ("logs-2", "logs-2"), 2
     lone.thread.drop(("logs-2",), 2)
     lone.thread.note({"logs-2": TopicDescription("logs-2", 1, "newer")})
-    wait_until(lambda: lone.supplies.did[4:] == ["stop p1", "stop p0", "note logs-2 for p1"], "noted", SOON_S)
+    wait_until(lambda: lone.supplies.did[5:] == ["stop p1", "stop p0", "note logs-2 for p1"], "noted", SOON_S)
     assert lone.failures == []
 
 

@@ -22,7 +22,7 @@ _PROGRAM = textwrap.dedent(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
     from millstream import Consumed, ExecutorLostException, Materialized, Serdes, StreamsBuilder
-    from spark_start import java_options
+    from spark_start import WITHOUT_CODE, java_options
     from waiting import wait_until
 
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
@@ -44,6 +44,7 @@ _PROGRAM = textwrap.dedent(
         "spark.task.maxFailures": "1",
         "spark.driver.extraJavaOptions": java_options(),
         "spark.executor.extraJavaOptions": java_options(),
+        **WITHOUT_CODE,
     }
     world = EngineWorld(Kafka(), Path(sys.argv[2]), None, **settings)
     builder = StreamsBuilder()

@@ -28,10 +28,10 @@ _PROGRAM = textwrap.dedent(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
     from millstream import (
-        Consumed, KafkaStreams, Materialized, PipelineException, QueryableStoreTypes, Serdes,
+        Consumed, KafkaStreams, Materialized, PipelineException, Printed, QueryableStoreTypes, Serdes,
         StoreQueryParameters, StreamsBuilder, StreamThreadExceptionResponse,
     )
-    from spark_start import java_options
+    from spark_start import WITHOUT_CODE, java_options
     from waiting import wait_until
 
     TEXT = StringType()  # functions of the module, made before Spark runs, and each used by several lambdas
@@ -40,9 +40,20 @@ _PROGRAM = textwrap.dedent(
         strip = F.pandas_udf(lambda values: values.str.strip(), TEXT)
     marked = F.arrow_udf(lambda values: pc.binary_join_element_wise(values, "!", ""), TEXT)
 
+    class Stdout:
+        said = ""
+        def write(self, text):
+            self.said += text
+            return sys.__stdout__.write(text)
+        def flush(self):
+            sys.__stdout__.flush()
+
+    sys.stdout = Stdout()
     servers, directory = sys.argv[1:]
     builder = StreamsBuilder()
     words = builder.stream("jvm-words", Consumed.with_(Serdes.string(), Serdes.string()))
+    words.print(Printed.to_sys_out().with_label("in"))
+    words.foreach(lambda key, value: print("seen", repr(value)))
     loud = words.map_values(lambda value: upper(Held.strip(value)))
     by_word = loud.select_key(lambda key, value: upper(value)).group_by_key()
     by_word.count(Materialized.as_("counts"))
@@ -54,6 +65,7 @@ _PROGRAM = textwrap.dedent(
     streams = KafkaStreams(builder.build(), {
         "application.id": "jvm-killed", "bootstrap.servers": servers, "state.dir": directory,
         "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": java_options(),
+        **WITHOUT_CODE,
     })
     handled = []
     def handler(error):
@@ -93,6 +105,8 @@ _PROGRAM = textwrap.dedent(
     assert "Java process is gone" in str(failure), failure
     [after] = temporary.iterdir()  # nothing is left of the dead, and all that lives has one place
     assert after != before
+    for line in ("[in]: k, c", "seen 'c'"):
+        wait_until(lambda: line in sys.stdout.said.splitlines(), f"{line} is printed")
     streams.close(timedelta(seconds=20))
     print("exact:", dict(expected))
     """
@@ -105,7 +119,8 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
 ) -> None:
     """Functions of all kinds, kept in a module and in a class, used by several lambdas, beside a fold in
     Python: the handler is asked once, and the counts are exact. What the killed one left in the temporary
-    directory is gone when the next one has started, and all of it at the end."""
+    directory is gone when the next one has started, and all of it at the end. What the program prints of its
+    records is in its stdout, and nothing else."""
     kafka.create_topic("jvm-words", 1)
     kafka.create_topic("udf-out", 1)
     tests = Path(__file__).resolve().parent.parent
@@ -120,7 +135,11 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
         | {"PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)]), "TMPDIR": str(temporary)},
     )
     assert result.returncode == 0, result.stderr[-5000:]
-    assert "exact: {'A': 2, 'B': 2, 'C': 1}" in result.stdout
+    *printed, exact = result.stdout.splitlines()
+    assert exact == "exact: {'A': 2, 'B': 2, 'C': 1}"
+    values = ("a ", "b", " a", "c")
+    assert set(printed) <= {f"[in]: k, {value}" for value in values} | {f"seen {value!r}" for value in values}
+    assert {"[in]: k, c", "seen 'c'"} <= set(printed)
     assert list(temporary.iterdir()) == []
     for noise in ("Exception occurred during", "Exception while sending", "incubator", "log level"):
         assert noise not in result.stderr

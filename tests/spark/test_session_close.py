@@ -9,10 +9,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from spark_start import java_options
 
 _PROGRAM = textwrap.dedent(
     """
-    import threading, time
+    import sys, threading, time
     from pyspark import SparkContext
     from millstream.errors import StreamsException
     from millstream.spark.session import SharedSession, _Launch
@@ -21,7 +22,7 @@ _PROGRAM = textwrap.dedent(
     def start(name, closing):
         begun = time.monotonic()
         try:
-            ends[name] = SharedSession({}, name, None, closing)
+            ends[name] = SharedSession({"spark.driver.extraJavaOptions": sys.argv[1]}, name, None, closing)
         except StreamsException as error:
             ends[name] = error
         ends[name + " seconds"] = time.monotonic() - begun
@@ -67,7 +68,7 @@ def test_closing_while_spark_starts_does_not_wait_for_it() -> None:
     """In a process of its own, in which no Spark runs yet, and whose stdout the JVM does not get."""
     root = Path(__file__).resolve().parent.parent.parent
     result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
+        [sys.executable, "-c", _PROGRAM, java_options()],
         capture_output=True,
         text=True,
         timeout=150,

@@ -1,8 +1,10 @@
-"""KStream.print, and what functions of peek and foreach print: it appears in the program's own output."""
+"""KStream.print, and what functions of peek and foreach print: it appears in the program's own output.
+
+A program of its own, with a client, prints in tests/spark/test_jvm_killed.py.
+"""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -120,31 +122,6 @@ def test_a_mapper_that_fails_ends_the_pipeline() -> None:
         pytest.raises(PipelineException, match="no attribute 'no_such_thing'"),
     ):
         pipe(driver, "in", ("k", "v"))
-
-
-PROGRAM = """
-import sys
-sys.path[:0] = {path!r}
-from driving import STRINGS, pipe
-from spark_start import java_options
-from millstream import Printed, StreamsBuilder
-from millstream.testing import TopologyTestDriver
-
-builder = StreamsBuilder()
-stream = builder.stream("in", STRINGS)
-stream.print(Printed.to_sys_out().with_label("in"))
-stream.foreach(lambda key, value: print("seen", value))
-with TopologyTestDriver(builder.build(), {{"spark.driver.extraJavaOptions": java_options()}}) as driver:
-    pipe(driver, "in", ("k", "v"))
-"""
-
-
-@pytest.mark.spark
-def test_a_program_of_its_own_has_it_in_its_stdout() -> None:
-    """And nothing else is there."""
-    program = PROGRAM.format(path=[str(Path(__file__).parents[2])])
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert sorted(run.stdout.splitlines()) == ["[in]: k, v", "seen v"], run.stderr
 
 
 def test_what_cannot_be_printed_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ public abstract class Core {
     protected final Table table;
     protected final Told told;
     protected final Clock clock;
-    private final boolean remembers;
+    /** Whether it notes what a value was before it changes. */
+    protected final boolean remembers;
 
     protected Core(Task task) {
         this.parts = task.parts();

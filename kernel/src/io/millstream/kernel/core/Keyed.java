@@ -13,7 +13,10 @@ public abstract class Keyed extends Core implements TableView {
 
     /** What the key has now; null for nothing. Not to be changed. */
     public final Window now(byte[] key) {
-        Slice slice = table.slice(key, 0);
+        return valueOf(table.slice(key, 0));
+    }
+
+    static Window valueOf(Slice slice) {
         return slice.windows.isEmpty() ? null : slice.windows.get(0);
     }
 
@@ -31,8 +34,7 @@ public abstract class Keyed extends Core implements TableView {
 
     @Override
     public final Window look(byte[] key) {
-        table.makeRoom();
-        return now(key);
+        return valueOf(table.look(key, 0));
     }
 
     @Override

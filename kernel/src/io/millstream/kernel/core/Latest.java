@@ -8,10 +8,11 @@ public final class Latest extends Keyed {
 
     @Override
     protected void process(byte[] key, long at, Object[] record) {
-        Window window = now(key);
+        Slice slice = remembers ? table.slice(key, 0) : table.anew(key, 0);
+        Window window = valueOf(slice);
         if (window == null) {
             window = new Window(0, 0, at, record.clone());
-            table.add(table.slice(key, 0), window);
+            table.add(slice, window);
         } else {
             changing(window);
             window.at = at;

@@ -14,6 +14,8 @@ public final class Table {
     /** How many slices a cache has unless somebody says something else. */
     public static final int CAPACITY = 200_000;
 
+    private static final int SEEN = 1 << 12;
+
     private final Kept kept;
     private final Told told;
     private final boolean atOnce;
@@ -25,6 +27,8 @@ public final class Table {
     private final SliceName asked = new SliceName();
 
     private Slice last;
+    /** What was only looked at, of some keys each: most keys are looked up once, and would fill the cache. */
+    private Slice[] seen;
     /** Whether it is telling, and who is told may look here. */
     private boolean isTelling;
 
@@ -58,6 +62,36 @@ public final class Table {
             cache.put(slice, slice);
         }
         last = slice;
+        return slice;
+    }
+
+    /** The slice, to be looked at. Not to be changed. */
+    Slice look(byte[] key, long number) {
+        asked.set(key, number);
+        last = null;
+        Slice slice = cache.isEmpty() ? null : cache.get(asked);
+        if (slice != null) {
+            return slice;
+        }
+        if (seen == null) {
+            seen = new Slice[SEEN];
+        }
+        int place = asked.hashCode() & SEEN - 1;
+        if (!asked.equals(seen[place])) {
+            seen[place] = new Slice(asked, kept.read(key, number));
+        }
+        return seen[place];
+    }
+
+    /** The slice, whose windows will be replaced: what is kept of it is not read. */
+    Slice anew(byte[] key, long number) {
+        asked.set(key, number);
+        last = null;
+        Slice slice = cache.get(asked);
+        if (slice == null) {
+            slice = new Slice(asked, null);
+            cache.put(slice, slice);
+        }
         return slice;
     }
 
@@ -155,6 +189,7 @@ public final class Table {
         }
         changed.clear();
         cache.clear();
+        seen = null;
         last = null;
     }
 

@@ -26,6 +26,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessorWithInitialState;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -63,6 +64,10 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private final StructType output;
     private final Program program;
     private transient List<Shelf> shelves;
+    private transient Columns[] columnsOf;
+
+    /** Where the parts of an item are in the output, and those that it had before. */
+    private record Columns(int first, int firstOld, boolean remembers, boolean isOpaque, DataType[] types) {}
 
     private Operator(Plan plan, StructType output, Program program) {
         this.plan = plan;
@@ -126,9 +131,17 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
         shelves = new ArrayList<>();
+        columnsOf = new Columns[plan.items.size()];
         Folds folds = new Folds(new Folding(program));
         for (int i = 0; i < plan.items.size(); i++) {
-            shelves.add(new Shelf(getHandle(), plan.items.get(i), i, folds));
+            Plan.Item item = plan.items.get(i);
+            shelves.add(new Shelf(getHandle(), item, i, folds));
+            columnsOf[i] = new Columns(
+                    OWN + plan.place(i),
+                    OWN + plan.placeOfOld(i),
+                    item.remembers(),
+                    item.isOpaque(),
+                    item.types().toArray(new DataType[0]));
         }
     }
 
@@ -299,16 +312,25 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final int tag;
         private final List<Object[]> rows;
         private final Plan.Item item;
+        private final boolean isSilent;
+        /** Whose parts a join has: on its left its own, where it is a join with a table. */
+        private final int onLeft;
+
+        private final int onRight;
 
         Results(int tag, List<Object[]> rows) {
             this.tag = tag;
             this.rows = rows;
             this.item = plan.items.get(tag);
+            this.isSilent = item.setting("silent") != 0;
+            boolean isOfTable = item.settings().containsKey("table");
+            this.onLeft = isOfTable ? tag : item.link("left");
+            this.onRight = item.link(isOfTable ? "table" : "right");
         }
 
         @Override
         public void update(byte[] key, Window window) {
-            if (item.setting("silent") != 0) {
+            if (isSilent) {
                 return;
             }
             if (window.gone) {
@@ -352,8 +374,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         @Override
         public void match(byte[] key, long at, Object[] left, Object[] right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
-            put(row, isOfTable() ? tag : item.link("left"), left, false);
-            put(row, item.link(isOfTable() ? "table" : "right"), right, false);
+            put(row, onLeft, left, false);
+            put(row, onRight, right, false);
             rows.add(row);
         }
 
@@ -361,16 +383,11 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
             row[OWN - 1] = isLeft ? LEFT : RIGHT;
-            put(row, isOfTable() ? tag : item.link("left"), left, isLeft || item.isOfOne());
+            put(row, onLeft, left, isLeft || item.isOfOne());
             if (!item.isOfOne()) {
-                put(row, item.link(isOfTable() ? "table" : "right"), right, !isLeft);
+                put(row, onRight, right, !isLeft);
             }
             rows.add(row);
-        }
-
-        /** Whether what it has on its left is its own, and not another item's. */
-        private boolean isOfTable() {
-            return item.settings().containsKey("table");
         }
 
         private void put(Object[] row, int of, Window window, boolean changed) {
@@ -381,15 +398,15 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         private void put(Object[] row, int of, Object[] parts, boolean old) {
-            int first = OWN + (old ? plan.placeOfOld(of) : plan.place(of));
-            Plan.Item other = plan.items.get(of);
-            if (parts == null || old && !other.remembers()) {
+            Columns columns = columnsOf[of];
+            if (parts == null || old && !columns.remembers) {
                 return;
             }
+            int first = old ? columns.firstOld : columns.first;
             for (int i = 0; i < parts.length; i++) {
                 row[first + i] = parts[i] instanceof Folded folded
                         ? folded.share() // to be computed with others
-                        : other.isOpaque() ? parts[i] : Values.write(parts[i], other.types().get(i));
+                        : columns.isOpaque ? parts[i] : Values.write(parts[i], columns.types[i]);
             }
         }
 

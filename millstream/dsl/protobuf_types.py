@@ -163,10 +163,15 @@ def _described(field: Any) -> dict[str, Any]:
 
 def indexes_of(descriptor: Any) -> list[int]:
     """Where a message is in its file, from the outermost on."""
+    pb2, _ = _library()
+    file = pb2.FileDescriptorProto()
+    descriptor.file.CopyToProto(file)
     path: list[int] = []
     while descriptor is not None:
-        path.insert(0, descriptor.index)
-        descriptor = descriptor.containing_type
+        parent = descriptor.containing_type
+        beside = file.message_type if parent is None else parent.nested_types
+        path.insert(0, [each.name for each in beside].index(descriptor.name))
+        descriptor = parent
     return path
 
 

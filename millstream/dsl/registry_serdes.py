@@ -10,6 +10,7 @@ Source: io.confluent.kafka.serializers, io.confluent.kafka.streams.serdes.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
@@ -97,7 +98,9 @@ class RegistrySerde(Serde):
         settings = self.registry.settings
         if self.subject_name:
             return self.subject_name
-        place = self.place or Place(f"{settings.application or 'millstream'}-internal", False)
+        # Of each schema a subject of its own: nobody reads one of these after the other.
+        digest = hashlib.sha256(self.schema.encode()).hexdigest()[:12]
+        place = self.place or Place(f"{settings.application or 'millstream'}-internal-{digest}", False)
         return settings.subject(place.topic, self._schema_name, is_key=place.is_key)
 
     def reading(self) -> Self:
@@ -111,9 +114,9 @@ class RegistrySerde(Serde):
             return self
         if self.place is None and not self.subject_name:
             raise TopologyException(
-                f"serde '{self.name}' has no schema, and topics that a pattern finds are no subject to take "
-                "one from: "
-                f"give one, Serdes.{self.name}(schema)"
+                f"serde '{self.name}' has no schema, and there is no one topic whose subject could tell it "
+                "(the "
+                f"source has a pattern, say); give one, Serdes.{self.name}(schema)"
             )
         found = self.registry.latest(self.subject)
         if found is None:

@@ -316,11 +316,12 @@ def _to_json(value: Column, type_: T.DataType) -> Column:
 
 
 def _from_list(serde: ListSerde, data: Column, where: Column) -> Column:
-    parts_type = T.ArrayType(T.BinaryType())
+    inner, parts_type = serde.inner, _parts_type(serde)
     described = {"format": "list", "called": serde.name, "size": serde.size}
     parts = registry_serdes.kernel_function(described, "read", parts_type, data)
     whole = F.coalesce(parts, _wrong(serde, data, where, _LIST_TAKES).cast(parts_type))
-    inner = serde.inner
+    if parts_type.elementType != T.BinaryType():
+        return F.when(data.isNotNull(), whole)
     return F.when(data.isNotNull(), F.transform(whole, lambda each: from_bytes(inner, each, where)))
 
 
@@ -330,10 +331,21 @@ def _list_to_bytes(serde: ListSerde, value: Column, type_: T.DataType, what: str
             f"{what} has the serde {serde!r}, but its column is {type_.simpleString()}; "
             f"use {_suggestion(type_)}, or make it an array"
         )
-    element = type_.elementType
-    parts = F.transform(value, lambda each: to_bytes(serde.inner, each, element, f"{what}, an element,"))
+    element, parts_type = type_.elementType, _parts_type(serde)
     described = {"format": "list", "called": serde.name, "size": serde.size}
-    return registry_serdes.kernel_function(described, "write", T.ArrayType(T.BinaryType()), parts)
+    if parts_type.elementType == T.BinaryType():
+        value = F.transform(value, lambda each: to_bytes(serde.inner, each, element, f"{what}, an element,"))
+    else:
+        to_bytes(serde.inner, F.lit(None), element, f"{what}, an element,")  # whether its type fits
+        value = value.cast(parts_type)
+    return registry_serdes.kernel_function(described, "write", parts_type, value)
+
+
+def _parts_type(serde: ListSerde) -> T.ArrayType:
+    """What the kernel takes a list apart into: the bytes of its elements; but floating point numbers as they
+    are, since the functions for their bits cannot stand in a list."""
+    plain = {"float": T.FloatType(), "double": T.DoubleType()}
+    return T.ArrayType(plain.get(serde.inner.name, T.BinaryType()))
 
 
 def type_of(schema: Any) -> T.DataType:
@@ -479,6 +491,8 @@ def _suggestion(type_: T.DataType) -> str:
     if isinstance(type_, T.StructType):
         fields = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in type_)
         return f"Serdes.json('{fields}')"
+    if isinstance(type_, T.ArrayType | T.MapType):
+        return f"Serdes.json('{type_.simpleString()}')"
     try:
         return repr(infer(type_))
     except TopologyException:

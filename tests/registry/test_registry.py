@@ -281,3 +281,19 @@ def test_void_is_nothing() -> None:
         Serdes.void().serialize(1)
     with pytest.raises(SerializationException, match="no bytes at all"):
         Serdes.void().deserialize(b"")
+
+
+def test_what_confluents_own_serializers_write_is_read(server: RegistryServer) -> None:
+    """Bytes of confluent-kafka 2.16.0, whose client had registered the schemas with a registry of ours."""
+    order = record("Order", {"name": "id", "type": "string"}, {"name": "amount", "type": "double"})
+    title = {"title": "Order", "type": "object", "properties": {"id": {"type": "string"}}}
+    assert Registry(settings(server.url)).id_of("avro-value", "AVRO", order) == 1
+    assert Registry(settings(server.url)).id_of("json-value", "JSON", json.dumps(title)) == 2
+    avro, plain = bound(Serdes.avro(), settings(server.url), "avro"), Serdes.json_schema()
+    said = bytes.fromhex("00000000010261000000000000f83f")
+    assert avro.deserialize(said) == {"id": "a", "amount": 1.5}
+    assert (
+        bound(Serdes.avro(order), settings(server.url), "avro").serialize({"id": "a", "amount": 1.5}) == said
+    )
+    data = bytes.fromhex("00000000047b226964223a2261222c22616d6f756e74223a312e357d")
+    assert bound(plain, settings(server.url), "json").deserialize(data) == {"id": "a"}

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from millstream import (
     Consumed,
+    Materialized,
     PipelineException,
     Produced,
     SchemaRegistryException,
@@ -396,3 +397,36 @@ def test_a_serde_of_two_python_functions_asks_the_handler_about_what_it_cannot_r
         pipe(driver, "in", ("a", b"21"), ("b", b"many"), ("c", None), value="bytes")
         assert read(driver, "out", value="bytes") == [("a", b"42"), ("c", None)]
         assert driver.dropped_records == 1
+
+
+def test_void_keys_are_nulls() -> None:
+    """In Spark a column of nothing; bytes where there have to be none are for the handler."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.void(), Serdes.string())).to("out")
+    with TopologyTestDriver(builder.build(), {"deserialization.exception.handler": "continue"}) as driver:
+        pipe(driver, "in", (None, "a"), (b"", "b"), key="bytes")
+        assert read(driver, "out", key="void") == [(None, "a")]
+
+
+def test_a_python_fold_keeps_avro_and_queries_read_it(registry: RegistryServer) -> None:
+    """Its function gets dicts and gives dicts; keys are Avro, too; the changelog's subject is Kafka
+    Streams'."""
+    key = Serdes.avro(avro(("user", "string"), name="Key"))
+    total = Serdes.avro(avro(("sum", "long"), name="Total"))
+
+    def add(user: Any, order: Any, so_far: Any) -> Any:
+        return {"sum": so_far["sum"] + order["amount"]}
+
+    builder = StreamsBuilder()
+    orders = builder.stream("in", Consumed.with_(key, Serdes.avro(OLD)))
+    orders.group_by_key().aggregate(
+        lambda: {"sum": 0}, add, Materialized.as_("totals").with_value_serde(total)
+    )
+    orders.group_by_key().count(Materialized.as_("counts"))
+    with TopologyTestDriver(builder.build(), config(registry)) as driver:
+        source = driver.create_input_topic("in", key, Serdes.avro(OLD))
+        user = {"user": "u"}
+        source.pipe_key_value_list([(user, {"id": "a", "amount": 1}), (user, {"id": "b", "amount": 2})])
+        assert driver.get_key_value_store("totals").get(user) == {"sum": 3}
+        assert driver.get_key_value_store("counts").get(user) == 2
+    assert {"test-totals-changelog-key", "test-totals-changelog-value"} <= {*registry.state.subjects()}

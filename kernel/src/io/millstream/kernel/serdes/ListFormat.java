@@ -6,6 +6,9 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 
 /**
  * The bytes of a list, of the bytes of its elements. Those of one size stand side by side, behind the places of those
@@ -18,9 +21,27 @@ final class ListFormat implements Format {
     private static final int OWN_SIZES = 1;
 
     private final int size;
+    private final DataType element;
 
     ListFormat(Description given) {
         size = given.rest().path("size").asInt();
+        element = ((ArrayType) given.type()).elementType();
+    }
+
+    /** Spark has no function for the bits of a number that could stand in a list. */
+    private Object value(byte[] bytes) {
+        if (element.equals(DataTypes.DoubleType)) {
+            return ByteBuffer.wrap(bytes).getDouble();
+        }
+        return element.equals(DataTypes.FloatType) ? (Object) ByteBuffer.wrap(bytes).getFloat() : bytes;
+    }
+
+    private byte[] bytes(ArrayData array, int at) {
+        if (element.equals(DataTypes.DoubleType)) {
+            return ByteBuffer.allocate(8).putDouble(array.getDouble(at)).array();
+        }
+        return element.equals(DataTypes.FloatType)
+                ? ByteBuffer.allocate(4).putFloat(array.getFloat(at)).array() : array.getBinary(at);
     }
 
     @Override
@@ -43,9 +64,9 @@ final class ListFormat implements Format {
             for (int i = 0; i < elements.length; i++) {
                 int length = strategy == ONE_SIZE ? nulls.contains(i) ? -1 : size : from.getInt();
                 if (length >= 0) {
-                    byte[] element = new byte[Math.min(length, from.remaining() + 1)];
-                    from.get(element);
-                    elements[i] = element;
+                    byte[] one = new byte[Math.min(length, from.remaining() + 1)];
+                    from.get(one);
+                    elements[i] = value(one);
                 }
             }
             if (from.hasRemaining()) {
@@ -73,7 +94,7 @@ final class ListFormat implements Format {
         int length = 0;
         for (int i = 0; i < array.numElements(); i++) {
             nulls += array.isNullAt(i) ? 1 : 0;
-            length += array.isNullAt(i) ? 0 : array.getBinary(i).length;
+            length += array.isNullAt(i) ? 0 : size > 0 ? size : bytes(array, i).length;
         }
         int counts = size > 0 ? 4 * (1 + nulls) : 4 * array.numElements();
         ByteBuffer out = ByteBuffer.allocate(1 + counts + 4 + length).put((byte) (size > 0 ? ONE_SIZE : OWN_SIZES));
@@ -87,12 +108,12 @@ final class ListFormat implements Format {
         }
         out.putInt(array.numElements());
         for (int i = 0; i < array.numElements(); i++) {
-            byte[] element = array.isNullAt(i) ? null : array.getBinary(i);
+            byte[] one = array.isNullAt(i) ? null : bytes(array, i);
             if (size == 0) {
-                out.putInt(element == null ? -1 : element.length);
+                out.putInt(one == null ? -1 : one.length);
             }
-            if (element != null) {
-                out.put(element);
+            if (one != null) {
+                out.put(one);
             }
         }
         return out.array();

@@ -34,6 +34,7 @@ from millstream.dsl.error_handlers import (
     ProductionExceptionHandler,
     SerializationExceptionOrigin,
 )
+from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.grouped_table import KGroupedTable
@@ -187,6 +188,7 @@ __all__ = [
     "Consumed",
     "ConsumerRecord",
     "DailyTimeWindows",
+    "DataFrameTable",
     "DefaultProductionExceptionHandler",
     "DeserializationExceptionHandler",
     "EagerBufferConfig",
@@ -278,6 +280,7 @@ __all__ = [
     "StoreQueryParameters",
     "StoreType",
     "Stores",
+    "StreamDataFrame",
     "StreamJoined",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",

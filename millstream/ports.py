@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from millstream.errors import StreamsException
 from millstream.model import PipelineMetadata, TaskId, TopicPartition
+from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
@@ -166,6 +167,25 @@ class Engine(Protocol):
 
         Raises:
             StreamsException: the state cannot be read, or the changelogs not written.
+        """
+
+    def refresh(self, table: FrameTable) -> int:
+        """Read a table's DataFrame anew, and write what has changed to its topic, all of it or nothing.
+
+        Starting a query does it for the tables that it joins. Any thread; returns when it is written.
+
+        Returns:
+            How many rows have changed.
+
+        Raises:
+            StreamsException: the DataFrame cannot be read, or its rows not be written.
+        """
+
+    def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
+        """A streaming DataFrame of a topic that a compiled pipeline writes, with options of Spark's.
+
+        Raises:
+            TopologyException: none writes it.
         """
 
     def written(self, claim: CheckpointClaim) -> int:

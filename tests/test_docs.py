@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,7 +75,7 @@ def missing_in(snippet: ast.Module) -> list[str]:
             missing += [alias.name for alias in node.names if not hasattr(millstream, alias.name)]
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             named = getattr(millstream, node.value.id, None)
-            if named is not None and not hasattr(named, node.attr):
+            if named is not None and not isinstance(named, ModuleType) and not hasattr(named, node.attr):
                 missing.append(f"{node.value.id}.{node.attr}")
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "streams":
             missing += [] if hasattr(KafkaStreams, node.attr) else [f"KafkaStreams.{node.attr}"]

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.dsl.drafts import Drafts
+from millstream.dsl.frames import DataFrameTable, Frame, add_frame_table
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable, declare_store
-from millstream.dsl.options import Consumed, Materialized, option
+from millstream.dsl.options import Consumed, Materialized, Named, option
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.copartition import check_declared_partitions
@@ -165,6 +166,39 @@ class StreamsBuilder(TellsWhatIsMissing):
         name = names.processor("KTABLE-SOURCE-", consumed.name)
         draft = self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
         return GlobalKTable(self._drafts, draft, key_serde, value_serde, store.name)
+
+    def from_dataframe(
+        self,
+        frame: Frame,
+        key: str | Iterable[str],
+        *,
+        named: str | Named | None = None,
+        refresh_on_start: bool = True,
+    ) -> DataFrameTable:
+        """The rows of a static DataFrame as a table, by the columns that are its key, to join streams with.
+
+            customers = builder.from_dataframe(
+                lambda spark: spark.read.parquet("/lake/customers"), key="id", named="customers"
+            )
+            orders.join(customers, lambda order: order.customer, lambda order, customer: …)
+
+        The DataFrame is read when a query that joins it starts, and when `KafkaStreams.refresh_table` asks
+        for it. What has changed since goes to the internal topic `<named>-changelog` in one transaction, and
+        the query reads that topic. So a refresh takes effect, whole, with the first micro-batch that begins
+        after it; and a micro-batch that is repeated is joined with the rows that it was joined with. A row
+        without a key is left out.
+
+        Args:
+            frame: a DataFrame, or a function that gets the client's SparkSession and returns one. It is
+                called anew for each refresh; prefer it where Spark may be started by Millstream.
+            key: the name of the column that is the key; or of several, for a key that is a struct of them.
+            refresh_on_start: False: a start reads the DataFrame only if the table was never filled.
+
+        Raises:
+            TopologyException: it is no DataFrame, or one that is streaming, or of Spark Connect; it has no
+                such column; a name is taken.
+        """
+        return add_frame_table(self._drafts, frame, key, named=named, refresh_on_start=refresh_on_start)
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """The topology of what was written so far. Changes nothing: one may write on, and build again.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.frames import DataFrameTable
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.ktable import KTable, check_function, check_joiner, check_sides
@@ -36,6 +37,7 @@ _JOINABLE = "a KStream, a KTable or a GlobalKTable"
 _OF_TABLE = "(table, joiner, joined=None)"
 _OF_STREAM = "(stream, joiner, windows, stream_joined=None)"
 _OF_GLOBAL_TABLE = "(global_table, key_selector, joiner)"
+_OF_FRAME = "(table, joiner) or (table, key_selector, joiner)"
 
 
 class StreamJoins:
@@ -47,6 +49,17 @@ class StreamJoins:
     _value_serde: Serde | None
     _repartition_required: bool
     _repartitioned_for_joins: Draft | None
+
+    @overload
+    def join(
+        self,
+        other: DataFrameTable,
+        joiner_or_key_selector: Function,
+        /,
+        joiner: Function | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KStream: ...
 
     @overload
     def join(
@@ -90,7 +103,8 @@ class StreamJoins:
         `clicks.join(views, lambda click, view: …, JoinWindows.of_time_difference_with_no_grace(…))` takes the
         records of another stream that are near in time;
         `clicks.join(cities, lambda key, click: click.city, lambda click, city: …)` takes the row of a global
-        table that the first function names.
+        table that the first function names; a table of a DataFrame is joined so too, or, with the joiner
+        alone, by the record's key.
 
         A record without a match has no result. The joiner gets Columns: the two values, or before them the
         key.
@@ -104,6 +118,17 @@ class StreamJoins:
         Differs: a joiner gets Columns, as all functions do; `named=` names a join, as its option does.
         """
         return self._join_with("join", JoinType.INNER, other, arguments, options)
+
+    @overload
+    def left_join(
+        self,
+        other: DataFrameTable,
+        joiner_or_key_selector: Function,
+        /,
+        joiner: Function | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KStream: ...
 
     @overload
     def left_join(
@@ -195,6 +220,8 @@ class StreamJoins:
         form: Callable[..., KStream]
         if isinstance(other, KTable):
             form, shape = self._join_table, _OF_TABLE
+        elif isinstance(other, DataFrameTable):
+            form, shape = self._join_frame, _OF_FRAME
         elif isinstance(other, GlobalKTable):
             form, shape = self._join_global_table, _OF_GLOBAL_TABLE
         elif isinstance(other, StreamJoins):
@@ -267,6 +294,20 @@ class StreamJoins:
         node = nodes.StreamGlobalTableJoin(given, (), key_selector, joiner, type)
         draft = drafts.add(node, self._draft, table._draft)
         return self._stream(draft, self._key_serde, repartition_required=self._repartition_required)
+
+    def _join_frame(
+        self,
+        operation: str,
+        type: JoinType,
+        table: DataFrameTable,
+        function: Function,
+        joiner: Function | None = None,
+        *,
+        named: str | Named | None = None,
+    ) -> KStream:
+        if joiner is not None:
+            return self._join_global_table(operation, type, table, function, joiner, named=named)
+        return self._join_global_table(operation, type, table, _its_key, function, named=named)
 
     def _join_stream(
         self,
@@ -374,6 +415,11 @@ class StreamJoins:
         """A stream of this class. What a joiner makes has no serde yet."""
         make = cast("Callable[..., KStream]", type(self))  # a KStream is what has this
         return make(self._drafts, draft, key_serde, None, repartition_required=repartition_required)
+
+
+def _its_key(key: Any, value: Any) -> Any:
+    """The key of the table's row is the record's own."""
+    return key
 
 
 class _Steps:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.dsl.drafts import Draft, Drafts
+from millstream.dsl.frames import SparkOutputs
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.joins import StreamJoins
 from millstream.dsl.ktable import KTable, check_function, declare_store
@@ -36,7 +37,7 @@ __all__ = ["BranchedKStream", "KStream"]
 Function = nodes.Function
 
 
-class KStream(StreamJoins, TellsWhatIsMissing):
+class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     """A stream of records.
 
     After an operation that can change keys (map, flat_map, select_key, group_by), what needs equal keys

@@ -68,6 +68,7 @@ from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
+from millstream.topology.nodes import FrameTable
 from millstream.topology.topology import Topology
 
 __all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
@@ -532,6 +533,14 @@ class Assembly:
         """Start Spark and compile, though there is no pipeline to run yet. Raises as starting one does."""
         topic = next(iter(self._topology.source_topics), None)
         self._ready().warm_up(topic)
+
+    def refresh(self, table: FrameTable) -> int:
+        """As `Engine.refresh`; waits for Spark. Raises as starting a pipeline does."""
+        return self._ready().refresh(table)
+
+    def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
+        """As `Engine.dataframe`; waits for Spark. Raises as starting a pipeline does."""
+        return self._ready().dataframe(topic, options)
 
     def let_go_of_claims(self, pipelines: Iterable[str] | None = None) -> None:
         """These checkpoints (None: all) may be another client's by now.

@@ -58,6 +58,7 @@ from millstream.runtime.events import (
     StopThread,
     TimeUp,
 )
+from millstream.runtime.frames import DataFrames
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
 from millstream.runtime.health import Health, assess
@@ -100,7 +101,7 @@ _EXIT_S = timedelta(seconds=10)
 """How long the end of the program waits for a client that nobody closed."""
 
 
-class KafkaStreams(InteractiveQueries):
+class KafkaStreams(InteractiveQueries, DataFrames):
     """Runs a topology.
 
         config = {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}

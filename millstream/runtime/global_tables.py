@@ -18,7 +18,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.ports import InternalTopic, Topics
 from millstream.registry.settings import RegistrySettings
 from millstream.runtime.assignment import StorePart
-from millstream.topology.nodes import GlobalTable, Store, TableSource
+from millstream.topology.nodes import FrameTable, GlobalTable, Store, TableSource
 from millstream.topology.topology import Topology
 
 __all__ = ["declared_serdes", "find_global_parts", "global_parts"]
@@ -98,6 +98,8 @@ def declared_serdes(
     serdes: dict[str, tuple[Any, Any]] = {}
     alone = {node for pipeline in topology.pipelines if not pipeline.has_query for node in pipeline.nodes}
     for table in topology.nodes:
+        if isinstance(table, FrameTable):
+            continue  # it has no store
         if isinstance(table, GlobalTable):
             stored: Store | None = table.stored
             what = "global_table"

@@ -23,7 +23,7 @@ from millstream.errors import (
 from millstream.model import TopicPartition
 from millstream.ports import Scan
 from millstream.topology.names import changelog_topic, internal_topic
-from millstream.topology.nodes import Repartition, Sink, Source, TableSource
+from millstream.topology.nodes import FrameRead, Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
@@ -52,6 +52,7 @@ class Role(Enum):
     TABLE = "table's topic"
     REPARTITION_READ = "repartition topic that is read"
     REPARTITION = "repartition topic"
+    DATAFRAME = "topic with the rows of a DataFrame"
     CHANGELOG = "changelog"
     OUTPUT = "output topic"
     DEAD_LETTERS = "dead letter topic"
@@ -59,12 +60,12 @@ class Role(Enum):
     @property
     def is_read(self) -> bool:
         """Whether the checkpoint has offsets in it."""
-        return self in (Role.SOURCE, Role.TABLE, Role.REPARTITION_READ)
+        return self in (Role.SOURCE, Role.TABLE, Role.REPARTITION_READ, Role.DATAFRAME)
 
     @property
     def is_internal(self) -> bool:
         """Whether Millstream made it."""
-        return self in (Role.REPARTITION_READ, Role.REPARTITION, Role.CHANGELOG)
+        return self in (Role.REPARTITION_READ, Role.REPARTITION, Role.CHANGELOG, Role.DATAFRAME)
 
 
 @dataclass(frozen=True, order=True)
@@ -103,6 +104,8 @@ def topics_of(
                 matching = [topic for topic in sorted(existing) if node.pattern.fullmatch(topic)]
                 uses.update({(topic, Role.SOURCE): None for topic in matching})
                 matched.update(matching)
+            case FrameRead():
+                uses[internal_topic(application_id, node.topic), Role.DATAFRAME] = None
             case TableSource():
                 uses[node.topic, Role.TABLE] = None
             case _:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd, RunningPipeline
 from millstream.runtime.store_thread import Stopped
+from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline, writers_first
 
 __all__ = ["Pipelines"]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +77,22 @@ class Pipelines:
             raise
         self._warmed_up = True
         return running
+
+    def refresh(self, table: FrameTable) -> int:
+        """As `Engine.refresh`; starts Spark first, if need be. Raises as `start`."""
+        return self._asked(lambda engine: engine.refresh(table))
+
+    def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
+        """As `Engine.dataframe`; starts Spark and compiles all if that is still to be done."""
+        return self._asked(lambda engine: engine.dataframe(topic, options))
+
+    def _asked(self, what: Callable[[Engine], T]) -> T:
+        engine, _ = self._ready()
+        try:
+            return what(engine)
+        except StreamsException:
+            self._raise_if_closing()
+            raise
 
     def warm_up(self, topic: str | None) -> None:
         """Start Spark, compile all and rehearse, so that a pipeline can be taken over quickly.

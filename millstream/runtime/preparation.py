@@ -17,7 +17,7 @@ from millstream.ports import InternalTopic, TopicDescription, Topics
 from millstream.runtime.topic_news import matching_topics, source_patterns
 from millstream.topology.internal_topics import InternalTopics
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import Repartition, Sink, Source, TableSource
+from millstream.topology.nodes import FrameRead, Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 from millstream.topology.topology import Topology
 
@@ -42,7 +42,7 @@ def source_topics(pipelines: Iterable[Pipeline]) -> tuple[str, ...]:
         for node in pipeline.inputs:
             if isinstance(node, Source):
                 topics.update(node.topics)
-            elif isinstance(node, TableSource):
+            elif isinstance(node, TableSource) and not isinstance(node, FrameRead):
                 topics.add(node.topic)
     return tuple(sorted(topics))
 

@@ -24,12 +24,14 @@ from millstream.registry.settings import RegistrySettings
 from millstream.spark import registry_serdes, serdes
 from millstream.spark.asking import Place
 from millstream.spark.flow import Flow, Lane, Names
+from millstream.spark.frames import StaticFrame, UserWriter
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.joins import Side
 from millstream.spark.restore import Restored
 from millstream.spark.sink import Output
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
+    FrameTable,
     GlobalRead,
     Node,
     Repartition,
@@ -70,6 +72,8 @@ class CompileContext:
         restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for the sources that have none; None: Kafka's default.
         registry: the schema registry of the configuration, or None.
+        frame: the DataFrame of a table; asked once for each table.
+        written_serdes: filled with the serdes of keys and values that topics are written with.
     """
 
     application_id: str
@@ -86,6 +90,8 @@ class CompileContext:
     restored: Callable[[str, Restored], DataFrame] | None = None
     timestamp_extractor: Extractor | None = None
     registry: RegistrySettings | None = None
+    frame: Callable[[FrameTable], StaticFrame] | None = None
+    written_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +141,8 @@ class Building:
     """The tables whose updates say what was there before."""
     uses: dict[Node, int] = field(default_factory=dict)
     """How many visits have still to take a node's lane."""
+    user_writer: UserWriter | None = None
+    """What writes all that the pipeline reads, where that is not Kafka."""
     failures: int = 0
     """How many flags there are of records that are dropped."""
     places: list[Place] = field(default_factory=list)

@@ -12,7 +12,7 @@ sink.py), so that the test driver compiles the same plan over memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -22,6 +22,8 @@ from millstream.ports import Scan
 from millstream.spark import aggregations, foreign_keys, joining, streams, tables, topics
 from millstream.spark.asking import Asking
 from millstream.spark.building import Building, CompileContext
+from millstream.spark.frames import UserWriter
+from millstream.spark.handlers import FAIL
 from millstream.spark.operators import BY_SPARK, build_operators, operators
 from millstream.spark.record_failures import asking, needs_letters
 from millstream.spark.sink import output_rows, with_epoch
@@ -45,7 +47,10 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.Source: topics.visit_source,
     nodes.TableSource: topics.visit_table_source,
     nodes.GlobalRead: topics.visit_table_source,
+    nodes.FrameRead: topics.visit_frame_read,
     nodes.Repartition: topics.visit_repartition,
+    nodes.SparkTopic: topics.visit_repartition,
+    nodes.SparkSink: topics.visit_spark_sink,
     nodes.Sink: topics.visit_sink,
     # streams
     nodes.Filter: streams.visit_filter,
@@ -100,6 +105,8 @@ class Compiled:
     """Whether there is a step that can drop a record, and have it counted."""
     asking: Asking | None = None
     """Asks the user's own handlers; None: there are none."""
+    user_writer: UserWriter | None = None
+    """Writes what the pipeline reads, instead of rows to Kafka."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -116,12 +123,17 @@ def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
     Raises:
         TopologyException: a function is wrong, or a serde does not fit its column.
     """
+    if pipeline.spark_sink is not None:
+        # What it reads was written by this application, and it writes no dead letters.
+        context = replace(context, handlers=FAIL)
     return _compile(Building(pipeline, context))
 
 
 def _compile(building: Building) -> Compiled:
     _visit_all(building)
     rows, scans = _rows(building)
+    if building.user_writer is not None:
+        return Compiled(None, {}, building.flows[0].scans, user_writer=building.user_writer)
     partitions = {
         internal_topic(building.context.application_id, name): count
         for name, count in building.context.partitions.items()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import StreamsException
+from millstream.errors import StreamsException, TopologyException
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
@@ -22,8 +24,10 @@ from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
 from millstream.spark.executors import ExecutorWatch
-from millstream.spark.failures import Report, is_jvm_lost, may_be_damage, translate
+from millstream.spark.failures import Report, first_line, is_fenced, is_jvm_lost, may_be_damage, translate
+from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import python_program
@@ -31,11 +35,27 @@ from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import FORMAT, Transactions, sink_options
-from millstream.spark.source import kafka_options, read_kafka
-from millstream.spark.transactions import check_session, end_run, fit_session, take_over, written
-from millstream.topology.names import markers_topic
-from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Repartition, Source, TableSource
+from millstream.spark.source import kafka_options, read_kafka, read_topic
+from millstream.spark.transactions import (
+    check_session,
+    end_run,
+    fit_session,
+    take_over,
+    told_by_java,
+    written,
+)
+from millstream.topology.names import internal_topic, markers_topic
+from millstream.topology.nodes import (
+    FrameTable,
+    OffsetReset,
+    OffsetResetPolicy,
+    Repartition,
+    Source,
+    TableSource,
+)
 from millstream.topology.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
 
 __all__ = ["SparkEngine", "SparkSettings"]
 
@@ -99,6 +119,9 @@ class SparkEngine:
         self._running: list[QueryPipeline] = []
         self._partitions: Mapping[str, int] = {}
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
+        self._written_serdes: dict[str, tuple[Serde, Serde]] = {}
+        self._frames: dict[str, StaticFrame] = {}
+        self._refreshing = threading.Lock()
         self._closing = closing or threading.Event()
         self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
         if settings.transaction_timeout_ms is not None:
@@ -136,7 +159,15 @@ class SparkEngine:
             patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
             registry=self._settings.registry,
+            frame=self._frame,
+            written_serdes=self._written_serdes,
         )
+
+    def _frame(self, table: FrameTable) -> StaticFrame:
+        """The DataFrame of a table, which pipelines share."""
+        if table.name not in self._frames:
+            self._frames[table.name] = StaticFrame.of(table, self.spark)
+        return self._frames[table.name]
 
     @property
     def _patience_ms(self) -> int:
@@ -198,6 +229,71 @@ class SparkEngine:
             timeout_ms=settings.transaction_timeout_ms,
         )
 
+    def refresh(self, table: FrameTable, start_of: str | None = None) -> int:
+        topic = internal_topic(self._settings.application_id, table.topic)
+        only_if_empty = start_of is not None and not table.reads_at_start
+        for tries_left in reversed(range(_REFRESH_TRIES)):
+            try:
+                with self._refreshing:
+                    return self._refresh(table, topic, only_if_empty=only_if_empty)
+            except (PySparkException, Py4JError, OSError) as error:
+                if is_jvm_lost(error) or is_jvm_lost(error.__cause__):
+                    self._session.note_lost()
+                report = told_by_java(error) or Report.of_text(str(error))
+                if tries_left and is_fenced(report):
+                    continue  # another client does the same; what it has written is looked at now
+                raise StreamsException(
+                    f"table '{table.name}': its DataFrame could not be read, or what has changed in it not "
+                    f"be written to '{topic}'; the table stays as it was: {first_line(report.text)}"
+                ) from error
+        raise AssertionError("unreachable")
+
+    def _refresh(self, table: FrameTable, topic: str, *, only_if_empty: bool) -> int:
+        settings = self._settings
+        with self._lock:
+            frame = self._frame(table)
+        reading = {**settings.consumer, "bootstrap.servers": settings.bootstrap_servers}
+        options = kafka_options({**reading, "isolation.level": "read_committed"})
+        writing = {
+            **settings.producer,
+            "bootstrap.servers": settings.bootstrap_servers,
+            "transaction.timeout.ms": _LONG_MS,
+        }
+        # 1. From here on nobody else writes to the topic, and nothing in it is open.
+        writer: Any = java_class(self.spark._jvm, _WRITER)(writing, topic, f"{topic}-refresh")
+        try:
+            # 2. What it has, and what the DataFrame has: both are read once.
+            kept = last_rows(read_topic(self.spark, topic, options, streaming=False))
+            if only_if_empty and not kept.isEmpty():
+                return 0
+            told = changes(frame, self.spark, kept).persist()
+            try:
+                refuse_doubles(table, told.where("rows > 1").count())
+                count = told.count()
+                # 3. All of the difference, or nothing.
+                if count:
+                    writer.write(told.select("key", "value")._jdf)
+            finally:
+                told.unpersist()
+        finally:
+            writer.close()
+        log.info("table %s: %d rows have changed in its DataFrame, and are in '%s'", table.name, count, topic)
+        return count
+
+    def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
+        if topic not in self._written_serdes:
+            written = ", ".join(f"'{name}'" for name in sorted(self._written_serdes)) or "none"
+            raise TopologyException(
+                f"the program does not write the topic '{topic}'; it writes {written}. "
+                "stream.to_dataframe('topic') says what is to be read"
+            )
+        records = read_topic(
+            self.spark,
+            topic,
+            {**kafka_options(self._consumer_options), "startingOffsets": "earliest", **options},
+        )
+        return dataframe_of(records, *self._written_serdes[topic])
+
     def warm_up(self, topic: str | None) -> None:
         """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
@@ -212,32 +308,41 @@ class SparkEngine:
         name = compiled.pipeline.name
         plan: Compiled = compiled.plan
         rows = plan.rows_at(claim.epoch)
-        if rows is None:
+        user = plan.user_writer
+        if rows is None and user is None:
             return IdlePipeline(name, on_end)
+        for table in compiled.pipeline.frame_tables:
+            self.refresh(table, start_of=name)
         put_right(self.checkpoint_files(claim.path), claim.path)
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
-        transactions = self._transactions(claim)
+        # A writer of the user's writes nothing to Kafka.
+        transactions = self._transactions(claim) if user is None else None
         sink = self._sink_options(compiled, transactions)
         if transactions is not None:
             take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
-        writer = (
-            rows.writeStream.format(FORMAT)
-            .options(**sink)
-            .option("checkpointLocation", claim.path)
-            .trigger(processingTime=f"{interval_ms} milliseconds")
-            .outputMode("update")
-            .queryName(f"{self._settings.application_id}-{name}")
-        )
+        query_name = f"{self._settings.application_id}-{name}"
         try:
-            query = writer.start()
+            if user is not None:
+                query = user.start(claim.path, query_name)
+            else:
+                assert rows is not None
+                query = (
+                    rows.writeStream.format(FORMAT)
+                    .options(**sink)
+                    .option("checkpointLocation", claim.path)
+                    .trigger(processingTime=f"{interval_ms} milliseconds")
+                    .outputMode("update")
+                    .queryName(query_name)
+                    .start()
+                )
         except (PySparkException, Py4JError, OSError) as error:
             report = Report.of_text(str(error))
             if may_be_damage(report):
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
             raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
-        counts = handlers.any or plan.drops
+        counts = (handlers.any and user is None) or plan.drops
         drops = (
             DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own)
             if counts
@@ -307,6 +412,12 @@ class SparkEngine:
             pipeline.stop()
         self._executors.close()
         self._session.close()
+
+
+_WRITER = "io.millstream.kernel.sink.TableWriter"
+_REFRESH_TRIES = 3
+_LONG_MS = "900000"
+"""As long a transaction as a broker allows, unless it is told otherwise: a large table takes its time."""
 
 
 def _topics(pipeline: Pipeline) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ __all__ = [
     "Report",
     "causes_of",
     "first_line",
+    "is_fenced",
     "is_jvm_lost",
     "may_be_damage",
     "report_of",
@@ -57,6 +58,8 @@ log = logging.getLogger(__name__)
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
+_PYTHON_BATCH = "FOREACH_BATCH_USER_FUNCTION_ERROR"
+"""A function of the user's that gets micro-batches, on the driver."""
 _STATEFUL = "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
 """What failed in the kernel's operator; why is another matter."""
 _MAX_CAUSES = 12
@@ -340,6 +343,8 @@ def translate(
     else:
         kind, message = PipelineException, f"{head}\n{report.text}"
         remote = rebuilt(_python_text(report)) if error_class == _PYTHON else None
+        if f"[{_PYTHON_BATCH}]" in report.text[:300]:
+            remote, error_class = rebuilt(report.text), _PYTHON_BATCH
         if remote is not None:
             cause = remote.error
             message = f"{head}: a Python function raised {remote.line}"
@@ -407,6 +412,13 @@ def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None
 def _fenced_by_kafka(report: Report) -> str | None:
     """What the sink says whose producer was fenced by a newer one; None: it was not."""
     return next((message for name, message in report.causes if name == _FENCED_BY_KAFKA), None)
+
+
+def is_fenced(report: Report) -> bool:
+    """Whether a producer was shut out by another one of the same transactional id."""
+    fenced = ("ProducerFencedException", "InvalidProducerEpochException")
+    said = "\n".join((report.text, *(name for name, _ in report.causes)))
+    return any(name in said for name in fenced)
 
 
 def _transaction_lost(report: Report) -> str | None:

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import PipelineException
+from millstream.errors import PipelineException, StreamsException, TopologyException
 from millstream.model import Record
 from millstream.registry.settings import RegistrySettings
 from millstream.spark.asking import FAIL as SAYS_FAIL
 from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.dropped import DropWatch, new_reports
-from millstream.spark.failures import report_of, translate, unreadable
+from millstream.spark.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.frames import StaticFrame, dataframe_of, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range
-from millstream.topology.nodes import Repartition, Source, TableSource
+from millstream.spark.transactions import told_by_java
+from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["MemoryEngine", "MemoryPipeline"]
@@ -58,11 +63,63 @@ class MemoryEngine:
         # One driver is used for a second and closed; Spark starts in five. So nobody gives it up.
         self._session = SharedSession({**_SETTINGS, **(settings or {})}, "millstream-test", spark)
         self.repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
+        self.written_serdes: dict[str, tuple[Serde, Serde]] = {}
+        self._frames: dict[str, StaticFrame] = {}
 
     @property
     def spark(self) -> SparkSession:
         """The session that all pipelines of this engine run in."""
         return self._session.spark
+
+    def frame(self, table: FrameTable) -> StaticFrame:
+        """The DataFrame of a table."""
+        if table.name not in self._frames:
+            self._frames[table.name] = StaticFrame.of(table, self.spark)
+        return self._frames[table.name]
+
+    def rows(self, table: FrameTable) -> dict[bytes, bytes]:
+        """The rows of a table's DataFrame as they are now, in bytes.
+
+        Raises:
+            StreamsException: it cannot be read, or a key has several rows.
+        """
+        try:
+            rows = self.frame(table).rows(self.spark).collect()
+        except (PySparkException, Py4JError) as error:
+            said = first_line((told_by_java(error) or Report.of_text(str(error))).text)
+            raise StreamsException(
+                f"table '{table.name}': its DataFrame could not be read; the table stays as it was: {said}"
+            ) from error
+        found = [(bytes(row[0]), bytes(row[1])) for row in rows]
+        seen = Counter(key for key, _ in found)
+        refuse_doubles(table, sum(count > 1 for count in seen.values()))
+        return dict(found)
+
+    def dataframe(self, topic: str, records: Sequence[Record]) -> DataFrame:
+        """A static DataFrame of these records of a topic that a pipeline writes.
+
+        Raises:
+            TopologyException: none writes it.
+        """
+        if topic not in self.written_serdes:
+            written = ", ".join(f"'{name}'" for name in sorted(self.written_serdes)) or "none"
+            raise TopologyException(f"the program does not write the topic '{topic}'; it writes {written}")
+        rows = [
+            (
+                None if each.key is None else bytearray(each.key),
+                None if each.value is None else bytearray(each.value),
+                each.topic,
+                0,
+                number,
+                each.timestamp,
+                [(key, None if value is None else bytearray(value)) for key, value in each.headers],
+            )
+            for number, each in enumerate(records)
+        ]
+        names = f"key binary, value binary, {TOPIC} string, {PARTITION} int, {OFFSET} bigint, time bigint"
+        made = self.spark.createDataFrame(rows, f"{names}, {HEADERS} {HEADERS_TYPE.simpleString()}")
+        records_of = made.withColumn(TIMESTAMP, F.timestamp_millis("time"))
+        return dataframe_of(records_of, *self.written_serdes[topic])
 
     def pipeline(
         self,
@@ -97,6 +154,8 @@ class MemoryEngine:
                 cached,
                 timestamp_extractor=timestamp_extractor,
                 registry=registry,
+                frame=self.frame,
+                written_serdes=self.written_serdes,
             ),
         )
         # Without an epoch: nobody else can claim a pipeline in memory.
@@ -124,7 +183,14 @@ class MemoryPipeline:
         self._stream = stream
         self._query = None
         rows = compiled.rows_at(None)
-        if rows is not None:
+        self._gives_records = rows is not None
+        if compiled.user_writer is not None:
+            try:
+                name = f"millstream_{uuid.uuid4().hex}"
+                self._query = compiled.user_writer.start(checkpoint, name)
+            except PySparkException as error:
+                raise translate(pipeline.name, (), error)  # noqa: B904 - it has its cause
+        elif rows is not None:
             self._query = (
                 rows.select(_written(asks=LETTER in rows.columns))
                 .writeStream.format("memory")
@@ -155,6 +221,8 @@ class MemoryPipeline:
             too_many = self.drops.look(new_reports(self._query, self.drops.seen))
             if too_many is not None:
                 raise too_many
+        if not self._gives_records:
+            return []
         sink = self._query._jsq.streamingQuery().sink()
         # One call for all rows, each of them a text in brackets: what costs is a call, not its length.
         lines: str = sink.allData().mkString("\n")

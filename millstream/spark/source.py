@@ -14,6 +14,7 @@ from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import (
+    FrameRead,
     GlobalRead,
     OffsetReset,
     OffsetResetByDuration,
@@ -23,7 +24,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 
-__all__ = ["in_range", "kafka_options", "read_kafka"]
+__all__ = ["in_range", "kafka_options", "read_kafka", "read_topic"]
 
 FORMAT = "io.millstream.kernel.source.KafkaSource"
 """Spark's Kafka source, with its partitions in the same order whenever a batch is run."""
@@ -60,7 +61,12 @@ def read_kafka(
     """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""
     reader = spark.readStream.format(FORMAT).options(**_OPTIONS).options(**options)
     reset: OffsetResetPolicy = default_reset
-    if isinstance(node, Repartition):
+    if isinstance(node, FrameRead):
+        reader = reader.option("subscribe", f"{application_id}-{node.topic}")
+        # A refresh is one transaction, also where the application writes at least once.
+        reader = reader.option("kafka.isolation.level", "read_committed")
+        reset = OffsetReset.EARLIEST
+    elif isinstance(node, Repartition):
         reader = reader.option("subscribe", f"{application_id}-{node.topic}")
         reset = OffsetReset.EARLIEST
     else:
@@ -81,7 +87,10 @@ def read_kafka(
         reader = reader.option("startingOffsets", known.value)
     if max_records_per_batch is not None and not isinstance(node, GlobalRead):  # which comes first, whole
         reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
-    df = reader.load()
+    return _records(reader.load())
+
+
+def _records(df: DataFrame) -> DataFrame:
     return df.select(
         "key",
         "value",
@@ -91,6 +100,15 @@ def read_kafka(
         in_range(F.unix_millis("timestamp")).alias(TIMESTAMP),
         F.col("headers").alias(HEADERS),
     )
+
+
+def read_topic(
+    spark: SparkSession, topic: str, options: Mapping[str, str], *, streaming: bool = True
+) -> DataFrame:
+    """The records of one topic: `key`, `value` binary, and the columns of flow.CONTEXT."""
+    reader: Any = spark.readStream.format(FORMAT) if streaming else spark.read.format("kafka")
+    df: DataFrame = reader.options(**_OPTIONS).options(**options).option("subscribe", topic).load()
+    return _records(df)
 
 
 def in_range(time_ms: Column) -> Column:
@@ -115,5 +133,6 @@ def positions(text: str | None) -> dict[tuple[str, int], int]:
     return {
         (topic, int(partition)): int(offset)
         for topic, by_partition in offsets.items()
+        if isinstance(by_partition, dict)  # what a program of the user's reads besides may count otherwise
         for partition, offset in by_partition.items()
     }

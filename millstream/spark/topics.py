@@ -18,7 +18,13 @@ from millstream.spark.applying import add_result, apply
 from millstream.spark.asking import Place
 from millstream.spark.building import Building
 from millstream.spark.dropped import UNTIMED
-from millstream.spark.flow import OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TOPIC, Flow, Lane
+from millstream.spark.flow import (
+    RAW_KEY,
+    RAW_VALUE,
+    Flow,
+    Lane,
+)
+from millstream.spark.frames import place_of_record, record_columns, user_writer
 from millstream.spark.handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.joins import is_between_tables
 from millstream.spark.record_failures import ask, computable, count_failures, drop, writable
@@ -27,13 +33,15 @@ from millstream.spark.timestamps import stamp
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import Function, GlobalRead, Node, Repartition, Source, TableSource
+from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
 from millstream.topology.pipeline import input_label
 
 __all__ = [
+    "visit_frame_read",
     "visit_repartition",
     "visit_sink",
     "visit_source",
+    "visit_spark_sink",
     "visit_table_source",
 ]
 
@@ -63,6 +71,14 @@ def visit_table_source(building: Building, node: TableSource) -> None:
     building.put(node, flow, lane)
 
 
+def visit_frame_read(building: Building, node: FrameRead) -> None:
+    assert building.context.frame is not None
+    frame = building.context.frame(node.table)
+    flow, lane = _open(building, node, frame.key_serde, frame.value_serde)
+    lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
+    building.put(node, flow, lane)
+
+
 def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:
     key = node.key_serde or building.context.default_key_serde
     value = node.value_serde or building.context.default_value_serde
@@ -81,13 +97,7 @@ def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Ser
 
 def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
     flow = Flow(building.context.read(node), building.names, scans=(Scan(input_label(node)),))
-    where = F.concat(
-        F.col(TOPIC),
-        F.lit("-"),
-        F.col(PARTITION).cast("string"),
-        F.lit(" offset "),
-        F.col(OFFSET).cast("string"),
-    )
+    where = place_of_record()
     where_key, where_value = F.concat(where, F.lit(" key")), F.concat(where, F.lit(" value"))
     read_key = serdes.from_bytes(key_serde, F.col("key"), where_key)
     read_value = serdes.from_bytes(value_serde, F.col("value"), where_value)
@@ -249,6 +259,8 @@ def visit_sink(building: Building, node: nodes.Sink) -> None:
     flow, lane, _ = building.take(node.parents[0])
     key_serde, value_serde = _settled(building, node, flow, lane)
     topic = F.lit(node.topic)
+    if node.topic is not None:
+        building.context.written_serdes[node.topic] = (key_serde, value_serde)
     if node.topic_function is not None:
         lane, topic = _topic(building, node, node.topic_function, flow, lane)
     lane, partition, key, value = _written(building, node, flow, lane, key_serde, value_serde, topic)
@@ -265,6 +277,13 @@ def visit_sink(building: Building, node: nodes.Sink) -> None:
             letter=node.name,
         ),
     )
+
+
+def visit_spark_sink(building: Building, node: nodes.SparkSink) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    rows = flow.df if lane.keep is None else flow.df.where(F.col(lane.keep))
+    frame = rows.select(*record_columns(F.col(lane.key), F.col(lane.value)))
+    building.user_writer = user_writer(node, frame)
 
 
 def _topic(building: Building, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:

@@ -24,7 +24,7 @@ from millstream.spark.failures import Report, causes_of, translate
 from millstream.spark.java_names import java_class
 from millstream.spark.settings import TRANSACTION_SETTINGS
 
-__all__ = ["check_session", "end_run", "fit_session", "take_over", "written"]
+__all__ = ["check_session", "end_run", "fit_session", "take_over", "told_by_java", "written"]
 
 log = logging.getLogger(__name__)
 
@@ -135,11 +135,15 @@ def _in_effect(spark: SparkSession, name: str) -> str | None:
 
 
 def _told(error: Py4JError | OSError, claim: CheckpointClaim) -> StreamsException:
-    report = None
-    if isinstance(error, Py4JJavaError):
-        causes = tuple(causes_of(error.java_exception))
-        report = Report("; ".join(f"{name}: {message}" for name, message in causes[:1]), causes=causes)
-    return translate(claim.pipeline, (), error, claim=claim, report=report)
+    return translate(claim.pipeline, (), error, claim=claim, report=told_by_java(error))
+
+
+def told_by_java(error: BaseException) -> Report | None:
+    """What a call of the kernel's was refused for; None: Java has not said."""
+    if not isinstance(error, Py4JJavaError):
+        return None
+    causes = tuple(causes_of(error.java_exception))
+    return Report("; ".join(f"{name}: {message}" for name, message in causes[:1]), causes=causes)
 
 
 def _of_kernel(spark: SparkSession, name: str) -> Any:

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
+from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.registry_serdes import bound
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import extractor
@@ -43,7 +44,7 @@ from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import Repartition, Source
+from millstream.topology.nodes import FrameRead, Repartition, Source
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
 
@@ -132,6 +133,8 @@ class TopologyTestDriver:
         self._waiting: list[Record] | None = None
         self._offsets: dict[str, int] = {}
         self._outputs: dict[str, deque[Record]] = {}
+        self._written: dict[str, list[Record]] = {}
+        self._engine: MemoryEngine | None = None
         sources = dict.fromkeys(topology.source_topics, 1)
         self._plan = plan_internal_topics(topology, self._application_id, sources)
         partitions = {name: count or 1 for name, count in self._plan.partitions.items()}
@@ -156,7 +159,7 @@ class TopologyTestDriver:
         try:
             if topology.queries:  # tables alone need no Spark
                 settings = {k: str(v) for k, v in config.items() if k.startswith("spark.")}
-                engine = MemoryEngine(spark, settings)
+                engine = self._engine = MemoryEngine(spark, settings)
             for pipeline in writers_first(topology.queries):
                 self._pipelines.append(
                     engine.pipeline(
@@ -178,6 +181,13 @@ class TopologyTestDriver:
             self.close()
             raise
         self._view = _View(self._declared())
+        self._rows: dict[str, dict[bytes, bytes]] = {}
+        try:
+            for name in topology.frame_tables:
+                self.refresh_table(name)
+        except BaseException:
+            self.close()
+            raise
 
     # --- topics ----------------------------------------------------------------------------------------
 
@@ -361,6 +371,44 @@ class TopologyTestDriver:
         local = {name: [LocalStore(store.task_id, store, _THREAD)] for name, store in self._stores.items()}
         return StoreSnapshot(_THREAD, "RUNNING", {_THREAD: "RUNNING"}, declared, local)
 
+    # --- DataFrames ------------------------------------------------------------------------------------
+
+    def refresh_table(self, table: DataFrameTable | str) -> int:
+        """Read the DataFrame of a table anew, as `KafkaStreams.refresh_table`; a driver does so at its start.
+
+        Raises:
+            TopologyException: the topology has no such table, or its streams are joined with none.
+            StreamsException: the DataFrame cannot be read.
+        """
+        name = table.name if isinstance(table, DataFrameTable) else table
+        found = self._topology.frame_tables.get(name)
+        if found is None:
+            known = ", ".join(f"'{each}'" for each in self._topology.frame_tables) or "none"
+            raise TopologyException(f"no table of a DataFrame is called {name!r}; the program has {known}")
+        if self._engine is None:
+            return 0
+        topic = internal_topic(self._application_id, found.topic)
+        before, after = self._rows.get(name, {}), self._engine.rows(found)
+        self._rows[name] = after
+        told = {key: after.get(key) for key in (*before, *after) if before.get(key) != after.get(key)}
+        records = [Record(topic, 0, -1, key, value, self._now, ()) for key, value in told.items()]
+        if records:
+            self._process(records, 0)
+        return len(records)
+
+    def dataframe(self, stream: StreamDataFrame | str) -> Any:
+        """What was written to a topic so far, as a static DataFrame; `KafkaStreams.dataframe` gives a stream.
+
+        Records are in it whether or not an output topic was asked for them.
+
+        Raises:
+            TopologyException: the topology does not write this topic.
+        """
+        topic = stream.topic if isinstance(stream, StreamDataFrame) else stream
+        if self._engine is None:
+            raise TopologyException(f"the program does not write the topic '{topic}'; it writes none")
+        return self._engine.dataframe(topic, self._written.get(topic, []))
+
     # --- running ---------------------------------------------------------------------------------------
 
     def _pipe(self, records: Sequence[Record]) -> None:
@@ -411,6 +459,7 @@ class TopologyTestDriver:
             if written := running.process(inputs):
                 for record in written:
                     self._outputs.setdefault(record.topic, deque()).append(record)
+                    self._written.setdefault(record.topic, []).append(record)
                 output.append(written)
         return output
 
@@ -602,7 +651,7 @@ class _View:
 
 
 def _reads(node: Input, topic: str, application_id: str) -> bool:
-    if isinstance(node, Repartition):
+    if isinstance(node, Repartition | FrameRead):
         return topic == internal_topic(application_id, node.topic)
     if isinstance(node, Source):
         return topic in node.topics or (

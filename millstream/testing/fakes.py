@@ -18,6 +18,7 @@ from millstream.ports import (
     PipelineEnd,
     TopicDescription,
 )
+from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
@@ -441,6 +442,7 @@ class FakeEngine:
         compiled, started, stopped: names of pipelines, in the order of events.
         claims: what they were started with, in that order.
         rebuilt: pipelines, with the changelogs that were to be written anew.
+        refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
         next_batch: by pipeline, the first micro-batch that has no marker.
         files: the checkpoints' files, by the root that they were asked for with.
         compile_error, start_error: raised by the next call.
@@ -455,6 +457,8 @@ class FakeEngine:
         self.claims: list[CheckpointClaim] = []
         self.rebuilt: list[tuple[str, frozenset[str]]] = []
         self.next_batch: dict[str, int] = {}
+        self.refreshed: list[str] = []
+        self.changed: dict[str, int] = {}
         self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
@@ -525,6 +529,16 @@ class FakeEngine:
         """Notes that it was asked."""
         assert self.gate.wait(30), "nobody opened the gate"
         self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
+
+    def refresh(self, table: FrameTable) -> int:
+        """Notes that it was asked; says what `changed` has for the table."""
+        assert not self.closed, "the engine is closed"
+        self.refreshed.append(table.name)
+        return self.changed.get(table.name, 0)
+
+    def dataframe(self, topic: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """What it was asked for."""
+        return topic, dict(options)
 
     def written(self, claim: CheckpointClaim) -> int:
         """What `next_batch` says."""

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from millstream.model import StoreKind
-from millstream.topology.functions import describe_function
+from millstream.topology.functions import describe_frame, describe_function
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
     ForeignKeyJoin,
     ForeignKeyLookup,
+    FrameRead,
+    FrameTable,
     GlobalRead,
     GlobalTable,
     JoinType,
@@ -19,6 +21,7 @@ from millstream.topology.nodes import (
     Repartition,
     Sink,
     Source,
+    SparkSink,
     Store,
     StreamGlobalTableJoin,
     StreamJoin,
@@ -40,10 +43,14 @@ def explain(pipelines: Sequence[Pipeline], global_tables: Sequence[GlobalTable] 
     Internal topics are shown with `<application.id>` for the id.
     """
     text = ""
+    frames = [table for table in global_tables if isinstance(table, FrameTable)]
+    kept = [table for table in global_tables if not isinstance(table, FrameTable)]
     if pipelines or not global_tables:
         text += "Pipelines:\n" + "".join(_paragraph(pipeline) for pipeline in pipelines)
-    if global_tables:
-        text += "Global tables:\n" + "".join(_global_table(table) for table in global_tables)
+    if kept:
+        text += "Global tables:\n" + "".join(_global_table(table) for table in kept)
+    if frames:
+        text += "Tables of DataFrames:\n" + "".join(_frame_table(table) for table in frames)
     return text
 
 
@@ -59,7 +66,7 @@ def _paragraph(pipeline: Pipeline) -> str:
     lines += _section("joins", _joins(pipeline))
     lines += _section("holds", _held_back(pipeline))
     lines += _section("keeps", _kept(pipeline))
-    lines += _section("writes", (_output(node) for node in pipeline.outputs))
+    lines += _section("writes", (*(_output(node) for node in pipeline.outputs), *_by_spark(pipeline)))
     lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
     return "\n".join(lines) + "\n\n"
 
@@ -71,6 +78,24 @@ def _global_table(table: GlobalTable) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+def _frame_table(table: FrameTable) -> str:
+    again = "at each start of a query that joins it" if table.reads_at_start else "at its first start"
+    columns = ", ".join(table.key)
+    lines = [f"  Table: {table.name} (rows of a DataFrame by {columns})"]
+    lines += _section(
+        "reads", [f"{describe_frame(table.frame)}, {again} and when asked ({table.source_name})"]
+    )
+    lines += _section("writes", [f"what has changed to {_internal(table.topic)}, in one transaction"])
+    return "\n".join(lines) + "\n\n"
+
+
+def _by_spark(pipeline: Pipeline) -> Iterable[str]:
+    for node in pipeline.nodes:
+        if isinstance(node, SparkSink):
+            table = "" if node.table is None else f", to the table {node.table}"
+            yield f"what {describe_function(node.function)} says, by a query of its own{table} ({node.name})"
+
+
 def _section(title: str, entries: Iterable[str]) -> list[str]:
     return [f"    {f'{title}:' if number == 0 else '':<10}{entry}" for number, entry in enumerate(entries)]
 
@@ -78,6 +103,8 @@ def _section(title: str, entries: Iterable[str]) -> list[str]:
 def _input(node: Source | TableSource | Repartition) -> str:
     if isinstance(node, Repartition):
         return f"{_internal(node.topic)} ({node.name})"
+    if isinstance(node, FrameRead):
+        return f"{_internal(node.topic)}, whole, for joins with the DataFrame's rows ({node.name})"
     if isinstance(node, GlobalRead):
         return f"{node.topic}, whole, for joins with the global table ({node.name})"
     if isinstance(node, TableSource):
@@ -146,6 +173,8 @@ def _joins(pipeline: Pipeline) -> Iterable[str]:
 def _side(node: Node) -> str:
     """What is joined, by its topic, if it comes from one as it is."""
     match node:
+        case FrameTable():
+            return f"the rows of the DataFrame {node.name}"
         case GlobalTable():
             return f"global table {node.topic}"
         case TableSource():

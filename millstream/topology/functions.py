@@ -10,7 +10,16 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-__all__ = ["accepts", "arity", "caller", "compared_with_none", "describe_function", "name_called", "swapped"]
+__all__ = [
+    "accepts",
+    "arity",
+    "caller",
+    "compared_with_none",
+    "describe_frame",
+    "describe_function",
+    "name_called",
+    "swapped",
+]
 
 
 def describe_function(function: Any) -> str:
@@ -32,6 +41,11 @@ def describe_function(function: Any) -> str:
     if any("__str__" in vars(base) or "__repr__" in vars(base) for base in kind.__mro__[:-1]):
         return str(plain)
     return f"{kind.__module__}.{kind.__qualname__} object"
+
+
+def describe_frame(frame: Any) -> str:
+    """What a table's rows come from: `the DataFrame of app.py:12 <lambda>`, or a DataFrame that was given."""
+    return f"the DataFrame of {describe_function(frame)}" if callable(frame) else "a DataFrame that was given"
 
 
 def arity(function: Any, *, most: int = 3) -> int | None:

@@ -37,6 +37,12 @@ REPARTITION_CONFIGS = {
     "retention.ms": "-1",
     "segment.bytes": "52428800",
 }
+FRAME_CONFIGS = {
+    "cleanup.policy": "compact",
+    **ANY_TIME,
+    # A micro-batch that is repeated reads the same rows again, though newer ones of these keys have come.
+    "min.compaction.lag.ms": "86400000",
+}
 CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact",
     **ANY_TIME,
@@ -142,6 +148,10 @@ def plan_internal_topics(
             if isinstance(node, Repartition):
                 name = internal_topic(application_id, node.topic)
                 topics.append(InternalTopic(name, counts[node.topic], dict(REPARTITION_CONFIGS)))
+    for table in topology.frame_tables.values():
+        # One partition: a transaction's rows become visible together, and have one order.
+        partitions[table.topic] = 1
+        topics.append(InternalTopic(internal_topic(application_id, table.topic), 1, dict(FRAME_CONFIGS)))
     stores = {}
     for subtopology in topology.subtopologies:
         for store in subtopology.stores:

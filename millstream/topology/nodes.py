@@ -34,6 +34,8 @@ __all__ = [
     "ForeignKeyJoin",
     "ForeignKeyLookup",
     "ForeignKeySubscribe",
+    "FrameRead",
+    "FrameTable",
     "Function",
     "GlobalRead",
     "GlobalTable",
@@ -52,6 +54,8 @@ __all__ = [
     "SelectKey",
     "Sink",
     "Source",
+    "SparkSink",
+    "SparkTopic",
     "Store",
     "StreamGlobalTableJoin",
     "StreamJoin",
@@ -219,6 +223,31 @@ class GlobalTable(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class FrameTable(GlobalTable):
+    """The rows of a DataFrame as a table that is whole wherever a stream is joined with it.
+
+    Its rows are in the topic `<name>-changelog`, an internal one, which `topic` names without the application
+    id. Nobody but a client writes there, when the table is read anew; no client keeps a store of it.
+
+    Attributes:
+        frame: a DataFrame, or a function that gets a SparkSession and returns one; an opaque value.
+        key: the columns that are the table's key.
+        reads_at_start: each start of a query that joins it reads the DataFrame; else the first one alone.
+    """
+
+    frame: Any = None
+    key: tuple[str, ...] = ()
+    reads_at_start: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class FrameRead(GlobalRead):
+    """The topic of a DataFrame's table, as a pipeline reads it; internal, and without the application id."""
+
+    table: FrameTable = field(default_factory=lambda: FrameTable("", ()))
+
+
+@dataclass(frozen=True, eq=False)
 class Filter(Node):
     """Keep the records whose predicate is true (`negate`: is not true). NULL counts as not true."""
 
@@ -316,6 +345,27 @@ class Repartition(Node):
     implicit: bool = True
     null_keys: bool = False
     partitioner: Function | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SparkTopic(Repartition):
+    """The topic between a stream and the query of the user's that writes it somewhere else.
+
+    A record keeps its key, also a null one: nothing comes after it that needs equal keys together.
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class SparkSink(Node):
+    """The records of a SparkTopic, as a streaming DataFrame, to where a function's writer writes them.
+
+    Attributes:
+        function: gets the DataFrame, and returns a DataStreamWriter that is not started.
+        table: start it with `toTable` of this name; None: with `start`.
+    """
+
+    function: Function = field(default=lambda: None)
+    table: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

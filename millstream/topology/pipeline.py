@@ -19,6 +19,8 @@ from millstream.topology.nodes import (
     ForeignKeyJoin,
     ForeignKeyLookup,
     ForeignKeySubscribe,
+    FrameRead,
+    FrameTable,
     GlobalRead,
     GlobalTable,
     Node,
@@ -26,6 +28,8 @@ from millstream.topology.nodes import (
     Repartition,
     Sink,
     Source,
+    SparkSink,
+    SparkTopic,
     Store,
     StreamGlobalTableJoin,
     StreamJoin,
@@ -71,6 +75,16 @@ class Pipeline:
         which stores read themselves.
         """
         return not all(isinstance(node, TableSource) and node.is_view for node in self.nodes)
+
+    @property
+    def spark_sink(self) -> SparkSink | None:
+        """What has a query of the user's write its records; it is then all that the pipeline does."""
+        return next((node for node in self.nodes if isinstance(node, SparkSink)), None)
+
+    @property
+    def frame_tables(self) -> tuple[FrameTable, ...]:
+        """The tables of DataFrames that streams are joined with in it."""
+        return tuple(node.table for node in self.inputs if isinstance(node, FrameRead))
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -133,15 +147,7 @@ def _pipeline(
         if isinstance(node, StreamGlobalTableJoin) and global_read(node, inputs) is None:
             table = node.parents[1]
             assert isinstance(table, GlobalTable)
-            read = GlobalRead(
-                table.name,
-                (),
-                topic=table.topic,
-                source_name=table.source_name,
-                key_serde=table.stored.key_serde or table.key_serde,
-                value_serde=table.stored.value_serde or table.value_serde,
-                offset_reset=OffsetReset.EARLIEST,
-            )
+            read = _read_of(table)
             ours.append(read)
             inputs.append(read)
         ours.append(node)
@@ -156,6 +162,27 @@ def _pipeline(
             if writes:
                 outputs.append(node)
     return Pipeline(name, ids, tuple(ours), tuple(inputs), tuple(outputs), " ".join(reasons))
+
+
+def _read_of(table: GlobalTable) -> GlobalRead:
+    if isinstance(table, FrameTable):
+        return FrameRead(
+            table.name,
+            (),
+            topic=table.topic,
+            source_name=table.source_name,
+            offset_reset=OffsetReset.EARLIEST,
+            table=table,
+        )
+    return GlobalRead(
+        table.name,
+        (),
+        topic=table.topic,
+        source_name=table.source_name,
+        key_serde=table.stored.key_serde or table.key_serde,
+        value_serde=table.stored.value_serde or table.value_serde,
+        offset_reset=OffsetReset.EARLIEST,
+    )
 
 
 def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRead | None:
@@ -177,7 +204,9 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
         state[node] = before
         if isinstance(node, Repartition):
             state[node] = None
-            if not node.implicit:
+            if isinstance(node, SparkTopic):
+                cuts[node] = "The query of to_spark() is the program's own; what it reads is a topic."
+            elif not node.implicit:
                 cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
             elif before is not None and not any(isinstance(parent, TableGroupBy) for parent in node.parents):
                 cuts[node] = (

@@ -23,6 +23,7 @@ from millstream.topology.nodes import (
     ForeignKeyChanges,
     ForeignKeyJoin,
     ForeignKeyLookup,
+    FrameTable,
     GlobalTable,
     Node,
     Repartition,
@@ -97,6 +98,11 @@ class Subtopology:
     def is_global(self) -> bool:
         """Whether it is a global table: it has a number, and no tasks."""
         return isinstance(self.processors[0].node, GlobalTable)
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether it is a DataFrame's table: a global table that no client keeps a store of."""
+        return isinstance(self.processors[0].node, FrameTable)
 
     @property
     def source_topics(self) -> tuple[str, ...]:

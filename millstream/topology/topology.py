@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import TypeGuard
 
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.copartition import CopartitionGroup, copartition_groups
 from millstream.topology.describe import TopologyDescription, describe
 from millstream.topology.explain import explain
-from millstream.topology.nodes import GlobalTable, Node, Source, Store, TableSource
+from millstream.topology.nodes import FrameTable, GlobalTable, Node, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline, plan_pipelines
 from millstream.topology.subtopology import Subtopology, split_subtopologies, write_out
 
@@ -46,7 +47,13 @@ class Topology(TellsWhatIsMissing):
     @cached_property
     def global_subtopologies(self) -> tuple[Subtopology, ...]:
         """The global tables with their numbers, ascending: one table and one store each, and no tasks."""
-        return tuple(each for each in self._all_subtopologies if each.is_global)
+        return tuple(each for each in self._all_subtopologies if each.is_global and not each.is_frame)
+
+    @cached_property
+    def frame_tables(self) -> Mapping[str, FrameTable]:
+        """The tables of DataFrames by name, in node order."""
+        tables = (node for node in self.nodes if isinstance(node, FrameTable))
+        return MappingProxyType({table.name: table for table in tables})
 
     @cached_property
     def pipelines(self) -> tuple[Pipeline, ...]:
@@ -67,13 +74,13 @@ class Topology(TellsWhatIsMissing):
     @cached_property
     def global_stores(self) -> Mapping[str, Store]:
         """The stores of its global tables by name, in node order; `source_topic` is the topic of each."""
-        tables = (node for node in self.nodes if isinstance(node, GlobalTable))
+        tables = (node for node in self.nodes if _has_store(node))
         return MappingProxyType({table.stored.name: table.stored for table in tables})
 
     @cached_property
     def global_topics(self) -> tuple[str, ...]:
         """The topics of its global tables, sorted. They have to be there before it starts."""
-        return tuple(sorted(node.topic for node in self.nodes if isinstance(node, GlobalTable)))
+        return tuple(sorted(node.topic for node in self.nodes if _has_store(node)))
 
     @cached_property
     def source_topics(self) -> tuple[str, ...]:
@@ -108,10 +115,15 @@ class Topology(TellsWhatIsMissing):
     def explain(self) -> str:
         """Text on how Spark runs it: the pipelines, what each reads, writes and keeps, and why it is cut.
 
-        Then the global tables, which no query runs.
+        Then the global tables, which no query runs, and the tables of DataFrames.
         """
         return explain(self.pipelines, [node for node in self.nodes if isinstance(node, GlobalTable)])
 
     def __repr__(self) -> str:
         tables = f", {len(self.global_topics)} global tables" if self.global_topics else ""
         return f"Topology({len(self.nodes)} nodes, {len(self.subtopologies)} subtopologies{tables})"
+
+
+def _has_store(node: Node) -> TypeGuard[GlobalTable]:
+    """Whether every client keeps a store of a global table."""
+    return isinstance(node, GlobalTable) and not isinstance(node, FrameTable)

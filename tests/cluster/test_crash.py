@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import queue
 import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -16,52 +10,12 @@ from random import Random
 import psutil
 import pytest
 from confluent_kafka import Producer
+from single import App
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 
 pytestmark = pytest.mark.cluster
-
-APP = Path(__file__).parent / "counting_app.py"
-
-
-class App:
-    """One process of the counting application."""
-
-    def __init__(self, *arguments: str, log: Path) -> None:
-        self._log = log
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, str(APP), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name="app-reader", daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line.strip())
-
-    def next_line(self, timeout_s: float = 90.0) -> str:
-        try:
-            return self._lines.get(timeout=timeout_s)
-        except queue.Empty:
-            raise AssertionError(f"the app said nothing; its log: {self._log.read_text()[-3000:]}") from None
-
-    def counts(self) -> dict[str, int]:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return dict(json.loads(self.next_line()))
-
-    def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
 
 
 def test_a_killed_client_resumes_with_exact_counts_and_leaves_no_process(

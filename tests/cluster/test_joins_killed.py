@@ -113,7 +113,7 @@ def test_a_killed_join_goes_on_with_its_table_and_counts_nothing_twice(
     """At least once: in the middle of a backlog of some micro-batches."""
     joining = Joining(kafka, tmp_path, "at_least_once")
     try:
-        joining.proof.write(WORDS * 60)
+        joining.proof.write(WORDS * 40)
         wait_until(joining.joined, joining.client.told("it joins"), 90)
         joining.client.kill()
         assert joining.joined().keys() < joining.proof.ids, "it was killed when all was done"

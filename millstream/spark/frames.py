@@ -1,0 +1,347 @@
+"""DataFrames on both ends: the rows of a static one, and the writer of a streaming one.
+
+A table of a DataFrame is read through its topic, as everything is: `changes` is what a refresh has to write
+there. Whether a DataFrame can be a table, and a writer be started, is found out here, with a sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from millstream.dsl.frames import check_columns, check_frame
+from millstream.dsl.serdes import Serde, Serdes
+from millstream.errors import StreamsException, TopologyException
+from millstream.spark import serdes
+from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.stale import is_java_unreachable
+from millstream.spark.trace import translated
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import FrameTable, SparkSink
+
+__all__ = [
+    "StaticFrame",
+    "UserWriter",
+    "changes",
+    "dataframe_of",
+    "last_rows",
+    "place_of_record",
+    "record_columns",
+    "refuse_doubles",
+    "user_writer",
+]
+
+log = logging.getLogger(__name__)
+
+_MADE_NEW = "make it anew, with a function: from_dataframe(lambda spark: spark.read…, key=…)"
+
+
+@dataclass(frozen=True)
+class StaticFrame:
+    """The DataFrame of a table, as it was when the topology was compiled.
+
+    Attributes:
+        schema: of its columns; it stays the same as long as the client runs.
+        key_serde, value_serde: of the table's topic. A value is a struct of all columns.
+    """
+
+    table: FrameTable
+    schema: T.StructType
+    key_serde: Serde
+    value_serde: Serde
+
+    @classmethod
+    def of(cls, table: FrameTable, spark: SparkSession) -> StaticFrame:
+        """Look at the DataFrame, whose rows are not read yet.
+
+        Raises:
+            TopologyException: it cannot be a table.
+        """
+        frame = _frame(table, spark)
+        schema = T.StructType.fromJson(frame.schema.jsonValue())
+        for column in schema:
+            _check_type(table, column.name, column.dataType)
+        key = serdes.infer(_key_type(table, schema))
+        return cls(table, schema, key, Serdes.json(schema))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The rows as they are now: key and value, in bytes. A row without a key is left out.
+
+        Raises:
+            TopologyException: the DataFrame cannot be made, or has other columns than when it was compiled.
+        """
+        frame = _frame(self.table, spark)
+        if frame.schema.simpleString() != self.schema.simpleString():
+            raise TopologyException(
+                f"{self.table.name}: the DataFrame is {frame.schema.simpleString()} now, and was "
+                f"{self.schema.simpleString()} when the topology was compiled; start a new client to go on "
+                "with these"
+            )
+        _look_again(frame)
+        columns = [_column(name) for name in self.schema.fieldNames()]
+        key = _key(self.table)
+        key_bytes = serdes.to_bytes(self.key_serde, key, _key_type(self.table, self.schema), "the key")
+        value_bytes = serdes.to_bytes(self.value_serde, F.struct(*columns), self.schema, "the value")
+        there = [_column(name).isNotNull() for name in self.table.key]
+        for other in there[1:]:
+            there[0] = there[0] & other
+        return frame.where(there[0]).select(key_bytes.alias("key"), value_bytes.alias("value"))
+
+
+def changes(frame: StaticFrame, spark: SparkSession, kept: DataFrame) -> DataFrame:
+    """What has to be written to the topic, which has `kept`: key, value, and how many rows have the key."""
+    rows = (
+        frame.rows(spark).groupBy("key").agg(F.first("value").alias("new"), F.count(F.lit(1)).alias("rows"))
+    )
+    both = kept.withColumnRenamed("value", "old").join(rows, "key", "full_outer")
+    told = (F.col("rows") > 1) | ~F.col("new").eqNullSafe(F.col("old"))
+    return both.where(told).select("key", F.col("new").alias("value"), "rows")
+
+
+def last_rows(records: DataFrame) -> DataFrame:
+    """The last value of each key in a topic of one partition: key and value."""
+    return records.groupBy("key").agg(F.max_by("value", OFFSET).alias("value"))
+
+
+def refuse_doubles(table: FrameTable, count: int) -> None:
+    """Raises a StreamsException if so many keys have more than one row."""
+    if count:
+        columns = ", ".join(repr(name) for name in table.key)
+        raise StreamsException(
+            f"{table.name}: {count} {'keys have' if count > 1 else 'key has'} more than one row in the "
+            f"DataFrame, and a table has one row for a key ({', '.join(table.key)}); drop what is not "
+            f"wanted, such as with .dropDuplicates([{columns}]), or take more columns into the key"
+        )
+
+
+# --- the DataFrame -----------------------------------------------------------------------------------------
+
+
+def _frame(table: FrameTable, spark: SparkSession) -> DataFrame:
+    given = table.frame
+    if isinstance(given, DataFrame):
+        if not _is_of(given, spark):
+            raise TopologyException(
+                f"{table.name}: its DataFrame was made in a Spark that is not the one the client runs on, or "
+                f"that has ended since; {_MADE_NEW}. Or hand over the session that it was made with: "
+                "KafkaStreams(topology, config, spark=spark)"
+            )
+        return given
+    made = _called(table, given, spark)
+    if made is None:
+        raise TopologyException(f"{table.name}: its function returned None; is a `return` missing?")
+    check_frame(made, table.name)
+    check_columns(table.key, made.columns, table.name)
+    frame: DataFrame = made
+    return frame
+
+
+def _is_of(frame: DataFrame, spark: SparkSession) -> bool:
+    """Whether a DataFrame is of the same running Spark as a session."""
+    try:
+        theirs: Any = frame.sparkSession.sparkContext
+        if theirs is not spark.sparkContext or theirs._jsc is None:
+            return False
+        frame.isStreaming  # noqa: B018 - it asks the JVM, for an object that an earlier one had
+        frame.sparkSession._jsparkSession.sparkContext().isStopped()
+    except Exception:
+        return False
+    return True
+
+
+def _look_again(frame: DataFrame) -> None:
+    """Have the DataFrame's files listed anew: Spark remembers those that it found when it was made."""
+    try:
+        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+        for number in range(leaves.size()):
+            leaf = leaves.apply(number)
+            if leaf.getClass().getName().endswith(".LogicalRelation"):
+                relation = leaf.relation()
+                if relation.getClass().getName().endswith(".HadoopFsRelation"):
+                    relation.location().refresh()
+    except Exception:
+        # A DataFrame of another kind, or Spark has this somewhere else: it is read as Spark would.
+        log.debug("the files of a DataFrame were not listed anew", exc_info=True)
+
+
+def _column(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _key(table: FrameTable) -> Column:
+    columns = [_column(name) for name in table.key]
+    return columns[0] if len(columns) == 1 else F.struct(*columns)
+
+
+def _key_type(table: FrameTable, schema: T.StructType) -> T.DataType:
+    columns = [schema[name] for name in table.key]
+    if len(columns) == 1:
+        return columns[0].dataType
+    return T.StructType([T.StructField(each.name, each.dataType) for each in columns])
+
+
+_ATOMIC = (
+    T.StringType,
+    T.BinaryType,
+    T.NumericType,
+    T.BooleanType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.NullType,
+)
+
+
+def _check_type(table: FrameTable, name: str, type_: T.DataType) -> None:
+    """Raises a TopologyException for what JSON cannot carry, which the table's topic has its rows in, and for
+    names that the state of a query cannot have."""
+    if not name.rpartition(".")[2].rstrip("[]{}").isidentifier():
+        raise TopologyException(
+            f"{table.name}: the DataFrame has a column '{name}', and what Spark keeps for a join takes names "
+            "of letters, digits and _ alone; give it another one with withColumnRenamed()"
+        )
+    if isinstance(type_, T.StructType):
+        for field in type_:
+            _check_type(table, f"{name}.{field.name}", field.dataType)
+    elif isinstance(type_, T.ArrayType):
+        _check_type(table, f"{name}[]", type_.elementType)
+    elif isinstance(type_, T.MapType) and isinstance(type_.keyType, T.StringType):
+        _check_type(table, f"{name}{{}}", type_.valueType)
+    elif not isinstance(type_, _ATOMIC):
+        raise TopologyException(
+            f"{table.name}: the column '{name}' of the DataFrame is {type_.simpleString()}, which the "
+            "table's topic cannot carry: its rows are JSON there. Cast the column, or leave it out"
+        )
+
+
+def _called(node: FrameTable | SparkSink, function: Callable[[Any], Any], argument: Any) -> Any:
+    """What a function of the user's returns; what goes wrong in it is told with its place."""
+
+    def call() -> Any:
+        try:
+            return function(argument)
+        except (PySparkException, StreamsException):
+            raise
+        except Exception as error:
+            if is_java_unreachable(error):
+                raise
+            where = f"{node.name} ({describe_function(function)})"
+            raise TopologyException(f"{where}: {type(error).__name__}: {error}") from error
+
+    return translated(node, function, call)
+
+
+# --- the writer --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UserWriter:
+    """What `to_spark` has made: a writer, to be started on the checkpoint of its pipeline."""
+
+    node: SparkSink
+    writer: DataStreamWriter
+
+    def start(self, checkpoint: str, name: str) -> StreamingQuery:
+        """Start its query."""
+        writer = self.writer.option("checkpointLocation", checkpoint)
+        if _option_of(writer, "queryName") is None:
+            writer = writer.queryName(name)
+        return writer.start() if self.node.table is None else writer.toTable(self.node.table)
+
+
+def user_writer(node: SparkSink, frame: DataFrame) -> UserWriter:
+    """Call the function of a `to_spark`.
+
+    Raises:
+        TopologyException: it does not return a writer that can be started here.
+    """
+    made = _called(node, node.function, frame)
+    what = _wrong_with(made)
+    if what is not None:
+        raise TopologyException(f"{node.name}: {what}")
+    return UserWriter(node, made)
+
+
+def _wrong_with(made: Any) -> str | None:
+    right = "lambda df: df.writeStream.format('parquet').option('path', '…')"
+    if made is None:
+        return f"its function returned None; is a `return` missing? It has to return a writer: {right}"
+    if isinstance(made, StreamingQuery):
+        made.stop()
+        return (
+            "its function has started the query itself; leave out start() and return the writer, which the "
+            f"client starts and stops: {right}. For toTable(name) give to_spark(…, table=name)"
+        )
+    if isinstance(made, DataFrame):
+        return f"its function returned a DataFrame; it has to return its writer: {right}"
+    if not isinstance(made, DataStreamWriter):
+        kind = type(made).__name__
+        return f"its function returned {made!r}, a {kind}; it has to return a DataStreamWriter: {right}"
+    location = _option_of(made, "checkpointLocation")
+    if location is not None:
+        return (
+            f"its writer has the option checkpointLocation, '{location}'; leave it out: the query's "
+            "checkpoint is with those of the application's other pipelines, and is handed over with them"
+        )
+    trigger = str(_private(made, "trigger", lambda value: value.toString()) or "")
+    if any(kind in trigger for kind in ("OneTimeTrigger", "AvailableNow")):
+        return (
+            "its writer has a trigger with which the query ends by itself (once, availableNow), and a "
+            "pipeline runs as long as its client; use trigger(processingTime='1 minute'), or leave it out"
+        )
+    return None
+
+
+def _option_of(writer: DataStreamWriter, name: str) -> str | None:
+    value = _private(writer, "extraOptions", lambda options: options.get(name))
+    return str(value.get()) if value is not None and value.isDefined() else None
+
+
+def _private(writer: DataStreamWriter, name: str, read: Callable[[Any], Any]) -> Any:
+    """What is in a field of Spark's writer, which does not tell; None: it has no such field."""
+    try:
+        java: Any = writer._jwrite
+        field = java.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return read(field.get(java))
+    except Exception:
+        log.debug("Spark's writer does not say its %s", name, exc_info=True)
+        return None
+
+
+# --- records -----------------------------------------------------------------------------------------------
+
+
+def record_columns(key: Column, value: Column) -> list[Column]:
+    """The columns of a DataFrame of records, as a program of the user's sees it."""
+    return [
+        key.alias("key"),
+        value.alias("value"),
+        F.col(TIMESTAMP).alias("timestamp"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        F.col(HEADERS).alias("headers"),
+    ]
+
+
+def dataframe_of(records: DataFrame, key_serde: Serde, value_serde: Serde) -> DataFrame:
+    """Records as they were read, as a program of the user's sees them."""
+    where = place_of_record()
+    key = serdes.from_bytes(key_serde, F.col("key"), F.concat(where, F.lit(" key")))
+    value = serdes.from_bytes(value_serde, F.col("value"), F.concat(where, F.lit(" value")))
+    return records.select(*record_columns(key, value))
+
+
+def place_of_record() -> Column:
+    """Names a record: `orders-0 offset 17`."""
+    offset = F.col(OFFSET).cast("string")
+    return F.concat(F.col(TOPIC), F.lit("-"), F.col(PARTITION).cast("string"), F.lit(" offset "), offset)

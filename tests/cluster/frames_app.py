@@ -1,0 +1,51 @@
+"""An application that tests start as a process of its own: a table of files joined, and the result in files.
+
+Prints RUNNING when it is, and for each line that it reads from its input how many rows of the table changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+from spark_start import java_options
+
+from millstream import Consumed, KafkaStreams, Serdes, StreamsBuilder
+
+
+def main(servers: str, application_id: str, topic: str, directory: str) -> None:
+    builder = StreamsBuilder()
+    prices = builder.from_dataframe(
+        lambda spark: spark.read.json(f"{directory}/prices", "item string, price bigint"),
+        "item",
+        named="prices",
+    )
+    numbers = builder.stream(topic, Consumed.with_(Serdes.string(), Serdes.string()))
+    (
+        numbers.join(prices, lambda number, row: {"number": number, "price": row.price}).to_spark(
+            lambda df: (
+                df.select("partition", "offset", "value.*")
+                .writeStream.format("parquet")
+                .option("path", f"{directory}/priced")
+            ),
+            named="priced",
+        )
+    )
+    config = {
+        "application.id": application_id,
+        "bootstrap.servers": servers,
+        "state.dir": f"{directory}/state",
+        "processing.guarantee": "exactly_once_v2",
+        "max.batch.records": 40,
+        "num.stream.threads": 2,
+        "spark.driver.extraJavaOptions": java_options(),
+    }
+    with KafkaStreams(builder.build(), config) as streams:
+        streams.wait_until_running(timedelta(seconds=90))
+        print("RUNNING", flush=True)
+        for _ in sys.stdin:
+            print(streams.refresh_table(prices), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5])

@@ -58,6 +58,15 @@ _JAVA_SERDES = {
     "Double": "double",
     "Boolean": "boolean",
     "UUID": "uuid",
+    "ByteBuffer": "bytes",
+    "Void": "void",
+}
+
+_CONFLUENTS_SERDES = {
+    "GenericAvroSerde": "avro",
+    "SpecificAvroSerde": "avro",
+    "KafkaJsonSchemaSerde": "json_schema",
+    "KafkaProtobufSerde": "protobuf",
 }
 
 _KAFKAS_HANDLERS = "org.apache.kafka.streams.errors."
@@ -555,6 +564,7 @@ def _serde(key: Key, value: Any) -> Any:
         return value
     java = re.fullmatch(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serdes[$.](\w+?)Serde", value)
     name = _JAVA_SERDES.get(java[1], value) if java else value.lower()
+    name = _CONFLUENTS_SERDES.get(value.rpartition(".")[2], name)
     if name in SERDE_NAMES:
         return name
     near = difflib.get_close_matches(name, SERDE_NAMES, n=1, cutoff=0.5)

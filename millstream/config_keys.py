@@ -319,6 +319,78 @@ _WORKING = (
         "default.value.serde", Type.SERDE, None, _MEDIUM, "The serde of values where the topology names none."
     ),
     Key(
+        "schema.registry.url",
+        Type.ANY,
+        None,
+        _MEDIUM,
+        "Where the schema registry is, for serdes that have one: an address, several "
+        "separated "
+        "by commas, or 'mock://' and a name for tests.",
+    ),
+    Key(
+        "schema.registry.timeout.ms",
+        Type.INT,
+        None,
+        _LOW,
+        "How long a schema registry that does not answer is asked again, 30 seconds by default; then the "
+        "pipeline fails, and is tried again as the handler says.",
+        least=1,
+    ),
+    Key(
+        "auto.register.schemas",
+        Type.BOOLEAN,
+        None,
+        _MEDIUM,
+        "Whether schemas of what is written are registered, which is the default; else the registry has to "
+        "have "
+        "them.",
+    ),
+    Key(
+        "use.latest.version",
+        Type.BOOLEAN,
+        None,
+        _LOW,
+        "Whether what is written has the newest schema of its subject.",
+    ),
+    Key(
+        "key.subject.name.strategy",
+        Type.STRING,
+        None,
+        _LOW,
+        "How subjects of keys are called: TopicNameStrategy (the default), RecordNameStrategy or "
+        "TopicRecordNameStrategy.",
+    ),
+    Key(
+        "value.subject.name.strategy",
+        Type.STRING,
+        None,
+        _LOW,
+        "How subjects of values are called; as key.subject.name.strategy.",
+    ),
+    Key(
+        "basic.auth.credentials.source",
+        Type.STRING,
+        None,
+        _LOW,
+        "Where the user of the schema registry is told: URL, in its address, or USER_INFO, in "
+        "basic.auth.user.info.",
+    ),
+    Key(
+        "basic.auth.user.info",
+        Type.STRING,
+        None,
+        _MEDIUM,
+        "The user of the schema registry and the password, with a colon between them.",
+    ),
+    Key(
+        "bearer.auth.credentials.source",
+        Type.STRING,
+        None,
+        _LOW,
+        "STATIC_TOKEN: the schema registry is shown bearer.auth.token.",
+    ),
+    Key("bearer.auth.token", Type.STRING, None, _LOW, "What the schema registry is shown."),
+    Key(
         "default.timestamp.extractor",
         Type.ANY,
         None,
@@ -617,10 +689,25 @@ PREFIXES: dict[str, str] = {
     "admin.": "a setting of the client that creates and describes topics",
     "topic.": "a setting of every internal topic",
     "client.tag.": "describes this client, for placing standby tasks; not used yet",
+    "schema.registry.": "a setting of what asks the schema registry: the keys of its login, and ssl.*",
     "sasl.": "how every client of Kafka's logs in",
     "ssl.": "how every client of Kafka's encrypts",
 }
 """Whatever begins with one of these is passed on, and checked by who gets it."""
 
-SERDE_NAMES = ("bytes", "string", "integer", "long", "short", "float", "double", "boolean", "uuid")
+SERDE_NAMES = (
+    "bytes",
+    "string",
+    "integer",
+    "long",
+    "short",
+    "float",
+    "double",
+    "boolean",
+    "uuid",
+    "void",
+    "avro",
+    "json_schema",
+    "protobuf",
+)
 """The serdes that a configuration can name."""

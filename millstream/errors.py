@@ -4,6 +4,7 @@
     ├── ConfigException                     a configuration key is missing, unknown or has a wrong value
     ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
     ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
+    ├── SchemaRegistryException             a schema registry cannot be asked, or says no
     ├── MissingSourceTopicException         KIP-662: names the topics
     ├── TaskAssignmentException             the group could not agree on who does what
     ├── TaskMigratedException               another client has taken over; never reaches the handler
@@ -65,6 +66,7 @@ __all__ = [
     "PipelineException",
     "ProcessorStateException",
     "PythonWorkerException",
+    "SchemaRegistryException",
     "SerializationException",
     "SetupException",
     "StateStoreMigratedException",
@@ -157,6 +159,22 @@ class SerializationException(StreamsException):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+
+
+class SchemaRegistryException(StreamsException):
+    """A schema registry cannot be asked, or says no.
+
+    Attributes:
+        error_code: the registry's own number for it, such as 409 or 40401, where it gave one.
+
+    Next: the message has the address and what was said. If the registry was away, the handler's
+    REPLACE_THREAD tries again.
+    Source: io.confluent.kafka.schemaregistry.client.rest.exceptions.RestClientException.
+    """
+
+    def __init__(self, message: str, *, error_code: int | None = None) -> None:
+        super().__init__(message)
+        self.error_code = error_code
 
 
 class MissingSourceTopicException(StreamsException):

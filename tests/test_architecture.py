@@ -66,27 +66,31 @@ MAY_IMPORT: dict[str, set[str]] = {
     # what a program means
     "topology": BASE,
     "metrics": BASE,
+    # schema registries: who asks them, and one of our own
+    "registry": BASE,
     # what the user writes, what keeps the state, what answers
     # a user's code, record by record, and what it sees of its stores
     "processors": BASE | {"topology", "stores", "query"},
-    "dsl": BASE | {"topology", "processors"},
+    "dsl": BASE | {"topology", "processors", "registry"},
     "group": BASE | {"topology"},
     "stores": BASE | {"topology"},
     "query": BASE | {"topology", "stores"},
     # stores over HTTP: sees a client through a protocol of its own
     "server": BASE | {"dsl", "stores", "query"},
     # the engines: never each other, nor the runtime
-    "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl", "processors"},
+    "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl", "processors", "registry"},
     "kafka": BASE | {"topology", "group"},
     # the operating model; engines only in the composition root, see MORE_IN
-    "runtime": BASE | {"topology", "metrics", "processors", "dsl", "group", "stores", "query"},
+    "runtime": BASE | {"topology", "metrics", "processors", "registry", "dsl", "group", "stores", "query"},
     # edges
     "broker": BASE | ON_THIS_MACHINE | {"kafka"},
     "testing": BASE
     | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"}
-    | {"processors"},
+    | {"processors", "registry"},
     "millstream": BASE | {"dsl", "processors", "query", "runtime", "stores", "topology"},
-    "cli": BASE | ON_THIS_MACHINE | {"millstream", "topology", "dsl", "query", "runtime", "broker", "kafka"},
+    "cli": BASE
+    | ON_THIS_MACHINE
+    | {"millstream", "topology", "dsl", "query", "runtime", "broker", "kafka", "registry"},
     "__main__": {"cli"},
 }
 """For each part of millstream, the other parts it may import. `millstream` is the package's own file."""
@@ -101,7 +105,9 @@ OUTSIDE: dict[str, set[str]] = {
     "pyspark": {"spark/", "cli/word_count.py"},  # the demo is a user's program, and those do
     "py4j": {"spark/"},
     # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
-    "confluent_kafka": {"kafka/", "broker/admin.py"},
+    "confluent_kafka": {"kafka/", "broker/admin.py", "registry/topic.py"},
+    "fastavro": {"dsl/registry_serdes.py"},
+    "google": {"dsl/protobuf_types.py"},
     "kafka": {"kafka/"},
     "rocksdict": {"stores/rocksdb.py"},
     "pyarrow": {
@@ -123,11 +129,11 @@ OUTSIDE: dict[str, set[str]] = {
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
     "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},
-    "http.client": {"jars/repository.py", "kafka/tokens.py", "server/wire.py"},
-    "urllib.request": {"jars/", "kafka/tokens.py"},
-    "urllib.error": {"jars/"},
+    "http.client": {"registry/client.py", "jars/repository.py", "kafka/tokens.py", "server/wire.py"},
+    "urllib.request": {"jars/", "kafka/tokens.py", "registry/client.py"},
+    "urllib.error": {"jars/", "registry/client.py"},
     "aws_msk_iam_sasl_signer": {"kafka/tokens.py"},
-    "http.server": {"dashboard/"},
+    "http.server": {"dashboard/", "registry/http.py"},
     "socketserver": {"dashboard/"},
     "pickle": {"spark/worker.py"},
     "multiprocessing": set(),
@@ -489,6 +495,7 @@ PAUSES = {
     "millstream/polling.py": "what nobody reports is looked at again and again, each time with a deadline",
     "millstream/runtime/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
     "millstream/jars/ivy.py": "between two runs of Ivy that fetched nothing; some of them, then it is told",
+    "millstream/registry/client.py": "between two requests to a registry that is away; with a deadline",
     "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
     "tests/cluster/chaos.py": "the faults of a run come at their times",
 }

@@ -546,6 +546,19 @@ KAFKAS = [
 ]
 
 
+CONFLUENTS = {
+    "auto.register.schemas",
+    "basic.auth.credentials.source",
+    "basic.auth.user.info",
+    "bearer.auth.credentials.source",
+    "bearer.auth.token",
+    "key.subject.name.strategy",
+    "schema.registry.url",
+    "use.latest.version",
+    "value.subject.name.strategy",
+}
+"""What Confluent's serializers are configured with."""
+
 OURS = {
     "changelog.lost.policy",
     "checkpoint.location",
@@ -564,13 +577,14 @@ OURS = {
     "replace.thread.then",
     "replace.thread.window.ms",
     "sasl.oauthbearer.token.provider",
+    "schema.registry.timeout.ms",
     "source.lost.policy",
 }
 
 
 def test_every_key_of_kafka_streams_is_known() -> None:
     """So a configuration can be taken over; beside them there are a few of our own."""
-    assert set(KEYS) - set(KAFKAS) == OURS
+    assert set(KEYS) - set(KAFKAS) == OURS | CONFLUENTS
     assert set(KAFKAS) - set(KEYS) == set()
 
 

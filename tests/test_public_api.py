@@ -111,6 +111,7 @@ PUBLIC = [
     "RecordMetadata",
     "Repartitioned",
     "ResultOrder",
+    "SchemaRegistryException",
     "Serde",
     "Serdes",
     "SerializationException",

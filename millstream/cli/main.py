@@ -12,6 +12,7 @@ import typer
 from millstream.cli.demo import demo
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
+from millstream.cli.registry import registry
 from millstream.cli.reset import reset
 
 __all__ = ["app", "main"]
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(kafka)
+app.command()(registry)
 app.command()(reset)
 
 

@@ -66,12 +66,8 @@ def complaint(ddl: str) -> str | None:
 
 def _schema(tokens: list[str]) -> None:
     end = len(tokens)
-    if len(tokens) > 1 and tokens[1] in "<(":
-        if tokens[0].lower() != "struct":
-            raise _WrongError(f"it is {_shown(tokens[0])}, and not fields with names")
-        at = _after_type(tokens, 0)
-    elif len(tokens) == 1 and tokens[0].lower() in _TYPES:
-        raise _WrongError(f"it is {_shown(tokens[0])}, and not fields with names")
+    if (len(tokens) > 1 and tokens[1] in "<(") or (end == 1 and tokens[0].lower() in _TYPES):
+        at = _after_type(tokens, 0)  # one type, such as ARRAY<STRING> or BIGINT
     else:
         at = _after_fields(tokens, 0, "")
     if at < end:

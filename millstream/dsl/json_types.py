@@ -76,19 +76,21 @@ class Codec:
 
     _of: _Type
 
-    def read(self, data: bytes) -> dict[str, Any]:
+    @property
+    def shown(self) -> str:
+        """The type, in words."""
+        return self._of.shown
+
+    def read(self, data: bytes) -> Any:
         """The value that these bytes are.
 
         Raises:
             MisfitError: it does not fit the schema.
             ValueError, RecursionError: it is no JSON.
         """
-        read: dict[str, Any] = self._of.read(
-            json.loads(data, parse_float=Decimal if self._of.exact else None)
-        )
-        return read
+        return self._of.read(json.loads(data, parse_float=Decimal if self._of.exact else None))
 
-    def write(self, value: Mapping[str, Any]) -> bytes:
+    def write(self, value: Any) -> bytes:
         """The value as Spark's `to_json` writes it.
 
         Raises:
@@ -99,7 +101,7 @@ class Codec:
 
 
 def compiled(schema: Any) -> Codec | None:
-    """The functions of a DDL string or a StructType; None: it has a type that is not known here."""
+    """The functions of a DDL string or a type of Spark's; None: it has a type that is not known here."""
     try:
         if isinstance(schema, str):
             return Codec(_Ddl(schema).whole())
@@ -526,8 +528,9 @@ class _Ddl:
             at = found.end()
 
     def whole(self) -> _Type:
-        # Both `a INT` and `STRUCT<a: INT>` are schemas.
-        found = self._type() if self._is("struct") and self._peek(1) == "<" else self._fields()
+        # `a INT` is a schema, and so is a type: `STRUCT<a: INT>`, `ARRAY<INT>`, `INT`.
+        is_type = self._peek(1) in ("<", "(") or len(self._tokens) == 1
+        found = self._type() if is_type else self._fields()
         if self._at != len(self._tokens):
             raise _UnknownError("more than a schema")
         return found

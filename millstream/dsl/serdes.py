@@ -15,7 +15,7 @@ import re
 import struct
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -231,15 +231,99 @@ class UuidSerde(Serde):
 _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
+@dataclass(frozen=True, repr=False)
+class VoidSerde(Serde):
+    """No value at all: what is written is null, and what is read has to be. In Spark a Column of nothing."""
+
+    name: str = field(default="void", init=False)
+
+    def _encode(self, value: Any) -> bytes:
+        raise self._refuse_value(value, "None alone")
+
+    def _decode(self, data: bytes) -> Any:
+        raise self._refuse_data(data, "no bytes at all")
+
+
+@dataclass(frozen=True, repr=False)
+class ListSerde(Serde):
+    """A list of what another serde writes, some of it None. An array Column in Spark.
+
+    Bytes: elements of one size stand side by side, behind the places of those that are None; others have
+    their length before them.
+
+    Source: KIP-466, org.apache.kafka.common.serialization.ListSerializer.
+    """
+
+    name: str = field(default="list", init=False)
+    inner: Serde
+
+    def __repr__(self) -> str:
+        return f"Serdes.list({self.inner!r})"
+
+    @property
+    def size(self) -> int:
+        """How many bytes each element has; 0: they differ."""
+        return _SIZES.get(self.inner.name, 0)
+
+    def _encode(self, value: Any) -> bytes:
+        if not isinstance(value, list | tuple):
+            raise self._refuse_value(value, "a list")
+        parts = [self.inner.serialize(each) for each in value]
+        if self.size:
+            nulls = [at for at, part in enumerate(parts) if part is None]
+            head = struct.pack(f">bi{len(nulls)}i", 0, len(nulls), *nulls)
+            return head + struct.pack(">i", len(parts)) + b"".join(part or b"" for part in parts)
+        written = (struct.pack(">i", -1 if part is None else len(part)) + (part or b"") for part in parts)
+        return struct.pack(">bi", 1, len(parts)) + b"".join(written)
+
+    def _decode(self, data: bytes) -> list[Any]:
+        try:
+            parts = list(self._parts(data))
+        except (struct.error, IndexError, ValueError) as error:
+            raise self._refuse_data(data, "a list of such elements that is whole") from error
+        return [self.inner.deserialize(part) for part in parts]
+
+    def _parts(self, data: bytes) -> Iterator[bytes | None]:
+        if data[0] != (0 if self.size else 1):
+            raise ValueError("elements of another kind")
+        at, nulls = 1, set()
+        if self.size:
+            (count,) = struct.unpack_from(">i", data, at)
+            nulls = set(struct.unpack_from(f">{count}i", data, at + 4))
+            at += 4 + 4 * count
+        (count,) = struct.unpack_from(">i", data, at)
+        at += 4
+        for place in range(count):
+            length = self.size
+            if not self.size:
+                (length,) = struct.unpack_from(">i", data, at)
+                at += 4
+            if place in nulls or length < 0:
+                yield None
+                continue
+            if at + length > len(data):
+                raise ValueError("cut off")
+            yield data[at : at + length]
+            at += length
+        if at != len(data):
+            raise ValueError("bytes are left")
+
+
+_SIZES = {"short": 2, "integer": 4, "long": 8, "float": 4, "double": 8, "uuid": 36}
+"""Whose elements stand side by side."""
+
+
 # --- formats with a description of their own -------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
 class JsonSerde(Serde):
-    """A JSON object in UTF-8: a struct Column in Spark, a dict in Python.
+    """A JSON value in UTF-8: mostly an object, which is a struct Column in Spark, a dict in Python.
 
     Attributes:
-        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a StructType.
+        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a type of Spark's. One that is no struct is
+            that of the whole value: `"ARRAY<STRING>"` is a list, `"MAP<STRING, BIGINT>"` a dict with any
+            keys, `"DOUBLE"` a number.
         made_at: the line of the program that made it, for messages.
 
     What is read in Python is a dict with all fields of the schema, those that are null or missing as None:
@@ -263,6 +347,12 @@ class JsonSerde(Serde):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_codec"}
 
+    @property
+    def is_object(self) -> bool:
+        """Whether its values are objects with the fields of a schema."""
+        codec = self._codec
+        return codec is None or codec.shown.startswith("STRUCT<")
+
     @cached_property
     def _codec(self) -> Codec | None:
         return compiled(self.schema)
@@ -282,7 +372,7 @@ class JsonSerde(Serde):
         return value
 
     def _encode(self, value: Any) -> bytes:
-        if not isinstance(value, Mapping):
+        if self.is_object and not isinstance(value, Mapping):
             raise self._refuse_value(value, "a dict")
         try:
             if self._codec is not None:
@@ -293,16 +383,19 @@ class JsonSerde(Serde):
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise self._refuse_value(value, f"a dict that JSON can express ({error})") from error
 
-    def _decode(self, data: bytes) -> dict[str, Any]:
+    def _decode(self, data: bytes) -> Any:
         if self._codec is None:
             return self.plain(data)
         try:
             return self._codec.read(data)
         except MisfitError as misfit:
-            what = f"{misfit.wanted} in the field '{misfit.field}'" if misfit.field else "a JSON object"
+            whole = "a JSON object" if self.is_object else f"JSON of the type {misfit.wanted}"
+            what = f"{misfit.wanted} in the field '{misfit.field}'" if misfit.field else whole
             raise self._refuse_data(data, f"{what}, and this is JSON of another kind") from None
         except (ValueError, RecursionError) as error:
-            raise self._refuse_data(data, "a JSON object in UTF-8") from error
+            raise self._refuse_data(
+                data, "a JSON object in UTF-8" if self.is_object else "JSON in UTF-8"
+            ) from error
 
     def _refuse_field(self, misfit: MisfitError) -> SerializationException:
         place = f"the field '{misfit.field}'" if misfit.field else "the value"
@@ -379,14 +472,17 @@ class CustomSerde(Serde):
         deserializer: bytes to Python value.
         to_column: binary Column to value Column; what Spark reads with.
         from_column: value Column to binary Column; what Spark writes with.
+        schema: the type of the Column, if there are no functions of Columns: Spark then calls those of
+            Python, for many values at a time.
 
-    It can be pickled when the four functions can (that is, when they are not lambdas).
+    It can be pickled when its functions can (that is, when they are not lambdas).
     """
 
     serializer: Callable[[Any], bytes]
     deserializer: Callable[[bytes], Any]
-    to_column: Callable[[Any], Any]
-    from_column: Callable[[Any], Any]
+    to_column: Callable[[Any], Any] | None = None
+    from_column: Callable[[Any], Any] | None = None
+    schema: Any = None
 
     def __repr__(self) -> str:
         return f"Serdes.custom({self.name!r})"
@@ -465,21 +561,47 @@ class Serdes(metaclass=TellsPythonNames):
         return UuidSerde()
 
     @staticmethod
+    def byte_buffer() -> Serde:
+        """As `bytes`: Python has one type for what Java has several for."""
+        return BytesSerde()
+
+    @staticmethod
+    def void() -> Serde:
+        """Nothing but nulls."""
+        return VoidSerde()
+
+    @staticmethod
+    def list(inner: Serde) -> Serde:
+        """A list of values of this serde; an array Column.
+
+        Raises:
+            TopologyException: `inner` is no serde.
+
+        Source: KIP-466, Serdes.ListSerde. Differs: it takes no class of Java's.
+        """
+        if not isinstance(inner, Serde):
+            raise TopologyException(
+                f"Serdes.list() takes the serde of the elements, such as Serdes.string(), got {inner!r}"
+            )
+        return ListSerde(inner)
+
+    @staticmethod
     def json(schema: Any) -> Serde:
-        """A JSON object of this schema, a DDL string or a StructType; a struct Column.
+        """A JSON object of this schema, a DDL string or a StructType; a struct Column. With the schema of one
+        type, such as `ARRAY<STRING>`, `MAP<STRING, BIGINT>` or `DOUBLE`, a whole JSON value of that type.
 
         Raises:
             TopologyException: `schema` is neither, or is no schema, as far as that can be told without Spark.
         """
-        # StructType is known by its shape: this package does without pyspark.
-        is_struct = hasattr(schema, "fields") and hasattr(schema, "jsonValue")
-        if not is_struct and not (isinstance(schema, str) and schema.strip()):
+        # A DataType is known by its shape: this package does without pyspark.
+        is_type = hasattr(schema, "simpleString") and hasattr(schema, "jsonValue")
+        if not is_type and not (isinstance(schema, str) and schema.strip()):
             raise TopologyException(
                 f"Serdes.json() takes a schema, got {schema!r}; give a DDL string such as "
                 '"user STRING, amount DOUBLE", or a StructType'
             )
         made_at = caller()
-        if not is_struct and (wrong := complaint(schema)) is not None:
+        if not is_type and (wrong := complaint(schema)) is not None:
             raise TopologyException(
                 f"Serdes.json({schema!r}) at {made_at}: {wrong}. A schema is written as in Spark's DDL, "
                 '"user STRING, amount DOUBLE, tags ARRAY<STRING>"'
@@ -487,15 +609,91 @@ class Serdes(metaclass=TellsPythonNames):
         return JsonSerde(schema, made_at)
 
     @staticmethod
+    def avro(
+        schema: Any = None,
+        *,
+        subject: str | None = None,
+        record_name: str = "Record",
+        registry: Mapping[str, Any] | None = None,
+    ) -> Serde:
+        """Avro with a schema registry, in Confluent's wire format; a struct Column for a record.
+
+        Args:
+            schema: to read and write with, as a text or a dict. None: what is read has the newest schema of
+                its subject; what is written the one that it was read with, if its type is the same, else one
+                that follows from the Column's type.
+            subject: instead of the one that follows from the topic.
+            record_name: how the record of a schema is called that follows from a type, such as `shop.Order`.
+            registry: another registry than the configuration's: `schema.registry.url` and what belongs to it.
+
+        Raises:
+            TopologyException: this is no Avro schema, or no Column has such a type.
+            ConfigException: something is wrong with `registry`.
+
+        Source: io.confluent.kafka.streams.serdes.avro.GenericAvroSerde.
+        """
+        from millstream.dsl.registry_serdes import avro_serde
+
+        return avro_serde(schema, subject, record_name, registry)
+
+    @staticmethod
+    def json_schema(
+        schema: Any = None,
+        *,
+        subject: str | None = None,
+        title: str = "Record",
+        registry: Mapping[str, Any] | None = None,
+    ) -> Serde:
+        """JSON with a JSON Schema and a schema registry, in Confluent's wire format. Arguments as of `avro`.
+
+        Raises:
+            TopologyException: this is no JSON Schema, or no Column has such a type.
+            ConfigException: something is wrong with `registry`.
+
+        Source: io.confluent.kafka.streams.serdes.json.KafkaJsonSchemaSerde.
+        """
+        from millstream.dsl.registry_serdes import json_schema_serde
+
+        return json_schema_serde(schema, subject, title, registry)
+
+    @staticmethod
+    def protobuf(
+        message: Any = None,
+        *,
+        subject: str | None = None,
+        message_name: str = "",
+        registry: Mapping[str, Any] | None = None,
+    ) -> Serde:
+        """Protobuf with a schema registry, in Confluent's wire format; a struct Column.
+
+        Args:
+            message: the class that protoc has generated. None: what is read has the newest schema of its
+                subject, of which it is the message `message_name`, or the first one.
+            subject: instead of the one that follows from the topic.
+            registry: another registry than the configuration's.
+
+        Raises:
+            TopologyException: this is no such class, or no Column has such a type.
+            ConfigException: something is wrong with `registry`.
+
+        Source: io.confluent.kafka.streams.serdes.protobuf.KafkaProtobufSerde.
+        """
+        from millstream.dsl.registry_serdes import protobuf_serde
+
+        return protobuf_serde(message, subject, message_name, registry)
+
+    @staticmethod
     def custom(
         name: str,
         *,
         serialize: Callable[[Any], Any],
         deserialize: Callable[[Any], Any],
-        to_column: Callable[[Any], Any],
-        from_column: Callable[[Any], Any],
+        to_column: Callable[[Any], Any] | None = None,
+        from_column: Callable[[Any], Any] | None = None,
+        type: Any = None,
     ) -> Serde:
-        """A format of your own, told twice: for Python and for Spark.
+        """A format of your own: two functions of Python's, and for Spark either the type of the Column, or
+        the same told again in Columns, which is faster.
 
         Args:
             name: how messages call it; not the name of a serde of Kafka's.
@@ -503,22 +701,33 @@ class Serdes(metaclass=TellsPythonNames):
             deserialize: bytes to Python value; never gets None.
             to_column: binary Column to value Column, such as `lambda data: data.cast("string")`.
             from_column: value Column to binary Column, such as `lambda value: value.cast("binary")`.
+            type: of the Column, if these two are not given, in Spark's DDL. "amount DOUBLE" is a struct,
+                whose values are dicts; "ARRAY<STRING>" a list. Python's functions run on Spark's workers.
 
         Raises:
-            TopologyException: the name is taken, or one of the four is not callable.
+            TopologyException: the name is taken, what is given is no function, or neither a type nor
+                functions of Columns are given.
         """
         if not isinstance(name, str) or not name or name in {*_BY_NAME, "json"}:
             raise TopologyException(f"Serdes.custom() takes a name that no other serde has, got {name!r}")
-        given = {
-            "serialize": serialize,
-            "deserialize": deserialize,
-            "to_column": to_column,
-            "from_column": from_column,
-        }
+        given: dict[str, Any] = {"serialize": serialize, "deserialize": deserialize}
+        if type is None:
+            given |= {"to_column": to_column, "from_column": from_column}
+            if to_column is None and from_column is None:
+                raise TopologyException(
+                    f"serde '{name}' does not say what its Columns are: give their type, such as "
+                    "type='user STRING, amount DOUBLE', or to_column= and from_column="
+                )
+        elif to_column is not None or from_column is not None:
+            raise TopologyException(
+                f"serde '{name}' has a type and functions of Columns; give the type, or both functions"
+            )
+        elif isinstance(type, str) and (wrong := complaint(type)) is not None:
+            raise TopologyException(f"type={type!r} of serde '{name}': {wrong}")
         for word, function in given.items():
             if not callable(function):
                 raise TopologyException(f"{word}= of serde '{name}' takes a function, got {function!r}")
-        return CustomSerde(name, serialize, deserialize, to_column, from_column)
+        return CustomSerde(name, serialize, deserialize, to_column, from_column, type)
 
     @staticmethod
     def of(name: str | Serde) -> Serde:
@@ -554,8 +763,13 @@ _BY_NAME: dict[str, Callable[[], Serde]] = {
     "short": Serdes.short,
     "string": Serdes.string,
     "uuid": Serdes.uuid,
+    "avro": Serdes.avro,
+    "json_schema": Serdes.json_schema,
+    "protobuf": Serdes.protobuf,
+    "void": Serdes.void,
     # Kafka's class names that are not our word.
     "bytearray": Serdes.bytes,
+    "bytebuffer": Serdes.bytes,
 }
 
 

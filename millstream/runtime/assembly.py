@@ -43,6 +43,7 @@ from millstream.ports import (
     Topics,
 )
 from millstream.processors.filling import filled
+from millstream.registry.settings import RegistrySettings
 from millstream.runtime.afresh import forget_now
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
@@ -665,6 +666,7 @@ class Assembly:
             self._topology,
             serde_of(self._config.default_key_serde),
             serde_of(self._config.default_value_serde),
+            RegistrySettings.of(self._config.given, self._config.application_id),
         )
 
     @property

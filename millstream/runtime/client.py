@@ -29,6 +29,7 @@ from millstream.foreign import ESCAPED
 from millstream.machine import Announcer
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
+from millstream.registry.settings import RegistrySettings
 from millstream.runtime import states
 from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
@@ -163,6 +164,7 @@ class KafkaStreams(InteractiveQueries, DataFrames):
             (*topology.stores.values(), *topology.global_stores.values()),
             lambda: (self.state.name, self._crew.states()),
             topology.global_stores,
+            RegistrySettings.of(self._config.given, self._config.application_id),
         )
         self._assembly = Assembly(
             topology,

@@ -12,9 +12,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from millstream.dsl.registry_serdes import bound
 from millstream.errors import MissingSourceTopicException, TopologyException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import InternalTopic, Topics
+from millstream.registry.settings import RegistrySettings
 from millstream.runtime.assignment import StorePart
 from millstream.topology.nodes import FrameTable, GlobalTable, Store, TableSource
 from millstream.topology.topology import Topology
@@ -83,7 +85,10 @@ def find_global_parts(
 
 
 def declared_serdes(
-    topology: Topology, default_key_serde: Any = None, default_value_serde: Any = None
+    topology: Topology,
+    default_key_serde: Any = None,
+    default_value_serde: Any = None,
+    registry: RegistrySettings | None = None,
 ) -> dict[str, tuple[Any, Any]]:
     """The (key serde, value serde) of each store that no query fills: as declared, else the default.
 
@@ -114,5 +119,8 @@ def declared_serdes(
                     "Consumed.with_(Serdes.string(), Serdes.string())), or set the configuration "
                     f"default.{side}.serde"
                 )
-        serdes[stored.name] = (key, value)
+        serdes[stored.name] = (
+            bound(key, registry, table.topic, is_key=True),
+            bound(value, registry, table.topic),
+        )
     return serdes

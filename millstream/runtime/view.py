@@ -11,12 +11,15 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from millstream.dsl.registry_serdes import bound
 from millstream.model import TopicPartition
 from millstream.ports import BytesStore
 from millstream.query.metadata import default_partitioner
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.registry.settings import RegistrySettings
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.standby_updates import StandbyUpdates
+from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Store
 
 __all__ = ["ClientView"]
@@ -28,6 +31,7 @@ class ClientView:
     Args:
         states: gives the client's state and its threads', by name.
         global_stores: the names of those that every client has whole.
+        registry: the schema registry of the configuration, or None.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class ClientView:
         stores: Sequence[Store],
         states: Callable[[], tuple[str, Mapping[str, str]]],
         global_stores: Collection[str] = (),
+        registry: RegistrySettings | None = None,
     ) -> None:
         self._client_id = client_id
         self._global = frozenset(global_stores)
@@ -43,8 +48,9 @@ class ClientView:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._declared = {store.name: store for store in stores}
+        self._registry = registry
         self._serdes: dict[str, tuple[Any, Any]] = {
-            store.name: (store.key_serde, store.value_serde) for store in stores
+            store.name: self._bound(store.name, store.key_serde, store.value_serde) for store in stores
         }
         self._partitions: dict[str, int] = {}
         self._open: dict[TopicPartition, tuple[str, StorePart, BytesStore]] = {}
@@ -83,10 +89,16 @@ class ClientView:
     def serdes_known(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
         """Serdes that another client's pipelines have settled, for stores that nothing is known of here."""
         with self._lock:
-            for store, (key, value) in serdes.items():
+            for store, given in serdes.items():
+                key, value = self._bound(store, *given)
                 known_key, known_value = self._serdes.get(store, (None, None))
                 self._serdes[store] = (known_key or key, known_value or value)
             self._publish()
+
+    def _bound(self, store: str, key: Any, value: Any) -> tuple[Any, Any]:
+        """Serdes as a store has them that this client has not compiled."""
+        topic = changelog_topic(self._registry.application, store) if self._registry is not None else None
+        return bound(key, self._registry, topic, is_key=True), bound(value, self._registry, topic)
 
     def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
         """A store was opened: as a standby, or an active one, which is restoring."""

@@ -16,6 +16,7 @@ from millstream.config import StreamsConfig, as_text, reset_of
 from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
+from millstream.registry.settings import RegistrySettings
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
 __all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
@@ -120,6 +121,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             handlers=RecordHandlers.of(config),
             transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
             timestamp_extractor=default_extractor(config),
+            registry=RegistrySettings.of(config.given, config.application_id),
         ),
         spark,
         closing=closing,

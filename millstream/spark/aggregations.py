@@ -18,6 +18,7 @@ from millstream.spark.stateful import Item, item_of
 from millstream.spark.streams import visit_merge
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
+from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Function, Node
 from millstream.topology.windows import SlidingWindows
 
@@ -144,4 +145,6 @@ def _fold_serdes(building: Building, item: Pending) -> FoldSerdes:
                 "the serde of its result, "
                 "Materialized.as_('totals').with_value_serde(Serdes.json('total double, n long'))"
             )
+    changelog = changelog_topic(building.context.application_id, store.name)
+    key, aggregate = building.bound(key, changelog, is_key=True), building.bound(aggregate, changelog)
     return FoldSerdes(key, value, aggregate)

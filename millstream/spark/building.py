@@ -14,12 +14,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.registry_serdes import RegistrySerde, bound, reading
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
-from millstream.spark import serdes
+from millstream.registry.settings import RegistrySettings
+from millstream.spark import registry_serdes, serdes
 from millstream.spark.asking import Place
 from millstream.spark.flow import Flow, Lane, Names
 from millstream.spark.frames import StaticFrame, UserWriter
@@ -73,6 +75,7 @@ class CompileContext:
         config: the configuration, as far as processors can ask for it.
         clock: the time of day, as a stream with a column `timestamp`; None: there is none.
         is_timed: for processors the time of day is what that tells, not that of the machine: for tests.
+        registry: the schema registry of the configuration, or None.
         frame: the DataFrame of a table; asked once for each table.
         written_serdes: filled with the serdes of keys and values that topics are written with.
     """
@@ -93,6 +96,7 @@ class CompileContext:
     config: Mapping[str, Any] = field(default_factory=dict)
     clock: Callable[[], DataFrame] | None = None
     is_timed: bool = False
+    registry: RegistrySettings | None = None
     frame: Callable[[FrameTable], StaticFrame] | None = None
     written_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
 
@@ -232,6 +236,8 @@ class Building:
         value = self.settle(
             store.value_serde, lane.value_serde, self.context.default_value_serde, flow.type_of(lane.value)
         )
+        changelog = internal_topic(self.context.application_id, f"{store.name}-changelog")
+        key, value = self.bound(key, changelog, is_key=True), self.bound(value, changelog)
         self.store_serdes[store.name] = (key, value)
         if not store.logged:
             return
@@ -306,13 +312,34 @@ class Building:
         """The serde of a column: declared for it, else what it was read with, else the configured default
         where that fits the type, else the one that the type implies."""
         if declared is not None:
-            return declared
+            return self.bound(declared, inherited=inherited, type_=type_)
         for candidate in (inherited, default):
             if candidate is not None:
                 natural = serdes.column_type(candidate)
                 if natural is None or natural == type_:
-                    return candidate
+                    return self.bound(candidate, inherited=inherited, type_=type_)
         return serdes.infer(type_)
+
+    def read(self, serde: Serde, topic: str | None, *, is_key: bool = False) -> Serde:
+        """The serde that a topic is read with: one with a registry has the schema that columns have."""
+        made: Serde = reading(self.bound(serde, topic, is_key=is_key))
+        return made
+
+    def bound(
+        self,
+        serde: Serde,
+        topic: str | None = None,
+        *,
+        is_key: bool = False,
+        inherited: Serde | None = None,
+        type_: T.DataType | None = None,
+    ) -> Serde:
+        """The serde as it is used for a topic, with the registry of the configuration and, for columns of a
+        type, with a schema; those without a registry are as they were."""
+        made: Serde = bound(serde, self.context.registry, topic, is_key=is_key)
+        if type_ is not None and isinstance(made, RegistrySerde):
+            made = registry_serdes.settled(made, inherited, type_)
+        return made
 
     def codecs(self, flow: Flow, lane: Lane) -> tuple[tuple[Serde, Any], tuple[Serde, Any]]:
         """Serde and bytes of key and value, for functions that run in Python: they get what stores give."""

@@ -18,6 +18,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.registry.settings import RegistrySettings
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
@@ -75,6 +76,7 @@ class SparkSettings:
         transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
             None: at least once.
         timestamp_extractor: of sources that have none of their own; None: Kafka's default.
+        registry: the schema registry, or None.
     """
 
     application_id: str
@@ -91,6 +93,7 @@ class SparkSettings:
     handlers: RecordHandlers = FAIL
     transaction_timeout_ms: int | None = None
     timestamp_extractor: Extractor | None = None
+    registry: RegistrySettings | None = None
 
 
 class SparkEngine:
@@ -157,6 +160,7 @@ class SparkEngine:
             timestamp_extractor=self._settings.timestamp_extractor,
             config=self._settings.handlers.configs,
             clock=self._clock,
+            registry=self._settings.registry,
             frame=self._frame,
             written_serdes=self._written_serdes,
         )

@@ -30,6 +30,7 @@ from millstream.errors import (
     MissingSourceTopicException,
     PipelineException,
     PythonWorkerException,
+    SchemaRegistryException,
     SerializationException,
     StreamsException,
     TaskMigratedException,
@@ -201,6 +202,8 @@ _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _REFUSED = re.compile(r"io\.millstream\.kernel\.sink\.RecordRefusedException: (?P<said>[^\n]+)")
 _FAILED = re.compile(r"io\.millstream\.kernel\.sink\.RecordFailedException: (?P<said>[^\n]+)")
+_NOT_ASKED = re.compile(r"io\.millstream\.kernel\.serdes\.RegistryError: (?P<said>[^\n]+)")
+_UNWRITTEN = "io.millstream.kernel.serdes.UnwritableException"
 _FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
 _TAKEN_BACK = frozenset(
     (
@@ -354,6 +357,10 @@ def translate(
             cause.__cause__ = error
         elif error_class == _PYTHON:
             message = f"{head}: a Python function failed\n{report.text}"
+        elif (said := _said_of_registry(report)) is not None:
+            cause = SchemaRegistryException(said)
+            cause.__cause__ = error
+            message = f"{head}: {said}"
         elif unfit := _unfit(report, classes):
             cause = unfit
             cause.__cause__ = error
@@ -426,6 +433,15 @@ def _refused(report: Report) -> str | None:
         if name == "io.millstream.kernel.sink.RecordRefusedException":
             return first_line(message)
     found = _REFUSED.search(report.text)
+    return found["said"] if found else None
+
+
+def _said_of_registry(report: Report) -> str | None:
+    """What an executor says that could not ask the schema registry."""
+    for name, message in report.causes:
+        if name == "io.millstream.kernel.serdes.RegistryError":
+            return first_line(message)
+    found = _NOT_ASKED.search(report.text)
     return found["said"] if found else None
 
 
@@ -509,6 +525,9 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
             partition=int(time["partition"]),
             offset=int(time["offset"]),
         )
+    for name, message in report.causes:
+        if name == _UNWRITTEN:
+            return SerializationException(first_line(message))
     if classes[:1] != ["USER_RAISED_EXCEPTION"]:
         return None
     if read := _UNREADABLE.search(said):

@@ -19,9 +19,13 @@ from millstream.errors import SetupException
 from millstream.kernel import Kernel, shipped_kernel
 from millstream.spark.java_names import java_class
 
-__all__ = ["add_to_driver", "deliver_kernel"]
+__all__ = ["CATALOG", "FUNCTIONS", "add_to_driver", "deliver_kernel"]
 
 log = logging.getLogger(__name__)
+
+CATALOG = "millstream_serdes"
+"""By it a session finds the kernel's functions of serdes."""
+FUNCTIONS = "io.millstream.kernel.serdes.Functions"
 
 _CLASS = "io.millstream.kernel.Kernel"
 _CLIENTS = "org.apache.kafka.clients.producer.KafkaProducer"

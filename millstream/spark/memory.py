@@ -21,6 +21,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import PipelineException, StreamsException, TopologyException
 from millstream.model import Record
+from millstream.registry.settings import RegistrySettings
 from millstream.spark.asking import FAIL as SAYS_FAIL
 from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
@@ -137,6 +138,7 @@ class MemoryEngine:
         cached: bool = True,
         timestamp_extractor: Extractor | None = None,
         config: Mapping[str, Any] | None = None,
+        registry: RegistrySettings | None = None,
     ) -> MemoryPipeline:
         """Compile a pipeline and start its query.
 
@@ -159,6 +161,7 @@ class MemoryEngine:
                 config=config or {},
                 clock=stream.clock,
                 is_timed=True,
+                registry=registry,
                 frame=self.frame,
                 written_serdes=self.written_serdes,
             ),

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.ports import Scan
-from millstream.processors.graph import Plan, linked, plan_graph
+from millstream.processors.graph import Graph, Input, Plan, linked, plan_graph
 from millstream.processors.stores import changelog_record
 from millstream.spark import serdes
 from millstream.spark.asking import Place, Reader
@@ -42,6 +42,7 @@ from millstream.spark.programs import python_program
 from millstream.spark.record_failures import ask, drop
 from millstream.spark.sink import Output
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
+from millstream.topology.internal_topics import changelog_topic
 from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
 from millstream.topology.suppliers import new_processor
 
@@ -149,7 +150,7 @@ def _build(building: Building, group: Linked) -> None:
     for given, node in zip(plan.graph.inputs, plan.inputs, strict=True):
         (key_serde, _), (value_serde, _) = codecs[node]
         inputs.append(replace(given, key_serde=key_serde, value_serde=value_serde))
-    plan = replace(plan, graph=replace(plan.graph, inputs=tuple(inputs)))
+    plan = replace(plan, graph=_bound(building, plan, tuple(inputs)))
     wanted = any(building.is_wanted(Kept(store.name, (), store)) for store in _stores(plan))
     kept = context.kept if wanted else None
     by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
@@ -173,6 +174,28 @@ def _build(building: Building, group: Linked) -> None:
         if not flow.lanes:
             building.flows.remove(flow)
     building.flows.append(new)
+
+
+def _bound(building: Building, plan: Plan, inputs: tuple[Input, ...]) -> Graph:
+    """The graph with its serdes as they are used: for changelogs, sinks, or within the application."""
+
+    def both(each: Any, topic: str | None) -> Any:
+        return replace(
+            each,
+            key_serde=building.bound(each.key_serde, topic, is_key=True),
+            value_serde=building.bound(each.value_serde, topic),
+        )
+
+    application_id = building.context.application_id
+    stores = (
+        each if each.read_only else both(each, changelog_topic(application_id, each.name))
+        for each in plan.graph.stores
+    )
+    outside = (
+        both(each, step.topic if isinstance(step, Sink) else None)
+        for each, (_, step) in zip(plan.graph.outside, plan.outside, strict=True)
+    )
+    return replace(plan.graph, inputs=inputs, stores=tuple(stores), outside=tuple(outside))
 
 
 def _codecs(building: Building, flow: Flow, lane: Lane) -> tuple[Codec, Codec]:

@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from pyspark.errors import ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import CustomSerde, JsonSerde, Serde, Serdes
+from millstream.dsl.registry_serdes import JsonSchemaSerde, RegistrySerde, header_of
+from millstream.dsl.serdes import CustomSerde, JsonSerde, ListSerde, Serde, Serdes
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
+from millstream.spark import own_serdes, registry_serdes
 from millstream.spark.trace import as_column
 
 __all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "to_bytes"]
@@ -136,6 +139,13 @@ _CODECS: dict[str, _Codec] = {
         T.ShortType,
         T.ByteType,
     ),
+    "void": _Codec(
+        T.NullType(),
+        lambda c: F.lit(None),
+        lambda c: F.lit(None).cast("binary"),
+        valid=lambda c: F.lit(False),
+        takes="no bytes at all",
+    ),
     "boolean": _Codec(
         T.BooleanType(),
         lambda c: c == _byte(b"\x01"),
@@ -151,7 +161,15 @@ _KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long"))
 
 
 def column_type(serde: Serde) -> T.DataType | None:
-    """The type of the Column that `from_bytes` gives; None where a user's own serde has a part in it."""
+    """The type of the Column that `from_bytes` gives; None where a user's own serde has a part in it, or a
+    schema that is not known yet."""
+    if isinstance(serde, RegistrySerde):
+        return registry_serdes.column_type(serde)
+    if isinstance(serde, ListSerde):
+        inner = column_type(serde.inner)
+        return None if inner is None else T.ArrayType(inner)
+    if isinstance(serde, CustomSerde) and serde.schema is not None:
+        return type_of(serde.schema)
     if isinstance(serde, JsonSerde):
         return _schema(serde)
     return None if isinstance(serde, CustomSerde | WindowedSerde) else _CODECS[serde.name].column
@@ -164,7 +182,20 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
     the query with an error that carries it. Nothing is skipped or turned into NULL.
     """
     if isinstance(serde, CustomSerde):
+        if serde.to_column is None:
+            return own_serdes.from_bytes(serde, type_of(serde.schema), data, _wrong(serde, data, where, ""))
         return as_column(serde.to_column(data))
+    if isinstance(serde, ListSerde):
+        return _from_list(serde, data, where)
+    if isinstance(serde, JsonSchemaSerde):
+        schema = column_type(serde.reading())
+        assert schema is not None
+        behind = F.when(F.substring(data, 1, 1) == _byte(b"\0"), F.substring(data, 6, 2**31 - 1))
+        read = _from_json(behind, schema, where)
+        wrong = _wrong(serde, data, where, _HEADER_TAKES).cast(schema)
+        return F.when(data.isNotNull(), F.coalesce(read, wrong))
+    if isinstance(serde, RegistrySerde):
+        return registry_serdes.from_bytes(serde, data, F.raise_error(complaint(serde, data, where)))
     if isinstance(serde, JsonSerde):
         return _from_json(data, _schema(serde), where)
     if isinstance(serde, WindowedSerde):
@@ -187,6 +218,13 @@ def complaint(serde: Serde, data: Column, where: Column) -> Column:
     """What is said of bytes that the serde cannot read, as a text Column."""
     if isinstance(serde, CustomSerde):
         return _complaint(serde, data, where, "")
+    if isinstance(serde, ListSerde):
+        return _complaint(serde, data, where, _LIST_TAKES)
+    if isinstance(serde, JsonSchemaSerde):
+        return _complaint(serde, data, where, _HEADER_TAKES)
+    if isinstance(serde, RegistrySerde):
+        said = _complaint(serde, data, where, "")
+        return F.concat(said, F.lit(": it takes "), registry_serdes.complaint(serde, data))
     if isinstance(serde, WindowedSerde):
         return _complaint(serde, data, where, _windowed_takes(serde))
     return _complaint(
@@ -204,7 +242,7 @@ def _complaint(serde: Serde, data: Column, where: Column, takes: str) -> Column:
     )
 
 
-def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
+def _from_json(data: Column, schema: T.DataType, where: Column) -> Column:
     # Not FAILFAST: its error does not say which record it was, and does say what was in it. Spark's parser
     # ends behind the value, whatever follows; so the value is put where something has to follow: into an
     # array, which then has to have one value only.
@@ -223,7 +261,10 @@ def _from_json(data: Column, schema: T.StructType, where: Column) -> Column:
     return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))
 
 
+_HEADER_TAKES = "a 0, the id of a schema and JSON that fits its own"
+_LIST_TAKES = "a list of such elements, as Kafka's ListSerializer writes it"
 _JSON_TAKES = "a JSON object that fits its schema"
+_VALUE_TAKES = "a JSON value that fits its schema"
 _VALUE = "value"
 _CORRUPT = "_millstream_corrupt"
 """A field that Spark's JSON parser fills when it could not read the others."""
@@ -236,14 +277,26 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         TopologyException: the serde does not fit the Column's type.
     """
     if isinstance(serde, CustomSerde):
+        if serde.from_column is None:
+            return own_serdes.to_bytes(serde, type_of(serde.schema), value, type_, what)
         return as_column(serde.from_column(value))
     if isinstance(type_, T.NullType):
         return value.cast("binary")
+    if isinstance(serde, ListSerde):
+        return _list_to_bytes(serde, value, type_, what)
+    if isinstance(serde, JsonSchemaSerde):
+        serde = serde.writing().derived(type_.jsonValue())
+        schema = column_type(serde)
+        assert schema is not None
+        _check_json(schema, type_, what)
+        return F.concat(_byte(header_of(serde.schema_id)), _to_json(value, type_).cast("binary"))
+    if isinstance(serde, RegistrySerde):
+        return registry_serdes.to_bytes(serde, value, type_, what)
     if isinstance(serde, WindowedSerde):
         return _windowed_to_bytes(serde, value, type_, what)
     if isinstance(serde, JsonSerde):
         _check_json(_schema(serde), type_, what)
-        return F.to_json(value).cast("binary")
+        return _to_json(value, type_).cast("binary")
     codec = _CODECS[serde.name]
     if not isinstance(type_, (type(codec.column), *codec.accepts)):
         raise TopologyException(
@@ -252,6 +305,52 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         )
     encoded = codec.encode(value if type_ == codec.column else value.cast(codec.column))
     return encoded if serde.name in _KEEP_NULL else F.when(value.isNotNull(), encoded)
+
+
+def _to_json(value: Column, type_: T.DataType) -> Column:
+    if isinstance(type_, T.StructType | T.ArrayType | T.MapType):
+        return F.to_json(value)
+    # A single value Spark does not write; a list of it, without the brackets, is one.
+    listed = F.to_json(F.array(value))
+    return F.when(value.isNotNull(), F.substring(listed, F.lit(2), F.length(listed) - 2))
+
+
+def _from_list(serde: ListSerde, data: Column, where: Column) -> Column:
+    inner, parts_type = serde.inner, _parts_type(serde)
+    described = {"format": "list", "called": serde.name, "size": serde.size}
+    parts = registry_serdes.kernel_function(described, "read", parts_type, data)
+    whole = F.coalesce(parts, _wrong(serde, data, where, _LIST_TAKES).cast(parts_type))
+    if parts_type.elementType != T.BinaryType():
+        return F.when(data.isNotNull(), whole)
+    return F.when(data.isNotNull(), F.transform(whole, lambda each: from_bytes(inner, each, where)))
+
+
+def _list_to_bytes(serde: ListSerde, value: Column, type_: T.DataType, what: str) -> Column:
+    if not isinstance(type_, T.ArrayType):
+        raise TopologyException(
+            f"{what} has the serde {serde!r}, but its column is {type_.simpleString()}; "
+            f"use {_suggestion(type_)}, or make it an array"
+        )
+    element, parts_type = type_.elementType, _parts_type(serde)
+    described = {"format": "list", "called": serde.name, "size": serde.size}
+    if parts_type.elementType == T.BinaryType():
+        value = F.transform(value, lambda each: to_bytes(serde.inner, each, element, f"{what}, an element,"))
+    else:
+        to_bytes(serde.inner, F.lit(None), element, f"{what}, an element,")  # whether its type fits
+        value = value.cast(parts_type)
+    return registry_serdes.kernel_function(described, "write", parts_type, value)
+
+
+def _parts_type(serde: ListSerde) -> T.ArrayType:
+    """What the kernel takes a list apart into: the bytes of its elements; but floating point numbers as they
+    are, since the functions for their bits cannot stand in a list."""
+    plain = {"float": T.FloatType(), "double": T.DoubleType()}
+    return T.ArrayType(plain.get(serde.inner.name, T.BinaryType()))
+
+
+def type_of(schema: Any) -> T.DataType:
+    """The type that a DDL text says, or that a program gave itself."""
+    return schema if isinstance(schema, T.DataType) else _parsed(str(schema))
 
 
 def _windowed_takes(serde: WindowedSerde) -> str:
@@ -309,28 +408,23 @@ def infer(type_: T.DataType) -> Serde:
     make = by_type.get(type(type_))
     if make is not None:
         return make()
-    if isinstance(type_, T.StructType):
+    if isinstance(type_, T.StructType | T.ArrayType | T.MapType):
         return Serdes.json(type_)
     raise TopologyException(
-        f"no serde writes a column of type {type_.simpleString()}; make it a struct, "
-        "map_values(lambda value: {'items': value}), or cast it to a type that has one"
+        f"no serde writes a column of type {type_.simpleString()} unasked; cast it to a type that has one, "
+        "or give "
+        f"Serdes.json('{type_.simpleString().upper()}')"
     )
 
 
 @cache
-def _parsed(ddl: str) -> T.StructType:
-    parsed = T.DataType.fromDDL(ddl)
-    if not isinstance(parsed, T.StructType):
-        raise TopologyException(
-            f"Serdes.json('{ddl}') has the schema of a {parsed.simpleString()}; it has to be that of a "
-            "struct, such as 'user STRING, amount DOUBLE'"
-        )
-    return parsed
+def _parsed(ddl: str) -> T.DataType:
+    return T.DataType.fromDDL(ddl)
 
 
-def _schema(serde: JsonSerde) -> T.StructType:
+def _schema(serde: JsonSerde) -> T.DataType:
     schema = serde.schema
-    if isinstance(schema, T.StructType):
+    if isinstance(schema, T.DataType):
         return schema
     try:
         return _parsed(str(schema))
@@ -340,7 +434,15 @@ def _schema(serde: JsonSerde) -> T.StructType:
         raise TopologyException(f"{serde!r}{place}: Spark cannot read this schema: {said}") from error
 
 
-def _check_json(schema: T.StructType, type_: T.DataType, what: str) -> None:
+def _check_json(schema: T.DataType, type_: T.DataType, what: str) -> None:
+    if not isinstance(schema, T.StructType):
+        if not _readable(type_, schema):
+            raise TopologyException(
+                f"{what} has the serde json('{schema.simpleString()}'), but its column is "
+                f"{type_.simpleString()}; "
+                f"use {_suggestion(type_)}, or cast the column"
+            )
+        return
     if not isinstance(type_, T.StructType):
         raise TopologyException(
             f"{what} has the serde 'json', but its column is {type_.simpleString()}; "
@@ -389,6 +491,8 @@ def _suggestion(type_: T.DataType) -> str:
     if isinstance(type_, T.StructType):
         fields = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in type_)
         return f"Serdes.json('{fields}')"
+    if isinstance(type_, T.ArrayType | T.MapType):
+        return f"Serdes.json('{type_.simpleString()}')"
     try:
         return repr(infer(type_))
     except TopologyException:

@@ -31,7 +31,7 @@ from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark.java_names import know_classes
-from millstream.spark.kernel import add_to_driver, deliver_kernel
+from millstream.spark.kernel import CATALOG, FUNCTIONS, add_to_driver, deliver_kernel
 from millstream.spark.settings import (
     has_connector,
     java_options,
@@ -139,6 +139,7 @@ def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSessi
     session = base.newSession()
     for name, value in settings.items():
         _set(session, name, value)
+    session.conf.set(f"spark.sql.catalog.{CATALOG}", FUNCTIONS)
     return session
 
 

@@ -32,6 +32,7 @@ from millstream.spark.sink import Output
 from millstream.spark.timestamps import stamp
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
+from millstream.topology.names import internal_topic
 from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
 from millstream.topology.pipeline import input_label
 
@@ -58,6 +59,7 @@ def visit_table_source(building: Building, node: TableSource) -> None:
     key, value = _source_serdes(building, node, f"topic '{node.topic}'")
     if node.stored is not None:
         key, value = node.stored.key_serde or key, node.stored.value_serde or value
+        key, value = building.read(key, node.topic, is_key=True), building.read(value, node.topic)
         building.store_serdes[node.stored.name] = (key, value)
     if not building.uses.get(node) and node.is_view:
         return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
@@ -88,7 +90,9 @@ def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Ser
                 f"or set the configuration default.{side}.serde"
             )
     assert key is not None and value is not None  # noqa: PT018
-    return key, value
+    # Of several topics the first one tells the schema to read with.
+    topic = node.topic if isinstance(node, TableSource) else next(iter(node.topics), None)
+    return building.read(key, topic, is_key=True), building.read(value, topic)
 
 
 def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
@@ -203,15 +207,16 @@ def _visit_between_tables(building: Building, node: Repartition) -> None:
 
 def _written_with(building: Building, node: Repartition) -> tuple[Serde, Serde]:
     """The serdes of a repartition topic: as the pipeline settled them that writes it."""
+    topic = internal_topic(building.context.application_id, node.topic)
     settled = building.context.repartition_serdes.get(node)
     if settled is not None:
-        return settled
+        return building.read(settled[0], topic, is_key=True), building.read(settled[1], topic)
     if node.key_serde is None or node.value_serde is None:
         raise TopologyException(
             f"{node.name}: the topic '{node.topic}' is read by the pipeline that writes it, so its "
             "serdes have to be given: repartition(Repartitioned.with_(Serdes.string(), Serdes.long()))"
         )
-    return node.key_serde, node.value_serde
+    return building.read(node.key_serde, topic, is_key=True), building.read(node.value_serde, topic)
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -222,12 +227,15 @@ def _settled(
 ) -> tuple[Serde, Serde]:
     """The serdes that a topic is written with."""
     defaults = building.context
-    return (
-        building.settle(node.key_serde, lane.key_serde, defaults.default_key_serde, flow.type_of(lane.key)),
-        building.settle(
-            node.value_serde, lane.value_serde, defaults.default_value_serde, flow.type_of(lane.value)
-        ),
+    key = building.settle(node.key_serde, lane.key_serde, defaults.default_key_serde, flow.type_of(lane.key))
+    value = building.settle(
+        node.value_serde, lane.value_serde, defaults.default_value_serde, flow.type_of(lane.value)
     )
+    # A sink whose topic a function tells has none yet.
+    topic = (
+        internal_topic(defaults.application_id, node.topic) if isinstance(node, Repartition) else node.topic
+    )
+    return building.bound(key, topic, is_key=True), building.bound(value, topic)
 
 
 def _written(

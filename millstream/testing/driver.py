@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
+from millstream.dsl.registry_serdes import bound
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException, TopologyException
@@ -37,6 +38,7 @@ from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.registry.settings import RegistrySettings, is_of_registry
 from millstream.runtime.global_tables import declared_serdes, global_parts
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
@@ -156,7 +158,10 @@ class TopologyTestDriver:
                 default=defaults,
             )
             self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
-        self._declared_serdes = declared_serdes(topology, *defaults)
+        self._registry = RegistrySettings.of(
+            {name: value for name, value in config.items() if is_of_registry(name)}, self._application_id
+        )
+        self._declared_serdes = declared_serdes(topology, *defaults, self._registry)
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline] = []
         try:
@@ -178,6 +183,7 @@ class TopologyTestDriver:
                             config.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
                         ),
                         config=config,
+                        registry=self._registry,
                     )
                 )
         except BaseException:
@@ -216,13 +222,21 @@ class TopologyTestDriver:
             known = ", ".join(f"'{name}'" for name in names) or "patterns only"
             raise ValueError(f"the topology does not read the topic '{topic}'; it reads {known}")
         start = self._now if start_timestamp is None else round(start_timestamp.timestamp() * 1000)
-        return TestInputTopic(self, topic, Serdes.of(key_serde), Serdes.of(value_serde), start, auto_advance)
+        key, value = self._bound(topic, key_serde, value_serde)
+        return TestInputTopic(self, topic, key, value, start, auto_advance)
 
     def create_output_topic(
         self, topic: str, key_serde: Serde | str, value_serde: Serde | str
     ) -> TestOutputTopic:
         """A topic to read from: also an internal one, by its full name."""
-        return TestOutputTopic(self, topic, Serdes.of(key_serde), Serdes.of(value_serde))
+        return TestOutputTopic(self, topic, *self._bound(topic, key_serde, value_serde))
+
+    def _bound(self, topic: str, key_serde: Serde | str, value_serde: Serde | str) -> tuple[Serde, Serde]:
+        """With the registry that the configuration names, if they need one."""
+        return (
+            bound(Serdes.of(key_serde), self._registry, topic, is_key=True),
+            bound(Serdes.of(value_serde), self._registry, topic),
+        )
 
     @property
     def produced_topic_names(self) -> frozenset[str]:

@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 MAY_IMPORT = (
     "io.millstream.kernel.",
     "java.",
+    "javax.net.ssl.",
     "com.fasterxml.jackson.",  # comes with Spark; descriptions from Python are JSON
+    "org.apache.avro.",  # comes with Spark
     "org.apache.datasketches.hll.",  # comes with Spark, whose functions keep such sketches
     "org.apache.kafka.clients.",
     "org.apache.kafka.common.",
@@ -48,8 +50,14 @@ MAY_IMPORT = (
 
 IN_SIGNATURES = {
     # Of Data Source V2: `DataWriter<InternalRow>` and what a row answers with.
-    "org.apache.spark.sql.catalyst.InternalRow": "sink/",
-    "org.apache.spark.sql.catalyst.util.ArrayData": "sink/",
+    "org.apache.spark.sql.catalyst.InternalRow": ("sink/", "serdes/"),
+    "org.apache.spark.sql.catalyst.util.ArrayData": ("sink/", "serdes/"),
+    # Of functions in a catalog, which take and give values as rows have them; each function of others does
+    # so.
+    "org.apache.spark.sql.catalyst.expressions.GenericInternalRow": "serdes/",
+    "org.apache.spark.sql.catalyst.util.ArrayBasedMapData": "serdes/",
+    "org.apache.spark.sql.catalyst.util.GenericArrayData": "serdes/",
+    "org.apache.spark.sql.catalyst.util.MapData": "serdes/",
     # A writer says by it that it takes updates; the connector's own for Kafka does the same.
     "org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend": "sink/",
     # Of StatefulProcessor, whose rows come and go as Scala's iterators.
@@ -163,10 +171,12 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 6,400 lines, without comments and empty ones. A thousand of them are joins,
-    which Spark has no operator for (docs/decisions/0033), and eight hundred run processors (0034)."""
+    """It consists of few parts: 7,900 lines, without comments and empty ones. A thousand of them are joins,
+    which Spark has no operator for (docs/decisions/0033), eight hundred run processors (0034), and a
+    thousand are formats that it cannot read (0035).
+    """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 6400
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 7900
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

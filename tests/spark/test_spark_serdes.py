@@ -71,6 +71,19 @@ VALUES: dict[Serde, list[Any]] = {
     Serdes.float(): floating(">f"),
     Serdes.double(): floating(">d"),
     Serdes.boolean(): [True, False],
+    Serdes.list(Serdes.integer()): [[], [1, None, -1], [None]],
+    Serdes.list(Serdes.string()): [[], ["a", None, "", "bc"]],
+    Serdes.list(Serdes.list(Serdes.double())): [[], [[], None, [1.5, None]]],
+    Serdes.json("ARRAY<STRING>"): [[], ["a", None, 'ü"']],
+    Serdes.json("MAP<STRING, BIGINT>"): [{}, {"a": 1, "items": None}],
+    Serdes.json("DOUBLE"): [0.5, -1.25],
+    Serdes.json("STRING"): ["", 'a "b"', "ü"],
+    Serdes.custom(
+        "pipes",
+        serialize=lambda value: "|".join(value).encode(),
+        deserialize=lambda data: data.decode().split("|"),
+        type="ARRAY<STRING>",
+    ): [["a"], ["a", "", "ü"]],
     JSON: [
         {},
         {"a": -(2**63), "text": "", "list": [], "inner": {}},
@@ -251,8 +264,7 @@ def test_a_serde_that_does_not_fit_its_column_is_refused_with_the_fix(spark: Spa
         "json('struct<user:string,n:int>'), but the field 'user' of its column is array<int> and not string; "
     )
     assert misfit(Serdes.long(), column, "array<int>") == (
-        "'long', but its column is array<int>; use a serde of your own (Serdes.custom), "
-        "or cast the column to bigint"
+        "'long', but its column is array<int>; use Serdes.json('array<int>'), or cast the column to bigint"
     )
 
 
@@ -289,14 +301,15 @@ def test_the_serde_of_a_column_without_one_follows_from_its_type(
 
 
 def test_a_struct_is_json_and_what_no_serde_writes_is_refused_with_a_way_out(spark: SparkSession) -> None:
-    """A struct brings its schema; a date has to be made text or a struct."""
+    """A struct, a list and a map bring their schema; a date needs a word."""
     struct_type = T._parse_datatype_string("struct<a:int>")
     assert serdes.infer(struct_type) == Serdes.json(struct_type)
+    assert serdes.infer(T.ArrayType(struct_type)) == Serdes.json(T.ArrayType(struct_type))
     with pytest.raises(TopologyException) as caught:
         serdes.infer(T.DateType())
     assert str(caught.value) == (
-        "Invalid topology: no serde writes a column of type date; make it a struct, "
-        "map_values(lambda value: {'items': value}), or cast it to a type that has one"
+        "Invalid topology: no serde writes a column of type date unasked; "
+        "cast it to a type that has one, or give Serdes.json('DATE')"
     )
 
 

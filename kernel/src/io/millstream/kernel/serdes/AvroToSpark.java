@@ -1,0 +1,127 @@
+package io.millstream.kernel.serdes;
+
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import org.apache.avro.LogicalTypes;
+import org.apache.avro.Schema;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericFixed;
+import org.apache.avro.generic.IndexedRecord;
+import org.apache.avro.util.Utf8;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** A value of Avro's as Spark keeps it in a row. Which type is which, Python decides (dsl/avro_types.py). */
+interface AvroToSpark {
+    Object of(Object value);
+
+    default Object apply(Object value) {
+        return value == null ? null : of(value);
+    }
+
+    static AvroToSpark of(Schema given, DataType type) {
+        if (given.getType() == Schema.Type.UNION) {
+            List<Schema> members = AvroFromSpark.members(given);
+            return type instanceof StructType struct && AvroFromSpark.isOfMembers(members, struct)
+                    ? ofUnion(given, members, struct)
+                    : members.size() == 1 ? of(members.get(0), type) : ofNumbers(type);
+        }
+        return switch (given.getType()) {
+            case RECORD -> ofRecord(given, (StructType) type);
+            case ARRAY -> ofArray(of(given.getElementType(), ((ArrayType) type).elementType()));
+            case MAP -> ofMap(of(given.getValueType(), ((MapType) type).valueType()));
+            case STRING -> AvroToSpark::text;
+            case ENUM -> value -> UTF8String.fromString(value.toString());
+            case BYTES -> given.getLogicalType() instanceof LogicalTypes.Decimal decimal
+                    ? value -> decimal(decimal, bytes((ByteBuffer) value)) : value -> bytes((ByteBuffer) value);
+            case FIXED -> given.getLogicalType() instanceof LogicalTypes.Decimal decimal
+                    ? value -> decimal(decimal, ((GenericFixed) value).bytes())
+                    : value -> ((GenericFixed) value).bytes();
+            case LONG -> AvroFromSpark.isInMillis(given) ? value -> Math.multiplyExact((Long) value, 1000L)
+                    : value -> value;
+            default -> value -> value;
+        };
+    }
+
+    private static AvroToSpark ofRecord(Schema schema, StructType type) {
+        AvroToSpark[] fields = new AvroToSpark[type.size()];
+        for (int i = 0; i < fields.length; i++) {
+            fields[i] = of(schema.getFields().get(i).schema(), type.apply(i).dataType());
+        }
+        return value -> {
+            IndexedRecord record = (IndexedRecord) value;
+            Object[] row = new Object[fields.length];
+            for (int i = 0; i < row.length; i++) {
+                row[i] = fields[i].apply(record.get(i));
+            }
+            return new GenericInternalRow(row);
+        };
+    }
+
+    private static AvroToSpark ofUnion(Schema union, List<Schema> members, StructType type) {
+        List<AvroToSpark> each = new ArrayList<>();
+        for (int i = 0; i < members.size(); i++) {
+            each.add(of(members.get(i), type.apply(i).dataType()));
+        }
+        return value -> {
+            Schema is = union.getTypes().get(GenericData.get().resolveUnion(union, value));
+            Object[] row = new Object[each.size()];
+            int at = members.indexOf(is);
+            row[at] = each.get(at).apply(value);
+            return new GenericInternalRow(row);
+        };
+    }
+
+    private static AvroToSpark ofNumbers(DataType type) {
+        return type.equals(org.apache.spark.sql.types.DataTypes.DoubleType)
+                ? value -> ((Number) value).doubleValue() : value -> ((Number) value).longValue();
+    }
+
+    private static AvroToSpark ofArray(AvroToSpark item) {
+        return value -> new GenericArrayData(((Collection<?>) value).stream().map(item::apply).toArray());
+    }
+
+    private static AvroToSpark ofMap(AvroToSpark item) {
+        return value -> {
+            Map<?, ?> map = (Map<?, ?>) value;
+            Object[] keys = new Object[map.size()];
+            Object[] values = new Object[map.size()];
+            int at = 0;
+            for (Map.Entry<?, ?> entry : map.entrySet()) {
+                keys[at] = text(entry.getKey());
+                values[at++] = item.apply(entry.getValue());
+            }
+            return new ArrayBasedMapData(new GenericArrayData(keys), new GenericArrayData(values));
+        };
+    }
+
+    private static Object text(Object value) {
+        // Its bytes are Avro's own buffer, which may be longer than the text.
+        return value instanceof Utf8 utf8
+                ? UTF8String.fromBytes(utf8.getBytes(), 0, utf8.getByteLength()).copy()
+                : UTF8String.fromString(value.toString());
+    }
+
+    private static byte[] bytes(ByteBuffer buffer) {
+        byte[] copy = new byte[buffer.remaining()];
+        buffer.duplicate().get(copy);
+        return copy;
+    }
+
+    private static Decimal decimal(LogicalTypes.Decimal type, byte[] bytes) {
+        BigDecimal number = new BigDecimal(new BigInteger(bytes), type.getScale());
+        return Decimal.apply(number, type.getPrecision(), type.getScale());
+    }
+}

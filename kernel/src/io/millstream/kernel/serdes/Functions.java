@@ -1,0 +1,84 @@
+package io.millstream.kernel.serdes;
+
+import io.millstream.kernel.Kernel;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The functions that read and write formats which Spark knows none for, as a catalog: what Spark calls by a name.
+ *
+ * <p>Python describes a function ({@link #name(String)}) and calls it by the name that it gets for it. A name says
+ * nothing of the description, which may have a password for a registry.
+ */
+public final class Functions implements FunctionCatalog {
+    private static final Map<String, Function> FUNCTIONS = new ConcurrentHashMap<>();
+
+    private String name;
+
+    /**
+     * What a function is called from now on.
+     *
+     * @param description as {@link Description} reads it
+     */
+    public static String name(String description) {
+        try {
+            MessageDigest digest = MessageDigest.getInstance("SHA-256");
+            byte[] hash = digest.digest((Kernel.digest() + description).getBytes(StandardCharsets.UTF_8));
+            String name = "f" + HexFormat.of().formatHex(hash, 0, 12);
+            FUNCTIONS.computeIfAbsent(name, each -> new Function(each, description));
+            return name;
+        } catch (NoSuchAlgorithmException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    @Override
+    public void initialize(String called, CaseInsensitiveStringMap options) {
+        name = called;
+    }
+
+    @Override
+    public String name() {
+        return name;
+    }
+
+    @Override
+    public Identifier[] listFunctions(String[] namespace) {
+        return new Identifier[0];
+    }
+
+    @Override
+    public UnboundFunction loadFunction(Identifier identifier) {
+        Function function = FUNCTIONS.get(identifier.name());
+        if (function == null) {
+            throw new IllegalArgumentException("the kernel was not told what " + identifier.name() + " is");
+        }
+        return new Unbound(function);
+    }
+
+    private record Unbound(Function function) implements UnboundFunction {
+        @Override
+        public String name() {
+            return function.name();
+        }
+
+        @Override
+        public Function bind(StructType input) {
+            return function;
+        }
+
+        @Override
+        public String description() {
+            return "a serde of Millstream's";
+        }
+    }
+}

@@ -1,0 +1,27 @@
+package io.millstream.kernel.serdes;
+
+import java.nio.ByteBuffer;
+
+/** What stands before a value in Confluent's wire format: a 0, and the id of the schema it was written with. */
+final class Header {
+    static final int SIZE = 5;
+
+    private Header() {}
+
+    /**
+     * The schema's id.
+     *
+     * @throws UnreadableException the bytes have no such header
+     */
+    static int id(byte[] data) {
+        if (data.length < SIZE || data[0] != 0) {
+            throw new UnreadableException("a 0 and the id of a schema before the value, as Confluent's serializers"
+                    + " write them");
+        }
+        return ByteBuffer.wrap(data, 1, 4).getInt();
+    }
+
+    static byte[] of(int id) {
+        return ByteBuffer.allocate(SIZE).putInt(1, id).array();
+    }
+}

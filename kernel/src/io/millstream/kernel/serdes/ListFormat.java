@@ -1,0 +1,121 @@
+package io.millstream.kernel.serdes;
+
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * The bytes of a list, of the bytes of its elements. Those of one size stand side by side, behind the places of those
+ * that are null; others have their length before them, and null is a length of -1.
+ *
+ * <p>Source: org.apache.kafka.common.serialization.ListSerializer.
+ */
+final class ListFormat implements Format {
+    private static final int ONE_SIZE = 0;
+    private static final int OWN_SIZES = 1;
+
+    private final int size;
+    private final DataType element;
+
+    ListFormat(Description given) {
+        size = given.rest().path("size").asInt();
+        element = ((ArrayType) given.type()).elementType();
+    }
+
+    /** Spark has no function for the bits of a number that could stand in a list. */
+    private Object value(byte[] bytes) {
+        if (element.equals(DataTypes.DoubleType)) {
+            return ByteBuffer.wrap(bytes).getDouble();
+        }
+        return element.equals(DataTypes.FloatType) ? (Object) ByteBuffer.wrap(bytes).getFloat() : bytes;
+    }
+
+    private byte[] bytes(ArrayData array, int at) {
+        if (element.equals(DataTypes.DoubleType)) {
+            return ByteBuffer.allocate(8).putDouble(array.getDouble(at)).array();
+        }
+        return element.equals(DataTypes.FloatType)
+                ? ByteBuffer.allocate(4).putFloat(array.getFloat(at)).array() : array.getBinary(at);
+    }
+
+    @Override
+    public Object read(byte[] data) {
+        try {
+            ByteBuffer from = ByteBuffer.wrap(data);
+            int strategy = from.get();
+            if (strategy != (size > 0 ? ONE_SIZE : OWN_SIZES)) {
+                throw new UnreadableException("a list of such elements, as Kafka's ListSerializer writes it");
+            }
+            List<Integer> nulls = new ArrayList<>();
+            for (int count = strategy == ONE_SIZE ? count(from, 4) : 0; count > 0; count--) {
+                nulls.add(from.getInt());
+            }
+            Object[] elements = new Object[nulls.isEmpty() ? count(from, strategy == ONE_SIZE ? size : 4)
+                    : from.getInt()];
+            if (elements.length > data.length) {
+                throw new UnreadableException("a list that is whole");
+            }
+            for (int i = 0; i < elements.length; i++) {
+                int length = strategy == ONE_SIZE ? nulls.contains(i) ? -1 : size : from.getInt();
+                if (length >= 0) {
+                    byte[] one = new byte[Math.min(length, from.remaining() + 1)];
+                    from.get(one);
+                    elements[i] = value(one);
+                }
+            }
+            if (from.hasRemaining()) {
+                throw new UnreadableException("a list that ends where its record does");
+            }
+            return new GenericArrayData(elements);
+        } catch (BufferUnderflowException | NegativeArraySizeException error) {
+            throw new UnreadableException("a list that is whole (" + error.getClass().getSimpleName() + ")");
+        }
+    }
+
+    /** How many there are, which cannot be more than there is room for. */
+    private static int count(ByteBuffer from, int each) {
+        int count = from.getInt();
+        if (count < 0 || (long) count * each > from.remaining()) {
+            throw new UnreadableException("a list that is whole");
+        }
+        return count;
+    }
+
+    @Override
+    public byte[] write(Object value) {
+        ArrayData array = (ArrayData) value;
+        int nulls = 0;
+        int length = 0;
+        for (int i = 0; i < array.numElements(); i++) {
+            nulls += array.isNullAt(i) ? 1 : 0;
+            length += array.isNullAt(i) ? 0 : size > 0 ? size : bytes(array, i).length;
+        }
+        int counts = size > 0 ? 4 * (1 + nulls) : 4 * array.numElements();
+        ByteBuffer out = ByteBuffer.allocate(1 + counts + 4 + length).put((byte) (size > 0 ? ONE_SIZE : OWN_SIZES));
+        if (size > 0) {
+            out.putInt(nulls);
+            for (int i = 0; i < array.numElements(); i++) {
+                if (array.isNullAt(i)) {
+                    out.putInt(i);
+                }
+            }
+        }
+        out.putInt(array.numElements());
+        for (int i = 0; i < array.numElements(); i++) {
+            byte[] one = array.isNullAt(i) ? null : bytes(array, i);
+            if (size == 0) {
+                out.putInt(one == null ? -1 : one.length);
+            }
+            if (one != null) {
+                out.put(one);
+            }
+        }
+        return out.array();
+    }
+}

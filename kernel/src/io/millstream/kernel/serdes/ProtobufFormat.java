@@ -1,0 +1,441 @@
+package io.millstream.kernel.serdes;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.ByteArrayOutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Protobuf's wire format, from a table of fields that Python makes of a message's descriptor.
+ *
+ * <p>A reader needs no schema of the writer's: fields have numbers, and those that it does not know it passes over.
+ * Source: protobuf.dev, "Encoding"; of the message indexes, Confluent's wire format.
+ */
+final class ProtobufFormat implements Format {
+    private static final int VARINT = 0;
+    private static final int EIGHT = 1;
+    private static final int SIZED = 2;
+    private static final int FOUR = 5;
+    private static final int DEEPEST = 100;
+
+    private final Message message;
+    private final StructType type;
+    private final byte[] header;
+    private final byte[] indexes;
+
+    ProtobufFormat(Description given) {
+        type = (StructType) given.type();
+        message = new Message(given.rest().path("message"), type);
+        Writer numbers = new Writer();
+        List<Integer> path = new ArrayList<>();
+        given.rest().path("indexes").forEach(each -> path.add(each.asInt()));
+        if (path.equals(List.of(0))) {
+            numbers.varint(0);
+        } else {
+            numbers.varint(zigzag(path.size()));
+            path.forEach(each -> numbers.varint(zigzag(each)));
+        }
+        indexes = numbers.bytes();
+        header = Header.of(given.rest().path("id").asInt());
+    }
+
+    private static long zigzag(long number) {
+        return (number << 1) ^ (number >> 63);
+    }
+
+    /** A message's fields: by their place in a row. */
+    private static final class Message {
+        final Field[] fields;
+        final Map<Integer, Integer> places = new HashMap<>();
+
+        Message(JsonNode given, StructType type) {
+            fields = new Field[type.size()];
+            for (int i = 0; i < fields.length; i++) {
+                fields[i] = new Field(given.get(i), type.apply(i).dataType());
+                places.put(fields[i].number, i);
+            }
+        }
+    }
+
+    private static final class Field {
+        final int number;
+        final String kind;
+        final boolean repeated;
+        final boolean explicit;
+        final Object implied;
+        final Message message;
+        final Message entry;
+        final DataType type;
+        final Map<Integer, UTF8String> names = new HashMap<>();
+        final Map<String, Integer> numbers = new HashMap<>();
+
+        Field(JsonNode given, DataType type) {
+            this.type = type;
+            number = given.path("number").asInt();
+            kind = given.path("kind").asText();
+            repeated = given.path("repeated").asBoolean();
+            explicit = given.path("explicit").asBoolean();
+            given.path("symbols").properties().forEach(each -> {
+                names.put(each.getValue().asInt(), UTF8String.fromString(each.getKey()));
+                numbers.put(each.getKey(), each.getValue().asInt());
+            });
+            DataType inner = repeated && type instanceof ArrayType array ? array.elementType() : type;
+            entry = kind.equals("map") ? new Message(given.path("fields"), entryOf((MapType) type)) : null;
+            message = kind.equals("message") ? new Message(given.path("fields"), (StructType) inner) : null;
+            implied = explicit || repeated ? null : implied();
+        }
+
+        private static StructType entryOf(MapType type) {
+            return new StructType().add("key", type.keyType()).add("value", type.valueType());
+        }
+
+        private Object implied() {
+            return switch (kind) {
+                case "string" -> UTF8String.EMPTY_UTF8;
+                case "bytes" -> new byte[0];
+                case "bool" -> Boolean.FALSE;
+                case "double" -> 0.0;
+                case "float" -> 0.0f;
+                case "enum" -> names.get(0);
+                case "message", "map" -> null;
+                default -> isInt() ? (Object) 0 : (Object) 0L;
+            };
+        }
+
+        boolean isInt() {
+            return kind.equals("int32") || kind.equals("sint32") || kind.equals("sfixed32");
+        }
+
+        int wire() {
+            return switch (kind) {
+                case "double", "fixed64", "sfixed64" -> EIGHT;
+                case "float", "fixed32", "sfixed32" -> FOUR;
+                case "string", "bytes", "message", "map" -> SIZED;
+                default -> VARINT;
+            };
+        }
+    }
+
+    // --- reading -----------------------------------------------------------------------------------------------
+
+    @Override
+    public Object read(byte[] data) {
+        Header.id(data);
+        Reader in = new Reader(data, Header.SIZE, data.length);
+        int count = (int) in.signed();
+        List<Integer> path = new ArrayList<>();
+        for (int i = 0; i < count && i < DEEPEST; i++) {
+            path.add((int) in.signed());
+        }
+        byte[] of = Arrays.copyOfRange(data, Header.SIZE, in.at);
+        if (!Arrays.equals(of, indexes) && !(path.equals(List.of(0)) && indexes.length == 1)) {
+            throw new UnreadableException("a message of its own type, and this is another of the file's");
+        }
+        return row(message, in, 0);
+    }
+
+    private static InternalRow row(Message message, Reader in, int depth) {
+        if (depth > DEEPEST) {
+            throw new UnreadableException("a message that is not so deep");
+        }
+        Object[] values = new Object[message.fields.length];
+        List<List<Object>> lists = new ArrayList<>();
+        for (Field field : message.fields) {
+            lists.add(field.repeated || field.entry != null ? new ArrayList<>() : null);
+        }
+        while (in.at < in.end) {
+            long tag = in.varint();
+            int wire = (int) (tag & 7);
+            int place = message.places.getOrDefault((int) (tag >>> 3), -1);
+            Field field = place < 0 ? null : message.fields[place];
+            if (field == null) {
+                in.skip(wire);
+            } else if (field.entry != null) {
+                lists.get(place).add(row(field.entry, in.part(wire), depth + 1));
+            } else if (field.repeated && wire == SIZED && field.wire() != SIZED) {
+                Reader packed = in.part(wire);
+                while (packed.at < packed.end) {
+                    lists.get(place).add(value(field, packed, field.wire(), depth));
+                }
+            } else if (wire != field.wire()) {
+                throw new UnreadableException("Protobuf of its own fields, and one of them is of another type");
+            } else if (field.repeated) {
+                lists.get(place).add(value(field, in, wire, depth));
+            } else {
+                values[place] = value(field, in, wire, depth);
+            }
+        }
+        for (int i = 0; i < values.length; i++) {
+            Field field = message.fields[i];
+            if (field.entry != null) {
+                values[i] = map(lists.get(i));
+            } else if (field.repeated) {
+                values[i] = new GenericArrayData(lists.get(i).toArray());
+            } else if (values[i] == null) {
+                values[i] = field.implied;
+            }
+        }
+        return new GenericInternalRow(values);
+    }
+
+    /** The last one of a key counts. */
+    private static Object map(List<Object> entries) {
+        Map<Object, Object> map = new java.util.LinkedHashMap<>();
+        for (Object entry : entries) {
+            Object[] pair = ((GenericInternalRow) entry).values();
+            map.put(pair[0], pair[1]);
+        }
+        return new ArrayBasedMapData(
+                new GenericArrayData(map.keySet().toArray()), new GenericArrayData(map.values().toArray()));
+    }
+
+    private static Object value(Field field, Reader in, int wire, int depth) {
+        return switch (field.kind) {
+            case "double" -> Double.longBitsToDouble(in.fixed(8));
+            case "float" -> Float.intBitsToFloat((int) in.fixed(4));
+            case "fixed64", "sfixed64" -> in.fixed(8);
+            case "sfixed32" -> (int) in.fixed(4);
+            case "fixed32" -> in.fixed(4) & 0xffffffffL;
+            case "bool" -> in.varint() != 0;
+            case "int32" -> (int) in.varint();
+            case "uint32" -> in.varint() & 0xffffffffL;
+            case "sint32" -> (int) in.signed();
+            case "sint64" -> in.signed();
+            case "enum" -> symbol(field, (int) in.varint());
+            case "string" -> UTF8String.fromBytes(in.bytes());
+            case "bytes" -> in.bytes();
+            case "message" -> row(field.message, in.part(wire), depth + 1);
+            default -> in.varint();
+        };
+    }
+
+    private static UTF8String symbol(Field field, int number) {
+        UTF8String name = field.names.get(number);
+        return name == null ? UTF8String.fromString(Integer.toString(number)) : name;
+    }
+
+    private static final class Reader {
+        private final byte[] data;
+        private final int end;
+        private int at;
+
+        Reader(byte[] data, int from, int end) {
+            this.data = data;
+            this.at = from;
+            this.end = end;
+        }
+
+        long varint() {
+            long number = 0;
+            for (int shift = 0; shift < 64; shift += 7) {
+                if (at >= end) {
+                    throw cut();
+                }
+                byte next = data[at++];
+                number |= (long) (next & 0x7f) << shift;
+                if (next >= 0) {
+                    return number;
+                }
+            }
+            throw cut();
+        }
+
+        long signed() {
+            long number = varint();
+            return (number >>> 1) ^ -(number & 1);
+        }
+
+        long fixed(int size) {
+            if (size > end - at) {
+                throw cut();
+            }
+            long number = 0;
+            for (int i = 0; i < size; i++) {
+                number |= (data[at++] & 0xffL) << (8 * i);
+            }
+            return number;
+        }
+
+        byte[] bytes() {
+            Reader part = part(SIZED);
+            return Arrays.copyOfRange(data, part.at, part.end);
+        }
+
+        Reader part(int wire) {
+            long length = wire == SIZED ? varint() : -1;
+            if (length < 0 || length > end - at) {
+                throw cut();
+            }
+            at += (int) length;
+            return new Reader(data, at - (int) length, at);
+        }
+
+        void skip(int wire) {
+            switch (wire) {
+                case VARINT -> varint();
+                case EIGHT -> fixed(8);
+                case FOUR -> fixed(4);
+                case SIZED -> part(wire);
+                default -> throw cut();
+            }
+        }
+
+        private static UnreadableException cut() {
+            return new UnreadableException("Protobuf that is whole");
+        }
+    }
+
+    // --- writing -----------------------------------------------------------------------------------------------
+
+    @Override
+    public byte[] write(Object value) {
+        Writer out = new Writer();
+        out.raw(header);
+        out.raw(indexes);
+        write(message, (InternalRow) value, type, out);
+        return out.bytes();
+    }
+
+    private static void write(Message message, InternalRow row, StructType type, Writer out) {
+        for (int i = 0; i < message.fields.length; i++) {
+            Field field = message.fields[i];
+            if (row.isNullAt(i)) {
+                continue;
+            }
+            Object value = row.get(i, type.apply(i).dataType());
+            if (field.entry != null) {
+                entries(field, (MapData) value, out);
+            } else if (field.repeated) {
+                list(field, (ArrayData) value, out);
+            } else if (field.explicit || field.kind.equals("message") || !isImplied(field, value)) {
+                out.varint((long) field.number << 3 | field.wire());
+                one(field, value, field.type, out);
+            }
+        }
+    }
+
+    private static boolean isImplied(Field field, Object value) {
+        if (value instanceof byte[] bytes) {
+            return bytes.length == 0;
+        }
+        // Of -0.0 Protobuf writes the bits.
+        return value.equals(field.implied);
+    }
+
+    private static void entries(Field field, MapData map, Writer out) {
+        MapType type = (MapType) field.type;
+        StructType entry = Field.entryOf(type);
+        for (int i = 0; i < map.numElements(); i++) {
+            Object[] pair = {map.keyArray().get(i, type.keyType()),
+                map.valueArray().isNullAt(i) ? null : map.valueArray().get(i, type.valueType())};
+            Writer inner = new Writer();
+            InternalRow row = new GenericInternalRow(pair);
+            for (int j = 0; j < 2; j++) {
+                Field part = field.entry.fields[j];
+                if (!row.isNullAt(j)) {
+                    inner.varint((long) part.number << 3 | part.wire());
+                    one(part, pair[j], entry.apply(j).dataType(), inner);
+                }
+            }
+            out.varint((long) field.number << 3 | SIZED);
+            out.sized(inner.bytes());
+        }
+    }
+
+    private static void list(Field field, ArrayData array, Writer out) {
+        DataType type = ((ArrayType) field.type).elementType();
+        boolean packed = field.wire() != SIZED;
+        Writer inner = packed ? new Writer() : out;
+        for (int i = 0; i < array.numElements(); i++) {
+            if (array.isNullAt(i)) {
+                throw new UnwritableException("a repeated field has a null, and Protobuf has none");
+            }
+            if (!packed) {
+                out.varint((long) field.number << 3 | SIZED);
+            }
+            one(field, array.get(i, type), type, inner);
+        }
+        if (packed && array.numElements() > 0) {
+            out.varint((long) field.number << 3 | SIZED);
+            out.sized(inner.bytes());
+        }
+    }
+
+    private static void one(Field field, Object value, DataType type, Writer out) {
+        switch (field.kind) {
+            case "double" -> out.fixed(Double.doubleToRawLongBits(((Number) value).doubleValue()), 8);
+            case "float" -> out.fixed(Float.floatToRawIntBits(((Number) value).floatValue()), 4);
+            case "fixed64", "sfixed64" -> out.fixed(((Number) value).longValue(), 8);
+            case "fixed32", "sfixed32" -> out.fixed(((Number) value).longValue(), 4);
+            case "bool" -> out.varint((Boolean) value ? 1 : 0);
+            case "sint32", "sint64" -> out.varint(zigzag(((Number) value).longValue()));
+            case "enum" -> out.varint(number(field, value.toString()));
+            case "string" -> out.sized(value.toString().getBytes(StandardCharsets.UTF_8));
+            case "bytes" -> out.sized((byte[]) value);
+            case "message" -> {
+                Writer inner = new Writer();
+                write(field.message, (InternalRow) value, (StructType) type, inner);
+                out.sized(inner.bytes());
+            }
+            default -> out.varint(((Number) value).longValue());
+        }
+    }
+
+    private static int number(Field field, String name) {
+        Integer number = field.numbers.get(name);
+        if (number == null && name.matches("-?\\d{1,9}")) {
+            return Integer.parseInt(name); // as it was read: one that the schema does not know
+        }
+        if (number == null) {
+            throw new UnwritableException("a text is none of the names of an enum");
+        }
+        return number;
+    }
+
+    private static final class Writer {
+        private final ByteArrayOutputStream out = new ByteArrayOutputStream(64);
+
+        void varint(long number) {
+            long rest = number;
+            while ((rest & ~0x7fL) != 0) {
+                out.write((int) (rest & 0x7f | 0x80));
+                rest >>>= 7;
+            }
+            out.write((int) rest);
+        }
+
+        void fixed(long number, int size) {
+            for (int i = 0; i < size; i++) {
+                out.write((int) (number >>> (8 * i)));
+            }
+        }
+
+        void sized(byte[] bytes) {
+            varint(bytes.length);
+            raw(bytes);
+        }
+
+        void raw(byte[] bytes) {
+            out.writeBytes(bytes);
+        }
+
+        byte[] bytes() {
+            return out.toByteArray();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+package io.millstream.kernel.serdes;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
+import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
+
+/**
+ * A schema registry, asked for the schemas of ids that records have. What it said stays: an id is one schema for
+ * good. That it does not know one is believed for ten seconds.
+ */
+final class Registry {
+    private static final Map<String, Registry> KNOWN = new ConcurrentHashMap<>();
+    private static final long UNKNOWN_FOR_MS = 10_000;
+    private static final int MOST_UNKNOWN = 1000;
+    private static final int MOST_REFERENCES = 100;
+
+    private final List<String> urls = new ArrayList<>();
+    private final Map<String, String> headers = new HashMap<>();
+    private final long patienceMs;
+    private final long attemptMs;
+    private final HttpClient client;
+    private final Map<String, List<String>> schemas = new ConcurrentHashMap<>();
+    private final Map<String, Long> unknown = new ConcurrentHashMap<>();
+
+    private Registry(JsonNode given) {
+        given.path("urls").forEach(url -> urls.add(url.asText()));
+        given.path("headers").properties().forEach(each -> headers.put(each.getKey(), each.getValue().asText()));
+        patienceMs = given.path("patience_ms").asLong();
+        attemptMs = given.path("attempt_ms").asLong();
+        HttpClient.Builder builder = HttpClient.newBuilder()
+                .version(HttpClient.Version.HTTP_1_1)
+                .connectTimeout(Duration.ofMillis(attemptMs));
+        Map<String, Object> ssl = new HashMap<>();
+        given.path("ssl").properties().forEach(each -> ssl.put(each.getKey(), each.getValue().asText()));
+        if (!ssl.isEmpty()) {
+            ssl.putIfAbsent("ssl.protocol", "TLSv1.3");
+            ssl.putIfAbsent("ssl.keymanager.algorithm", javax.net.ssl.KeyManagerFactory.getDefaultAlgorithm());
+            ssl.putIfAbsent("ssl.trustmanager.algorithm", javax.net.ssl.TrustManagerFactory.getDefaultAlgorithm());
+            for (String file : List.of("keystore", "truststore")) {
+                ssl.putIfAbsent("ssl." + file + ".type", "JKS");
+                for (String secret : List.of("ssl." + file + ".password", "ssl.key.password")) {
+                    if (ssl.get(secret) instanceof String text) {
+                        ssl.put(secret, new org.apache.kafka.common.config.types.Password(text));
+                    }
+                }
+            }
+            try (DefaultSslEngineFactory factory = new DefaultSslEngineFactory()) {
+                factory.configure(ssl);
+                builder.sslContext(factory.sslContext());
+            }
+        }
+        client = builder.build();
+    }
+
+    /** The one that is described so, shared by all that use it. */
+    static Registry of(JsonNode given) {
+        return KNOWN.computeIfAbsent(given.toString(), each -> new Registry(given));
+    }
+
+    /**
+     * The schema of an id; before it those that it refers to. Null: the registry has no such id.
+     *
+     * @throws RegistryError it cannot be asked, or does not say
+     */
+    List<String> schema(int id) {
+        return found("/schemas/ids/" + id);
+    }
+
+    private List<String> found(String path) {
+        List<String> known = schemas.get(path);
+        if (known != null) {
+            return known;
+        }
+        Long until = unknown.get(path);
+        if (until != null && System.currentTimeMillis() < until) {
+            return null;
+        }
+        Optional<JsonNode> said = asked(path);
+        if (said.isEmpty()) {
+            if (unknown.size() >= MOST_UNKNOWN) {
+                unknown.clear();
+            }
+            unknown.put(path, System.currentTimeMillis() + UNKNOWN_FOR_MS);
+            return null;
+        }
+        List<String> found = new ArrayList<>();
+        for (JsonNode reference : said.get().path("references")) {
+            String subject = java.net.URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8);
+            List<String> of = found("/subjects/" + subject + "/versions/" + reference.path("version").asInt());
+            if (of == null || found.size() > MOST_REFERENCES) {
+                return null;
+            }
+            of.stream().filter(text -> !found.contains(text)).forEach(found::add);
+        }
+        found.add(said.get().path("schema").asText());
+        schemas.put(path, found);
+        return found;
+    }
+
+    /** What it says to a GET; empty: there is no such thing. */
+    private Optional<JsonNode> asked(String path) {
+        long deadline = System.nanoTime() + Duration.ofMillis(patienceMs).toNanos();
+        String last = "it has not answered";
+        Throwable cause = null;
+        for (int attempt = 0; ; attempt++) {
+            String url = urls.get(attempt % urls.size());
+            try {
+                HttpResponse<String> response = client.send(request(url + path, deadline), HttpResponse.BodyHandlers
+                        .ofString(StandardCharsets.UTF_8));
+                int status = response.statusCode();
+                if (status == 200) {
+                    return Optional.of(Description.json(response.body()));
+                }
+                if (status == 404 && isOfRegistry(response.body())) {
+                    return Optional.empty();
+                }
+                last = "it answers with status " + status;
+                if (status < 500 && status != 429 && status != 408) {
+                    throw new RegistryError(message(url, last + (status == 401 || status == 403
+                            ? ": it takes another user or password (basic.auth.user.info)" : "")), null);
+                }
+            } catch (IOException | IllegalArgumentException error) {
+                last = error.getClass().getSimpleName() + (error.getMessage() == null ? "" : ": " + error.getMessage());
+                cause = error;
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+                throw new RegistryError(message(url, "the task was ended"), error);
+            }
+            long left = Duration.ofNanos(deadline - System.nanoTime()).toMillis();
+            long pause = ThreadLocalRandom.current().nextLong(50, 100L << Math.min(attempt, 4));
+            if (left <= pause) {
+                throw new RegistryError(message(url, last + "; tried for " + patienceMs + " ms"), cause);
+            }
+            try {
+                Thread.sleep(pause);
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+                throw new RegistryError(message(url, "the task was ended"), error);
+            }
+        }
+    }
+
+    private HttpRequest request(String url, long deadline) {
+        long left = Math.max(1, Duration.ofNanos(deadline - System.nanoTime()).toMillis());
+        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url))
+                .timeout(Duration.ofMillis(Math.min(attemptMs, left)));
+        headers.forEach(builder::header);
+        return builder.GET().build();
+    }
+
+    /** Whether a 404 is a registry's, which gives it a number; else the address is not a registry's. */
+    @SuppressWarnings("unused")
+    private static boolean isOfRegistry(String body) {
+        try {
+            return Description.json(body).path("error_code").asInt() / 100 == 404;
+        } catch (IllegalArgumentException error) {
+            return false;
+        }
+    }
+
+    private static String message(String url, String what) {
+        return "the schema registry at " + url + " cannot be asked: " + what;
+    }
+}

@@ -1,0 +1,14 @@
+package io.millstream.kernel.serdes;
+
+/**
+ * The schema registry cannot be asked. The task fails with it, and is tried again with the pipeline.
+ *
+ * <p>Not an exception: Spark's TryEval, which drops records that cannot be read, catches exceptions.
+ */
+public final class RegistryError extends Error {
+    private static final long serialVersionUID = 1;
+
+    RegistryError(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

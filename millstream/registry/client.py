@@ -1,0 +1,254 @@
+"""Asking a schema registry over HTTP: with a deadline, again while it is away, and once for what stays.
+
+The REST interface is Confluent's (also Karapace's, Apicurio's and Redpanda's). An id is one schema for good,
+and so is a version; the newest version of a subject is asked for each time.
+
+Differs: not confluent-kafka's client, which brings eleven packages and has no deadline over its retries
+    (docs/decisions/0035).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from millstream.errors import ConfigException, SchemaRegistryException
+from millstream.polling import pause
+from millstream.registry.settings import RegistrySettings
+
+__all__ = ["Registered", "Registry", "registry_of"]
+
+V = TypeVar("V")
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_MOST_REFERENCES = 100
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A schema that a registry has.
+
+    Attributes:
+        id: its number; every registry has one for a schema, whatever its subjects.
+        kind: `AVRO`, `JSON` or `PROTOBUF`.
+        texts: itself; before it those that it refers to.
+        version: within the subject that was asked for; 0: it was asked for by id.
+    """
+
+    id: int
+    kind: str
+    texts: tuple[str, ...]
+    version: int = 0
+
+    @property
+    def text(self) -> str:
+        return self.texts[-1]
+
+
+class Registry:
+    """One registry, for all threads of a process."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, ...], Any] = {}
+        self._ssl = _context(dict(settings.ssl))
+
+    def by_id(self, id: int) -> Registered | None:
+        """The schema of an id; None: the registry has none.
+
+        Raises:
+            SchemaRegistryException: it cannot be asked.
+        """
+
+        def ask() -> Registered | None:
+            said = self._ask("GET", f"/schemas/ids/{id}", unknown=(40403, 40401))
+            return None if said is None else self._registered({**said, "id": id})
+
+        return self._once(("id", str(id)), ask)
+
+    def latest(self, subject: str) -> Registered | None:
+        """The newest schema of a subject; None: there is no such subject.
+
+        Raises:
+            SchemaRegistryException: it cannot be asked.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        said = self._ask("GET", path, unknown=(40401, 40402))
+        return None if said is None else self._registered(said)
+
+    def id_of(self, subject: str, kind: str, text: str) -> int:
+        """The id of a schema below a subject. It is registered, if the settings say so; or has to be there.
+
+        Raises:
+            SchemaRegistryException: the registry cannot be asked, has not got the schema, or refuses it.
+        """
+        body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
+        path = f"/subjects/{quote(subject, safe='')}"
+
+        def ask() -> int:
+            if self.settings.register:
+                said = self._ask("POST", f"{path}/versions", body)
+                assert said is not None
+                return int(said["id"])
+            said = self._ask("POST", path, body, unknown=(40401, 40403))
+            if said is None:
+                raise SchemaRegistryException(
+                    f"the schema registry at {self._where} has no subject '{subject}' with this schema, and "
+                    f"auto.register.schemas is false; register it there: {_shown(text)}",
+                    error_code=40403,
+                )
+            return int(said["id"])
+
+        return self._once(("schema", subject, kind, text), ask)
+
+    def serialized(self, id: int) -> str | None:
+        """The file descriptor of a Protobuf schema, in base64; None: the registry has no such id.
+
+        Raises:
+            SchemaRegistryException: it cannot be asked, or cannot say.
+        """
+
+        def ask() -> str | None:
+            said = self._ask("GET", f"/schemas/ids/{id}?format=serialized", unknown=(40403, 40401))
+            return None if said is None else str(said["schema"])
+
+        return self._once(("serialized", str(id)), ask)
+
+    # --- how -----------------------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(self.settings.urls)
+
+    def _once(self, key: tuple[str, ...], ask: Callable[[], V]) -> V:
+        with self._lock:
+            if key in self._kept:
+                kept: V = self._kept[key]
+                return kept
+        found = ask()
+        if found is not None:
+            with self._lock:
+                self._kept[key] = found
+        return found
+
+    def _registered(self, said: dict[str, Any], depth: int = 0) -> Registered:
+        texts: list[str] = []
+        for reference in said.get("references") or ():
+            path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
+            other = self._ask("GET", path)
+            if depth > _MOST_REFERENCES or other is None:
+                raise SchemaRegistryException(
+                    f"the schema registry at {self._where} has a schema with references that do not end"
+                )
+            texts += [each for each in self._registered(other, depth + 1).texts if each not in texts]
+        texts.append(said["schema"])
+        kind = said.get("schemaType") or "AVRO"
+        return Registered(int(said["id"]), kind, tuple(texts), int(said.get("version") or 0))
+
+    def _ask(
+        self, method: str, path: str, body: Any = None, *, unknown: Sequence[int] = ()
+    ) -> dict[str, Any] | None:
+        """What it answers; None: with one of these error codes, which say that there is no such thing."""
+        deadline = time.monotonic() + self.settings.patience_ms / 1000
+        attempt = 0
+        while True:
+            url = self.settings.urls[attempt % len(self.settings.urls)]
+            attempt += 1
+            left = deadline - time.monotonic()
+            try:
+                return self._request(method, url + path, body, min(left, self.settings.attempt_ms / 1000))
+            except urllib.error.HTTPError as error:
+                code, said = _said(error)
+                if code in unknown:
+                    return None
+                if error.code < 500 and error.code not in (408, 429):
+                    raise SchemaRegistryException(
+                        _refused(url, error.code, code, said), error_code=code
+                    ) from None
+                last = f"it answers with status {error.code}: {said}"
+            except (OSError, HTTPException, ValueError) as error:
+                reason = getattr(error, "reason", None) or error
+                last = f"{type(reason).__name__}: {reason}"
+            wait = random.uniform(0.05, 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
+            if deadline - time.monotonic() <= wait:
+                raise SchemaRegistryException(
+                    f"the schema registry at {self._where} cannot be asked: {last}; tried for "
+                    f"{self.settings.patience_ms} ms (schema.registry.timeout.ms)"
+                )
+            pause(wait)
+
+    def _request(self, method: str, url: str, body: Any, timeout_s: float) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310 - http or https: the settings take nothing else
+            url,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Accept": _TYPE, "Content-Type": _TYPE, **dict(self.settings.headers)},
+        )
+        timeout_s = max(0.001, timeout_s)
+        with urllib.request.urlopen(request, timeout=timeout_s, context=self._ssl) as reply:  # noqa: S310
+            said = json.loads(reply.read())
+        if not isinstance(said, dict):
+            raise ValueError("its answer is no JSON object")
+        return said
+
+
+@cache
+def registry_of(settings: RegistrySettings) -> Registry:
+    """The one of these settings, which all share."""
+    return Registry(settings)
+
+
+def _context(options: dict[str, str]) -> ssl.SSLContext | None:
+    if not options:
+        return None
+    for store in ("ssl.truststore", "ssl.keystore"):
+        kind = options.get(f"{store}.type", "PEM" if f"{store}.location" not in options else "JKS").upper()
+        if kind != "PEM" and f"{store}.location" in options:
+            raise ConfigException(
+                f"'schema.registry.{store}.type' is {kind}; Python reads PEM, and so does Java: give the "
+                "files as "
+                f"PEM, with schema.registry.{store}.type=PEM"
+            )
+    trusted = options.get("ssl.truststore.location")
+    context = ssl.create_default_context(cafile=trusted, cadata=options.get("ssl.truststore.certificates"))
+    if own := options.get("ssl.keystore.location"):
+        context.load_cert_chain(own, password=options.get("ssl.key.password"))
+    return context
+
+
+def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
+    try:
+        body = json.loads(error.read(100_000))
+        return int(body["error_code"]), str(body.get("message", ""))
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return None, str(error.reason)
+
+
+def _refused(url: str, status: int, code: int | None, said: str) -> str:
+    where = f"the schema registry at {url}"
+    if status in (401, 403):
+        return f"{where} says no ({status}): it takes another user or password, 'basic.auth.user.info'"
+    if status == 409:
+        return (
+            f"{where} does not take the schema: it does not go together with those before it ({said}); "
+            "change "
+            "the schema, or the subject's compatibility"
+        )
+    if status == 404 and code in (None, 404):
+        return f"what answers at {url} is no schema registry: it knows no such path"
+    return f"{where} says no ({code or status}): {said}"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 300 else f"{text[:300]}..."

@@ -1,0 +1,251 @@
+"""A registry's state behind HTTP: the part of Confluent's REST interface that clients and tools use.
+
+One request after the other changes the state, and a change is answered when the log has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from millstream.registry.state import KINDS, Change, RefusedError, RegistryState
+
+__all__ = ["RegistryServer"]
+
+_MOST_BYTES = 4 * 1024 * 1024
+_NAME = r"([^/]+)"
+
+Answer = Callable[..., Any]
+
+
+class RegistryServer:
+    """A registry on a port of this machine.
+
+    Args:
+        port: 0 takes one that is free.
+        known: what the log has said so far.
+        append: makes changes last before they count; they are in memory alone without it.
+        users: passwords by user; without them everybody is let in.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        known: Sequence[Change] = (),
+        append: Callable[[Sequence[Change]], None] = lambda changes: None,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        self.state = RegistryState()
+        for change in known:
+            self.state.apply(change)
+        self.requests = 0
+        """How many were asked so far."""
+        self._lock = threading.Lock()
+        self._append = append
+        self._users = [_basic(user, password) for user, password in (users or {}).items()]
+        handler = type("Handler", (_Handler,), {"registry": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="millstream-registry", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_until_closed(self) -> None:
+        """For a program that does nothing else."""
+        while self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+    def lets_in(self, authorization: str) -> bool:
+        return not self._users or any(hmac.compare_digest(authorization, each) for each in self._users)
+
+    def answer(self, method: str, target: str, body: Any) -> Any:
+        """What a request is answered with.
+
+        Raises:
+            RefusedError: an error.
+        """
+        split = urlsplit(target)
+        query = {name: values[-1] for name, values in parse_qs(split.query).items()}
+        with self._lock:
+            self.requests += 1
+            for wanted, pattern, function in _ROUTES:
+                found = re.fullmatch(pattern, split.path.rstrip("/") or "/")
+                if wanted == method and found is not None:
+                    return function(self, *(unquote(part) for part in found.groups()), query=query, body=body)
+        raise RefusedError(404, "HTTP 404 Not Found")
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Called with the lock: what they say, from now on and for good."""
+        if changes:
+            self._append(changes)
+        for change in changes:
+            self.state.apply(change)
+
+
+def _subjects(it: RegistryServer, **_: Any) -> Any:
+    return it.state.subjects()
+
+
+def _versions(it: RegistryServer, subject: str, **_: Any) -> Any:
+    return [each.version for each in it.state.known(subject)]
+
+
+def _register(it: RegistryServer, subject: str, *, body: Any, **_: Any) -> Any:
+    id, changes = it.state.register(subject, _object(body))
+    it.change(changes)
+    return {"id": id}
+
+
+def _lookup(it: RegistryServer, subject: str, *, body: Any, **_: Any) -> Any:
+    return it.state.lookup(subject, _object(body)).shown()
+
+
+def _version(it: RegistryServer, subject: str, version: str, *, query: Mapping[str, str], **_: Any) -> Any:
+    found = it.state.version(subject, version)
+    return {**found.shown(), "schema": _formatted(found.kind, found.text, query)}
+
+
+def _text(it: RegistryServer, subject: str, version: str, **_: Any) -> Any:
+    return json.loads(it.state.version(subject, version).text)
+
+
+def _by_id(it: RegistryServer, id: str, *, query: Mapping[str, str], **_: Any) -> Any:
+    found = it.state.by_id(int(id))
+    said = {name: value for name, value in found.shown().items() if name in ("schemaType", "references")}
+    return {**said, "schema": _formatted(found.kind, found.text, query)}
+
+
+def _used_by(it: RegistryServer, id: str, **_: Any) -> Any:
+    return [{"subject": each.subject, "version": each.version} for each in it.state.subjects_of(int(id))]
+
+
+def _delete(
+    it: RegistryServer, subject: str, version: str | None = None, *, query: Mapping[str, str], **_: Any
+) -> Any:
+    permanently = query.get("permanent") == "true"
+    gone, changes = it.state.delete(subject, version, permanently=permanently)
+    it.change(changes)
+    return gone if version is None else gone[0]
+
+
+def _level(it: RegistryServer, subject: str = "", **_: Any) -> Any:
+    return {"compatibilityLevel": it.state.level(subject)}
+
+
+def _set_level(it: RegistryServer, subject: str = "", *, body: Any, **_: Any) -> Any:
+    it.change(it.state.set_level(subject, _object(body).get("compatibility")))
+    return {"compatibility": it.state.level(subject)}
+
+
+def _fits(it: RegistryServer, subject: str, version: str, *, body: Any, **_: Any) -> Any:
+    why = it.state.misfit(subject, _object(body), it.state.version(subject, version))
+    return {"is_compatible": why is None, **({} if why is None else {"messages": [why]})}
+
+
+def _formatted(kind: str, text: str, query: Mapping[str, str]) -> str:
+    if query.get("format") != "serialized" or kind != "PROTOBUF":
+        return text
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        raise RefusedError(
+            42201,
+            "this registry, which is for development, reads no .proto text: register the file's descriptor",
+        ) from None
+    return text
+
+
+def _object(body: Any) -> Mapping[str, Any]:
+    if not isinstance(body, dict):
+        raise RefusedError(42201, "a JSON object is wanted")
+    return body
+
+
+_ROUTES: tuple[tuple[str, str, Answer], ...] = (
+    ("GET", "/", lambda it, **_: {}),
+    ("GET", "/subjects", _subjects),
+    ("GET", f"/subjects/{_NAME}/versions", _versions),
+    ("POST", f"/subjects/{_NAME}/versions", _register),
+    ("POST", f"/subjects/{_NAME}", _lookup),
+    ("DELETE", f"/subjects/{_NAME}", _delete),
+    ("GET", f"/subjects/{_NAME}/versions/{_NAME}", _version),
+    ("DELETE", f"/subjects/{_NAME}/versions/{_NAME}", _delete),
+    ("GET", f"/subjects/{_NAME}/versions/{_NAME}/schema", _text),
+    ("GET", r"/schemas/ids/(\d+)", _by_id),
+    ("GET", r"/schemas/ids/(\d+)/versions", _used_by),
+    ("GET", "/schemas/types", lambda it, **_: list(KINDS)),
+    ("GET", "/config", _level),
+    ("PUT", "/config", _set_level),
+    ("GET", f"/config/{_NAME}", _level),
+    ("PUT", f"/config/{_NAME}", _set_level),
+    ("POST", f"/compatibility/subjects/{_NAME}/versions/{_NAME}", _fits),
+    ("GET", "/mode", lambda it, **_: {"mode": "READWRITE"}),
+)
+"""Method, path and what answers it."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    registry: RegistryServer
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
+
+    def _serve(self) -> None:
+        try:
+            size = int(self.headers.get("Content-Length") or 0)
+            if size > _MOST_BYTES:
+                self.close_connection = True
+                raise RefusedError(413, "the body is too long")
+            data = self.rfile.read(size)
+            if not self.registry.lets_in(self.headers.get("Authorization") or ""):
+                raise RefusedError(401, "Unauthorized")
+            try:
+                body = json.loads(data) if data else None
+            except ValueError:
+                raise RefusedError(400, "the body is no JSON") from None
+            status, said = 200, self.registry.answer(self.command, self.path, body)
+        except RefusedError as error:
+            status, said = error.status, {"error_code": error.code, "message": str(error)}
+        except Exception as error:  # the log cannot be written, say: the client asks again
+            status, said = 500, {"error_code": 50001, "message": f"{type(error).__name__}: {error}"}
+        reply = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: requests are not worth a line."""
+
+
+def _basic(user: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"

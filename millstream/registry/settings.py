@@ -1,0 +1,240 @@
+"""What a configuration says of a schema registry. Frozen, pure; it has secrets, and shows none.
+
+The keys are those of Confluent's serializers, with or without `schema.registry.` before them, so that a
+configuration can be taken over. The same value goes to the kernel (`for_kernel`), which asks for itself.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from millstream.errors import ConfigException
+
+__all__ = ["RegistrySettings", "Strategy", "is_of_registry"]
+
+PREFIX = "schema.registry."
+_URL = "schema.registry.url"
+
+Strategy = str
+"""Of what a subject's name is made: `topic`, `record` or `topic-record`."""
+
+_STRATEGIES: Mapping[str, Strategy] = {
+    "TopicNameStrategy": "topic",
+    "RecordNameStrategy": "record",
+    "TopicRecordNameStrategy": "topic-record",
+}
+_KNOWN = frozenset(
+    (
+        "auto.register.schemas",
+        "use.latest.version",
+        "key.subject.name.strategy",
+        "value.subject.name.strategy",
+        "basic.auth.credentials.source",
+        "basic.auth.user.info",
+        "bearer.auth.credentials.source",
+        "bearer.auth.token",
+        "schema.registry.timeout.ms",
+        _URL,
+    )
+)
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Where a registry is, and how it is used.
+
+    Attributes:
+        urls: its addresses; without user and password.
+        headers: what each request has, such as how the client logs in.
+        ssl: Kafka's `ssl.*` settings, for https.
+        register: schemas that are written are registered; else they have to be there.
+        latest: what is written is written with the newest schema of its subject.
+        key_strategy, value_strategy: how subjects are called.
+        patience_ms: how long a registry that does not answer is asked again.
+        application: the application id, for what has no topic.
+    """
+
+    urls: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    ssl: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    register: bool = True
+    latest: bool = False
+    key_strategy: Strategy = "topic"
+    value_strategy: Strategy = "topic"
+    patience_ms: int = 30_000
+    application: str = ""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], application: str = "") -> RegistrySettings | None:
+        """What these options say; None: there is no `schema.registry.url` among them.
+
+        Raises:
+            ConfigException: one is unknown, or does not fit.
+        """
+        given = {_full(name): value for name, value in options.items() if is_of_registry(name)}
+        url = given.pop(_URL, None)
+        if url is None:
+            return None
+        for name in given:
+            if name not in _KNOWN and not name.startswith("ssl."):
+                raise ConfigException(
+                    f"unknown configuration '{PREFIX}{name}'; of a schema registry there are "
+                    f"{', '.join(sorted(_KNOWN))}, and {PREFIX}ssl.*"
+                )
+        urls, users = _addresses(url)
+        return cls(
+            urls=urls,
+            headers=_login(given, users),
+            ssl=tuple(sorted((name, str(value)) for name, value in given.items() if name.startswith("ssl."))),
+            register=_flag(given, "auto.register.schemas", True),
+            latest=_flag(given, "use.latest.version", False),
+            key_strategy=_strategy(given, "key.subject.name.strategy"),
+            value_strategy=_strategy(given, "value.subject.name.strategy"),
+            patience_ms=_milliseconds(given, "schema.registry.timeout.ms", 30_000),
+            application=application,
+        )
+
+    @property
+    def attempt_ms(self) -> int:
+        """How long one request may take."""
+        return min(10_000, self.patience_ms)
+
+    def of_application(self, application: str) -> RegistrySettings:
+        return self if self.application else replace(self, application=application)
+
+    def subject(self, topic: str, record: str, *, is_key: bool) -> str:
+        """The subject of a topic's keys or values.
+
+        Args:
+            record: the full name of what is written, for the strategies that go by it.
+
+        Raises:
+            ConfigException: there is no such name.
+        """
+        strategy = self.key_strategy if is_key else self.value_strategy
+        if strategy != "topic" and not record:
+            raise ConfigException(
+                f"the subject of the {'keys' if is_key else 'values'} of topic '{topic}' is called after "
+                "their "
+                "record, and this schema has no name: give a schema of a record, or use TopicNameStrategy"
+            )
+        if strategy == "record":
+            return record
+        return f"{topic}-{record}" if strategy == "topic-record" else f"{topic}-{_side(is_key)}"
+
+    def for_kernel(self) -> dict[str, Any]:
+        """What the kernel has to know."""
+        return {
+            "urls": list(self.urls),
+            "headers": dict(self.headers),
+            "ssl": dict(self.ssl),
+            "patience_ms": self.patience_ms,
+            "attempt_ms": self.attempt_ms,
+        }
+
+
+def _side(is_key: bool) -> str:
+    return "key" if is_key else "value"
+
+
+def is_of_registry(name: str) -> bool:
+    """Whether a key of a configuration is about a schema registry."""
+    return name in _KNOWN or name.startswith(PREFIX)
+
+
+def _full(name: str) -> str:
+    """The key without the prefix that it may have."""
+    plain = name.removeprefix(PREFIX)
+    return name if name in (_URL, "schema.registry.timeout.ms") else plain
+
+
+def _addresses(url: Any) -> tuple[tuple[str, ...], list[str]]:
+    """The addresses of a registry, and the `user:password` that they had."""
+    parts = url.split(",") if isinstance(url, str) else list(url)
+    urls, users = [], []
+    for text in (str(part).strip().rstrip("/") for part in parts):
+        if text.startswith("mock://"):
+            from millstream.registry.mock import mock_registry
+
+            urls.append(mock_registry(text.removeprefix("mock://")))
+            continue
+        split = urlsplit(text)
+        if split.scheme not in ("http", "https") or not split.hostname:
+            shown = text.rpartition("@")[2]
+            raise ConfigException(
+                f"'{_URL}' is '{shown}'; it is an address such as http://localhost:8081, several separated "
+                "by "
+                "commas, or mock:// and a name for tests"
+            )
+        user, found, host = split.netloc.rpartition("@")
+        if found:
+            users.append(unquote(user))
+        urls.append(urlunsplit((split.scheme, host, split.path, "", "")))
+    if not urls:
+        raise ConfigException(f"'{_URL}' is empty; it is an address such as http://localhost:8081")
+    return tuple(urls), users
+
+
+def _login(given: Mapping[str, Any], users: list[str]) -> tuple[tuple[str, str], ...]:
+    source = given.get("basic.auth.credentials.source")
+    if source not in (None, "URL", "USER_INFO"):
+        raise ConfigException(
+            f"'basic.auth.credentials.source' is '{source}'; it can be URL or USER_INFO: give user and "
+            "password as 'basic.auth.user.info'"
+        )
+    bearer = given.get("bearer.auth.credentials.source")
+    if bearer not in (None, "STATIC_TOKEN"):
+        raise ConfigException(
+            f"'bearer.auth.credentials.source' is '{bearer}'; it can be STATIC_TOKEN, with "
+            "'bearer.auth.token': "
+            "tokens that have to be fetched and renewed are not there yet"
+        )
+    token = given.get("bearer.auth.token")
+    if token is not None:
+        return (("Authorization", f"Bearer {token}"),)
+    user = given.get("basic.auth.user.info") if source != "URL" else None
+    user = user if user is not None else (users[0] if users else None)
+    if user is None:
+        if source is not None:
+            raise ConfigException(
+                f"'basic.auth.credentials.source' is {source}, and there is no user: give "
+                "'basic.auth.user.info', such as user:password"
+            )
+        return ()
+    if ":" not in str(user):
+        raise ConfigException("'basic.auth.user.info' is a user and a password, with a colon between them")
+    return (("Authorization", f"Basic {base64.b64encode(str(user).encode()).decode()}"),)
+
+
+def _flag(given: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = given.get(name, default)
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise ConfigException(f"'{name}' is {value!r}; it is true or false")
+
+
+def _milliseconds(given: Mapping[str, Any], name: str, default: int) -> int:
+    value = given.get(name, default)
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1:
+        raise ConfigException(f"'{name}' is {value!r}; it is a number of milliseconds, 1 or more")
+    return number
+
+
+def _strategy(given: Mapping[str, Any], name: str) -> Strategy:
+    value = str(given.get(name, "TopicNameStrategy"))
+    found = _STRATEGIES.get(value.rpartition(".")[2])
+    if found is None:
+        raise ConfigException(
+            f"'{name}' is '{value}'; it can be {', '.join(_STRATEGIES)}, also with Confluent's package name"
+        )
+    return found

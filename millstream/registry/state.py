@@ -1,0 +1,254 @@
+"""What `millstream registry` knows, and how that changes: pure, from records of a log.
+
+Each change is a record with a key and a value, as Confluent's registry keeps them in its topic `_schemas`,
+and what a registry knows is what they say in their order; so a compacted topic is all it needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.registry.compatibility import incompatibility
+
+__all__ = ["LEVELS", "Change", "RefusedError", "RegistryState", "Version"]
+
+Change = tuple[dict[str, Any], dict[str, Any] | None]
+"""A record of the log: its key and its value."""
+
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+KINDS = ("AVRO", "JSON", "PROTOBUF")
+
+
+class RefusedError(Exception):
+    """What a request is answered with instead: an HTTP status, Confluent's error code, and a sentence."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = code if code < 1000 else code // 100
+
+
+@dataclass(frozen=True)
+class Version:
+    """A schema below a subject."""
+
+    subject: str
+    version: int
+    id: int
+    kind: str
+    text: str
+    references: tuple[Mapping[str, Any], ...] = ()
+    deleted: bool = False
+
+    def shown(self) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "subject": self.subject,
+            "version": self.version,
+            "id": self.id,
+            "schema": self.text,
+        }
+        if self.kind != "AVRO":
+            said["schemaType"] = self.kind
+        if self.references:
+            said["references"] = [dict(each) for each in self.references]
+        return said
+
+
+@dataclass
+class RegistryState:
+    """All subjects and their versions."""
+
+    _versions: dict[str, dict[int, Version]] = field(default_factory=dict)
+    _ids: dict[int, Version] = field(default_factory=dict)
+    _levels: dict[str, str] = field(default_factory=dict)
+
+    # --- the log -------------------------------------------------------------------------------------------
+
+    def apply(self, change: Change) -> None:
+        """What a record of the log says. Those of kinds that are not known are passed over."""
+        key, value = change
+        if key.get("keytype") == "CONFIG":
+            subject = key.get("subject") or ""
+            if value is None:
+                self._levels.pop(subject, None)
+            else:
+                self._levels[subject] = str(value["compatibilityLevel"])
+        if key.get("keytype") == "SCHEMA":
+            subject, version = str(key["subject"]), int(key["version"])
+            if value is None:
+                self._versions.get(subject, {}).pop(version, None)
+                return
+            made = Version(
+                subject,
+                version,
+                int(value["id"]),
+                str(value.get("schemaType", "AVRO")),
+                str(value["schema"]),
+                tuple(value.get("references") or ()),
+                bool(value.get("deleted")),
+            )
+            self._versions.setdefault(subject, {})[version] = made
+            self._ids.setdefault(made.id, made)
+
+    # --- questions -----------------------------------------------------------------------------------------
+
+    def subjects(self) -> list[str]:
+        return sorted(subject for subject in self._versions if self.versions(subject))
+
+    def versions(self, subject: str) -> list[Version]:
+        """Those that are not deleted, the oldest first."""
+        return [each for _, each in sorted(self._versions.get(subject, {}).items()) if not each.deleted]
+
+    def known(self, subject: str) -> list[Version]:
+        found = self.versions(subject)
+        if not found:
+            raise RefusedError(40401, f"Subject '{subject}' not found.")
+        return found
+
+    def version(self, subject: str, version: str) -> Version:
+        found = self.known(subject)
+        if version in ("latest", "-1"):
+            return found[-1]
+        if not version.isdecimal() or not int(version):
+            raise RefusedError(42202, f"The specified version '{version}' is not a valid version id.")
+        for each in found:
+            if each.version == int(version):
+                return each
+        raise RefusedError(40402, f"Version {version} not found.")
+
+    def by_id(self, id: int) -> Version:
+        if id not in self._ids:
+            raise RefusedError(40403, f"Schema {id} not found")
+        return self._ids[id]
+
+    def subjects_of(self, id: int) -> list[Version]:
+        self.by_id(id)
+        return [each for subject in self.subjects() for each in self.versions(subject) if each.id == id]
+
+    def level(self, subject: str) -> str:
+        return self._levels.get(subject, self._levels.get("", "BACKWARD"))
+
+    def lookup(self, subject: str, body: Mapping[str, Any]) -> Version:
+        kind, text, references = _given(body)
+        for each in self.known(subject):
+            if (each.kind, each.text, each.references) == (kind, text, references):
+                return each
+        raise RefusedError(40403, "Schema not found")
+
+    def misfit(self, subject: str, body: Mapping[str, Any], only: Version | None = None) -> str | None:
+        """Why a schema does not go together with those before it, as the subject's level says."""
+        kind, text, references = _given(body)
+        level = self.level(subject)
+        before = self.versions(subject) if only is None else [only]
+        if level == "NONE" or not before:
+            return None
+        for other in reversed(before) if level.endswith("_TRANSITIVE") else [before[-1]]:
+            if other.kind != kind:
+                return f"it is {kind}, and version {other.version} is {other.kind}"
+            mine, theirs = self._whole(text, references), self._whole(other.text, other.references)
+            if kind != "AVRO":
+                continue  # of these, and it says so, this registry compares nothing
+            why = None if level.startswith("FORWARD") else incompatibility(reader=mine, writer=theirs)
+            if why is not None:
+                return f"it cannot read what version {other.version} wrote: {why}"
+            why = None if level.startswith("BACKWARD") else incompatibility(reader=theirs, writer=mine)
+            if why is not None:
+                return f"version {other.version} cannot read what it writes: {why}"
+        return None
+
+    def _whole(self, text: str, references: tuple[Mapping[str, Any], ...]) -> list[str]:
+        texts: list[str] = []
+        for each in references:
+            found = self.version(str(each.get("subject")), str(each.get("version")))
+            texts += [one for one in self._whole(found.text, found.references) if one not in texts]
+        return [*texts, text]
+
+    # --- what changes it -----------------------------------------------------------------------------------
+
+    def register(self, subject: str, body: Mapping[str, Any]) -> tuple[int, list[Change]]:
+        """The id of a schema, and what has to be written for it to have that; nothing, if it has."""
+        kind, text, references = _given(body)
+        for each in self.versions(subject):
+            if (each.kind, each.text, each.references) == (kind, text, references):
+                return each.id, []
+        self._whole(text, references)
+        why = self.misfit(subject, body)
+        if why is not None:
+            raise RefusedError(
+                409,
+                f"Schema being registered is incompatible with an earlier schema for subject '{subject}': "
+                f"{why}",
+            )
+        same = (
+            each.id
+            for each in self._ids.values()
+            if (each.kind, each.text, each.references) == (kind, text, references)
+        )
+        id = next(same, max(self._ids, default=0) + 1)
+        version = max(self._versions.get(subject, {}), default=0) + 1
+        made = Version(subject, version, id, kind, text, references)
+        return id, [_change(made)]
+
+    def delete(
+        self, subject: str, version: str | None, *, permanently: bool
+    ) -> tuple[list[int], list[Change]]:
+        """The versions that go, and what has to be written."""
+        every = list(self._versions.get(subject, {}).values())
+        if permanently:
+            wanted = [each for each in every if version in (None, str(each.version))]
+            if not wanted:
+                raise RefusedError(40401, f"Subject '{subject}' not found.")
+            if any(not each.deleted for each in wanted):
+                raise RefusedError(
+                    40405, f"Subject '{subject}' was not deleted first before being permanently deleted"
+                )
+            return [each.version for each in wanted], [(_key(each), None) for each in wanted]
+        wanted = self.known(subject) if version is None else [self.version(subject, version)]
+        return [each.version for each in wanted], [_change(each, deleted=True) for each in wanted]
+
+    def set_level(self, subject: str, level: Any) -> list[Change]:
+        if level not in LEVELS:
+            raise RefusedError(42203, f"Invalid compatibility level. Valid values are {', '.join(LEVELS)}")
+        key = {"keytype": "CONFIG", "subject": subject or None, "magic": 0}
+        return [(key, {"subject": subject or None, "compatibilityLevel": level})]
+
+
+def _key(version: Version) -> dict[str, Any]:
+    return {"keytype": "SCHEMA", "subject": version.subject, "version": version.version, "magic": 1}
+
+
+def _change(version: Version, *, deleted: bool = False) -> Change:
+    return _key(version), {**version.shown(), "deleted": deleted}
+
+
+def _given(body: Mapping[str, Any]) -> tuple[str, str, tuple[Mapping[str, Any], ...]]:
+    """Kind, text and references of a schema, the text in one form for all that mean the same."""
+    kind, text = str(body.get("schemaType") or "AVRO"), body.get("schema")
+    if kind not in KINDS or not isinstance(text, str) or not text.strip():
+        raise RefusedError(42201, f"Invalid schema: a text of type {', '.join(KINDS)} is wanted")
+    if kind == "PROTOBUF":
+        return kind, text, tuple(body.get("references") or ())
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        plain = text.strip()
+        if kind == "JSON" or not plain.isidentifier():
+            raise RefusedError(42201, "Invalid schema: it is no JSON") from None
+    whole = [json.dumps(plain)]
+    # References may define its names.
+    wrong = kind == "AVRO" and not body.get("references") and incompatibility(reader=whole, writer=whole)
+    if wrong:
+        raise RefusedError(42201, f"Invalid schema: {wrong}")
+    compact = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    return kind, compact, tuple(body.get("references") or ())

@@ -1,0 +1,299 @@
+"""The development registry, over HTTP, and the client that asks registries: what they say and what they
+refuse."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream import (
+    ConfigException,
+    SchemaRegistryException,
+    Serdes,
+    SerializationException,
+    TopologyException,
+)
+from millstream.dsl import avro_types
+from millstream.dsl.registry_serdes import bound
+from millstream.registry.client import Registry
+from millstream.registry.compatibility import incompatibility
+from millstream.registry.http import RegistryServer
+from millstream.registry.mock import drop_mock_registry
+from millstream.registry.settings import RegistrySettings
+
+
+def record(name: str, *fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": fields})
+
+
+A, B = {"name": "a", "type": "int"}, {"name": "b", "type": "string", "default": ""}
+ONE, TWO = record("R", A), record("R", A, B)
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    server = RegistryServer()
+    yield server
+    server.close()
+
+
+def settings(url: str, **more: Any) -> RegistrySettings:
+    made = RegistrySettings.of(
+        {"schema.registry.url": url, **{k.replace("_", "."): v for k, v in more.items()}}
+    )
+    assert made is not None
+    return made
+
+
+def ask(server: RegistryServer, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and answer of a plain HTTP request."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server.url + path, method=method, data=data)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return reply.status, json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_the_registry_answers_as_confluents_does(server: RegistryServer) -> None:
+    """Ids are of schemas, versions of subjects; errors have Confluent's numbers."""
+    assert ask(server, "POST", "/subjects/s-value/versions", {"schema": ONE}) == (200, {"id": 1})
+    assert ask(server, "POST", "/subjects/t-value/versions", {"schema": ONE + " "}) == (200, {"id": 1})
+    assert ask(server, "POST", "/subjects/s-value/versions", {"schema": TWO}) == (200, {"id": 2})
+    assert ask(server, "GET", "/subjects") == (200, ["s-value", "t-value"])
+    assert ask(server, "GET", "/subjects/s-value/versions") == (200, [1, 2])
+    status, latest = ask(server, "GET", "/subjects/s-value/versions/latest")
+    assert (status, latest["version"], latest["id"], json.loads(latest["schema"])) == (
+        200,
+        2,
+        2,
+        json.loads(TWO),
+    )
+    assert ask(server, "GET", "/schemas/ids/1/versions")[1][1] == {"subject": "t-value", "version": 1}
+    assert ask(server, "POST", "/subjects/s-value", {"schema": ONE})[1]["version"] == 1
+    wrong = [
+        ("GET", "/subjects/no/versions", None, 404, 40401),
+        ("GET", "/subjects/s-value/versions/9", None, 404, 40402),
+        ("GET", "/subjects/s-value/versions/x", None, 422, 42202),
+        ("GET", "/schemas/ids/9", None, 404, 40403),
+        ("POST", "/subjects/s-value", {"schema": '"int"'}, 404, 40403),
+        ("POST", "/subjects/s-value/versions", {"schema": "{"}, 422, 42201),
+        (
+            "POST",
+            "/subjects/s-value/versions",
+            {"schema": record("R", {"name": "c", "type": "int"})},
+            409,
+            409,
+        ),
+        ("PUT", "/config", {"compatibility": "SOME"}, 422, 42203),
+        ("GET", "/nothing", None, 404, 404),
+    ]
+    for method, path, body, status, code in wrong:
+        answered, said = ask(server, method, path, body)
+        assert (answered, said["error_code"]) == (status, code), path
+    assert ask(server, "PUT", "/config/s-value", {"compatibility": "NONE"})[0] == 200
+    assert ask(server, "POST", "/subjects/s-value/versions", {"schema": '"int"'}) == (200, {"id": 3})
+    assert ask(server, "DELETE", "/subjects/t-value") == (200, [1])
+    assert ask(server, "GET", "/subjects") == (200, ["s-value"])
+    assert ask(server, "GET", "/schemas/ids/1")[0] == 200, "records with it are still there"
+
+
+def test_a_log_says_all_that_a_registry_knows(server: RegistryServer) -> None:
+    """What one has written another one knows."""
+    log: list[Any] = []
+    first = RegistryServer(append=log.extend)
+    ask(first, "POST", "/subjects/s/versions", {"schema": ONE})
+    ask(first, "PUT", "/config/s", {"compatibility": "NONE"})
+    ask(first, "POST", "/subjects/s/versions", {"schema": '"int"'})
+    ask(first, "DELETE", "/subjects/s/versions/1")
+    first.close()
+    second = RegistryServer(known=json.loads(json.dumps(log)))
+    assert ask(second, "GET", "/subjects/s/versions") == (200, [2])
+    assert ask(second, "GET", "/config/s") == (200, {"compatibilityLevel": "NONE"})
+    assert ask(second, "POST", "/subjects/s/versions", {"schema": ONE}) == (200, {"id": 1})
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "why"),
+    [
+        (TWO, ONE, None),
+        (ONE, TWO, None),
+        (record("R", {**B, "name": "c"}, {"name": "d", "type": "int"}), ONE, "'d' is new and has no default"),
+        ('"long"', '"int"', None),
+        ('"int"', '"long"', "long is not read as int"),
+        ('["null","int"]', '"int"', None),
+        ('"int"', '["null","int"]', "null is not read as int"),
+        (
+            '{"type":"enum","name":"E","symbols":["A"]}',
+            '{"type":"enum","name":"E","symbols":["A","B"]}',
+            "no symbol B",
+        ),
+        (
+            '{"type":"enum","name":"E","symbols":["A"],"default":"A"}',
+            '{"type":"enum","name":"E","symbols":["A","B"]}',
+            None,
+        ),
+        ('{"type":"fixed","name":"F","size":2}', '{"type":"fixed","name":"F","size":3}', "sizes of F differ"),
+        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "array is not read as map"),
+        (record("S", A), ONE, "R is not read as S"),
+        ('{"type":"record"}', ONE, "has no name"),
+    ],
+)
+def test_avro_schemas_are_compared_as_avro_resolves_them(reader: str, writer: str, why: str | None) -> None:
+    """Source: the Avro specification."""
+    said = incompatibility(reader=[reader], writer=[writer])
+    assert (said is None) if why is None else (said is not None and why in said)
+
+
+def test_the_client_follows_references_and_asks_once(server: RegistryServer) -> None:
+    """What a schema refers to comes before it, and makes one schema with it."""
+    ask(server, "POST", "/subjects/item/versions", {"schema": record("Item", A)})
+    order = {
+        "schema": record("Order", {"name": "x", "type": "Item"}, {"name": "y", "type": "Item"}),
+        "references": [{"name": "Item", "subject": "item", "version": 1}],
+    }
+    status, said = ask(server, "POST", "/subjects/order-value/versions", order)
+    assert status == 200
+    client = Registry(settings(server.url))
+    found = client.by_id(said["id"])
+    assert found is not None
+    whole = avro_types.whole(found.texts)
+    assert [field["name"] for field in avro_types.spark_type(whole)["fields"]] == ["x", "y"]
+    asked = server.requests
+    assert client.by_id(said["id"]) == found
+    assert server.requests == asked
+    assert client.by_id(99) is None
+
+
+def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryServer) -> None:
+    """With its address, and without the password."""
+    guarded = RegistryServer(users={"u": "secret-word"})
+    with pytest.raises(SchemaRegistryException, match=r"says no \(401\): it takes another user"):
+        Registry(settings(guarded.url)).latest("s")
+    with_user = settings(guarded.url.replace("//", "//u:secret-word@"), schema_registry_timeout_ms=200)
+    assert Registry(with_user).latest("s") is None
+    guarded.close()
+    with pytest.raises(SchemaRegistryException, match=r"cannot be asked: .*tried for 200 ms") as caught:
+        Registry(with_user).latest("s")
+    assert "secret-word" not in f"{caught.value}{with_user!r}"
+    with pytest.raises(SchemaRegistryException, match="is no schema registry"):
+        Registry(settings(f"{server.url}/elsewhere")).latest("s")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"schema.registry.url": "localhost:8081"}, "it is an address such as http://localhost:8081"),
+        ({"schema.registry.url": ""}, "is empty|it is an address"),
+        ({"schema.registry.url": "http://a", "schema.registry.user": "x"}, "unknown configuration"),
+        ({"schema.registry.url": "http://a", "basic.auth.user.info": "x"}, "with a colon between"),
+        (
+            {"schema.registry.url": "http://a", "basic.auth.credentials.source": "SASL_INHERIT"},
+            "URL or USER_INFO",
+        ),
+        (
+            {"schema.registry.url": "http://a", "bearer.auth.credentials.source": "OAUTHBEARER"},
+            "not there yet",
+        ),
+        ({"schema.registry.url": "http://a", "value.subject.name.strategy": "Mine"}, "TopicNameStrategy"),
+        ({"schema.registry.url": "http://a", "auto.register.schemas": "often"}, "true or false"),
+        ({"schema.registry.url": "http://a", "schema.registry.timeout.ms": 0}, "1 or more"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_gets_a_sentence(options: dict[str, Any], said: str) -> None:
+    """With the key's name."""
+    with pytest.raises(ConfigException, match=said):
+        RegistrySettings.of(options)
+
+
+def test_subjects_are_called_as_the_strategy_says() -> None:
+    """Source: io.confluent.kafka.serializers.subject."""
+    for strategy, subject in (
+        ("TopicNameStrategy", "t-value"),
+        ("io.confluent.kafka.serializers.subject.RecordNameStrategy", "shop.R"),
+        ("TopicRecordNameStrategy", "t-shop.R"),
+    ):
+        made = settings("http://a", value_subject_name_strategy=strategy)
+        assert made.subject("t", "shop.R", is_key=False) == subject
+        assert made.subject("t", "shop.R", is_key=True) == "t-key"
+
+
+def test_a_serde_without_a_registry_or_a_schema_says_so() -> None:
+    """And what is no schema is refused where it is given."""
+    with pytest.raises(ConfigException, match=r"set the configuration 'schema\.registry\.url'"):
+        Serdes.avro(ONE).serialize({"a": 1})
+    unknown = bound(Serdes.avro(), settings("mock://nothing"), "t")
+    with pytest.raises(SerializationException, match="has no subject 't-value'; give one"):
+        unknown.serialize({"a": 1})
+    drop_mock_registry("nothing")
+    loop = record("Node", {"name": "next", "type": ["null", "Node"]})
+    for schema, said in (
+        ("{", "it is no JSON"),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "x", "type": "Y"}]},
+            "nothing defines the type 'Y'",
+        ),
+        (loop, "has itself as a part"),
+        ('["null", "string"]', "a union with null"),
+        (7, "as a text or a dict"),
+    ):
+        with pytest.raises(TopologyException, match=said):
+            Serdes.avro(schema)
+    with pytest.raises(TopologyException, match="a class that protoc has generated"):
+        Serdes.protobuf(int)
+    with pytest.raises(TopologyException, match="one of several types"):
+        Serdes.json_schema({"oneOf": [{"type": "string"}, {"type": "integer"}]})
+    with pytest.raises(TopologyException, match="does not say what its Columns are"):
+        Serdes.custom("own", serialize=str.encode, deserialize=bytes.decode)
+
+
+def test_lists_are_written_as_kafkas_list_serializer_writes_them() -> None:
+    """Bytes of Kafka 4.3.1's own (KIP-466); what is cut off is refused."""
+    cases: list[tuple[Any, list[Any], str]] = [
+        (Serdes.integer(), [1, None, -1], "0000000001000000010000000300000001ffffffff"),
+        (Serdes.integer(), [], "000000000000000000"),
+        (Serdes.string(), ["a", None, "", "bc"], "01000000040000000161ffffffff00000000000000026263"),
+        (Serdes.boolean(), [True], "01000000010000000101"),
+        (Serdes.short(), [5], "0000000000000000010005"),
+    ]
+    for inner, value, data in cases:
+        serde = Serdes.list(inner)
+        written = serde.serialize(value)
+        assert written == bytes.fromhex(data)
+        assert serde.deserialize(written) == value
+        for cut in (written[:-1], written + b"x", b"", b"\x07" + written[1:]):
+            with pytest.raises(SerializationException):
+                serde.deserialize(cut)
+
+
+def test_void_is_nothing() -> None:
+    """Source: org.apache.kafka.common.serialization.VoidSerializer."""
+    assert Serdes.void().serialize(None) is None
+    assert Serdes.void().deserialize(None) is None
+    with pytest.raises(SerializationException, match="None alone"):
+        Serdes.void().serialize(1)
+    with pytest.raises(SerializationException, match="no bytes at all"):
+        Serdes.void().deserialize(b"")
+
+
+def test_what_confluents_own_serializers_write_is_read(server: RegistryServer) -> None:
+    """Bytes of confluent-kafka 2.16.0, whose client had registered the schemas with a registry of ours."""
+    order = record("Order", {"name": "id", "type": "string"}, {"name": "amount", "type": "double"})
+    title = {"title": "Order", "type": "object", "properties": {"id": {"type": "string"}}}
+    assert Registry(settings(server.url)).id_of("avro-value", "AVRO", order) == 1
+    assert Registry(settings(server.url)).id_of("json-value", "JSON", json.dumps(title)) == 2
+    avro, plain = bound(Serdes.avro(), settings(server.url), "avro"), Serdes.json_schema()
+    said = bytes.fromhex("00000000010261000000000000f83f")
+    assert avro.deserialize(said) == {"id": "a", "amount": 1.5}
+    assert (
+        bound(Serdes.avro(order), settings(server.url), "avro").serialize({"id": "a", "amount": 1.5}) == said
+    )
+    data = bytes.fromhex("00000000047b226964223a2261222c22616d6f756e74223a312e357d")
+    assert bound(plain, settings(server.url), "json").deserialize(data) == {"id": "a"}

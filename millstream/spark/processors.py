@@ -42,7 +42,7 @@ from millstream.spark.programs import python_program
 from millstream.spark.record_failures import ask, drop
 from millstream.spark.sink import Output
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
-from millstream.topology.internal_topics import changelog_topic
+from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
 from millstream.topology.suppliers import new_processor
 

@@ -131,6 +131,7 @@ from millstream.processors.api import (
     PunctuationType,
     Record,
     RecordMetadata,
+    ValueTransformerWithKey,
 )
 from millstream.processors.functions import processor
 from millstream.processors.stores import (
@@ -350,6 +351,7 @@ __all__ = [
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTransformerWithKey",
     "VersionedKeyQuery",
     "VersionedKeyValueStore",
     "VersionedRecord",

@@ -27,9 +27,6 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "branch": "it is deprecated in Kafka Streams: use split()",
         "through": "it is deprecated in Kafka Streams: use repartition()",
     },
-    "KTable": {
-        "transform_values": "to_stream() and then process_values() has stores as well",
-    },
     "Stores": {
         "lru_map": "a store is a view of its changelog and holds all keys, as does what the table is made of "
         "in Spark: none can be forgotten for its number alone; use in_memory_key_value_store() or a window",

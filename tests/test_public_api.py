@@ -171,6 +171,7 @@ PUBLIC = [
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTransformerWithKey",
     "VersionedKeyQuery",
     "VersionedKeyValueStore",
     "VersionedRecord",

@@ -40,6 +40,7 @@ from millstream.topology.nodes import (
     TableJoin,
     TableMapValues,
     TableSource,
+    TableTransformValues,
     ToTable,
 )
 
@@ -118,7 +119,8 @@ class Drafts:
         """A draft of `node` behind `parents`."""
         names = _names(node)
         # The stores of a processor were added before, and several processors may have the same one.
-        stores = [] if isinstance(node, Process) else [store.name for store in node.stores]
+        filled = (node.store,) if isinstance(node, Process) else node.stores
+        stores = [store.name for store in filled if store is not None]
         self.check(*names, stores=stores)
         draft = Draft(node, [], caller())
         self._node_names.update((name, draft.where) for name in names)
@@ -202,9 +204,9 @@ class Drafts:
         """Have a table keep what it has had: the one that it is made from has a store then.
 
         Source: KTableImpl.enableSendingOldValues, and the methods of that name of KTableFilter,
-            KTableMapValues and KTableSuppressProcessorSupplier.
+            KTableMapValues, KTableTransformValues and KTableSuppressProcessorSupplier.
         """
-        while isinstance(draft.node, TableFilter | TableMapValues | Suppress):
+        while isinstance(draft.node, TableFilter | TableMapValues | TableTransformValues | Suppress):
             if not isinstance(draft.node, Suppress) and draft.node.stored is not None:
                 return
             (draft,) = draft.parents

@@ -13,7 +13,7 @@ from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.frames import SparkOutputs
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.joins import StreamJoins
-from millstream.dsl.ktable import KTable, check_function, declare_store
+from millstream.dsl.ktable import KTable, check_function, connected_stores, declare_store
 from millstream.dsl.options import (
     Branched,
     Grouped,
@@ -33,7 +33,7 @@ from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import validate_name, validate_topic
-from millstream.topology.suppliers import check_supplier, declared_store, stores_of
+from millstream.topology.suppliers import check_supplier
 
 __all__ = ["BranchedKStream", "KStream"]
 
@@ -223,14 +223,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         check_supplier(operation, supplier, fixed_key=fixed_key)
         name = name_of(named)
         self._drafts.check(name)
-        brought = [declared_store("stores", each) for each in stores_of(supplier)]
-        given = [each if isinstance(each, str) else declared_store(operation, each) for each in stores]
-        for store in (*brought, *(each for each in given if not isinstance(each, str))):
-            self._drafts.add_state_store(store)
-        names = [each if isinstance(each, str) else each.name for each in (*brought, *given)]
-        by_function = getattr(supplier, "store_names", ())  # of a function with @processor
-        names += [name for name in by_function if not self._drafts.is_global_store(name)]
-        connected = self._drafts.connected(operation, names)
+        connected = connected_stores(self._drafts, operation, supplier, stores)
         prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
         node = nodes.Process(
             # Unlike almost everywhere else, a name that is given uses up no count here.

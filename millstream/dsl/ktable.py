@@ -10,12 +10,15 @@ from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.emission import Suppressed
 from millstream.dsl.options import Grouped, Materialized, Named, StoreType, name_of, option
 from millstream.dsl.serdes import Serde
+from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
+from millstream.processors.functions import FunctionTransformers, is_function_of_rows
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import NameProvider
+from millstream.topology.suppliers import check_transformers, declared_store, stores_of
 from millstream.topology.windows import SessionWindows, Windows, milliseconds
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from millstream.dsl.join_options import TableJoined
     from millstream.dsl.kstream import KStream
 
-__all__ = ["KTable", "check_function", "check_joiner", "check_sides", "declare_store"]
+__all__ = ["KTable", "check_function", "check_joiner", "check_sides", "connected_stores", "declare_store"]
 
 Function = nodes.Function
 
@@ -106,6 +109,77 @@ class KTable(TellsWhatIsMissing):
             named,
             keeps_value=False,
         )
+
+    def transform_values(
+        self,
+        supplier: Any,
+        *stores: str | StoreBuilder,
+        materialized: Materialized | None = None,
+        named: str | Named | None = None,
+        value_serde: Serde | None = None,
+    ) -> KTable:
+        """The rows with the values that Python code gives, which may keep stores.
+
+        `table.transform_values(lambda key, value: …)` calls a function of key and value, and of the stores
+        that are named behind them: `def risen(key, price, before)` gets the store `before`. Or it takes what
+        makes transformers: a class that inherits ValueTransformerWithKey, a function without parameters, or
+        an object with `get()` and, if it brings stores, `stores()`.
+
+        Other than `map_values` it is called for deletions, too, with None, and what it returns goes on: None
+        is a deletion. Where a later step has to know what was there before (filter, group_by), the result's
+        store says it, if it was given a name; else the transformer is called for the old value as well.
+
+            builder.add_state_store(Stores.key_value_store_builder(
+                Stores.persistent_key_value_store("highest"), Serdes.string(), Serdes.long()))
+
+            def high(key, price, highest):
+                if price is not None:
+                    highest.put(key, max(price, highest.get(key) or price))
+                return highest.get(key)
+
+            prices.transform_values(high, "highest", value_serde=Serdes.long())
+
+        Args:
+            supplier: see above. It is called at once, too, to see what it makes.
+            stores: names of those that were added to the builder, or store builders, which this adds. Those
+                that `supplier.stores()` returns are added too.
+            materialized: the result has a store, if that is given a name.
+            value_serde: of the new values, as that of `materialized`. None: that of the topics that they are
+                written to, if they go there alone, else `default.value.serde`, else that of what comes in.
+
+        Raises:
+            TopologyException: the supplier makes no transformers, or a store is unknown.
+
+        Runs on: as `KStream.process`.
+        Source: org.apache.kafka.streams.kstream.KTable.transformValues, KTableTransformValues.
+        Differs: a join finds the row that the transformer gave when it changed. Kafka Streams calls another
+            transformer at each look, where the result has no store; also for keys that the table never had.
+        """
+        if is_function_of_rows(supplier):
+            names = (each if isinstance(each, str) else declared_store("", each).name for each in stores)
+            supplier = FunctionTransformers(supplier, tuple(names))
+        check_transformers(supplier)
+        name = name_of(named)
+        given = option(materialized, Materialized, "transform_values")
+        self._drafts.check(name, store=given.store_name)
+        connected = connected_stores(self._drafts, "transform_values", supplier, stores)
+        key_serde = given.key_serde or self._key_serde
+        value_serde = given.value_serde or value_serde
+        prefix = "KTABLE-TRANSFORMVALUES-"
+        stored = None
+        if given.store_name is not None:
+            stored = declare_store(given, self._drafts.names, prefix, key_serde, value_serde)
+        node = nodes.TableTransformValues(
+            self._drafts.names.processor(prefix, name),
+            (),
+            supplier,
+            connected=connected,
+            key_serde=given.key_serde,
+            value_serde=value_serde,
+            stored=stored,
+        )
+        draft = self._drafts.add(node, self._draft)
+        return KTable(self._drafts, draft, key_serde, value_serde, given.store_name)
 
     def select(
         self,
@@ -421,6 +495,25 @@ def _close_delay_ms(draft: Draft, chain: str = "") -> int:
             "until_window_closes() behind windowed_by(), and until_time_limit() for other tables"
         )
     return max(_close_delay_ms(parent, chain) for parent in draft.parents)
+
+
+def connected_stores(
+    drafts: Drafts, operation: str, supplier: Any, stores: tuple[str | StoreBuilder, ...]
+) -> tuple[nodes.Store, ...]:
+    """The stores of what a supplier makes: those that it brings, those that are given, and those that a
+    function asks for by its parameters. Which are not there yet are added.
+
+    Raises:
+        TopologyException: one is unknown, or another one has its name.
+    """
+    brought = [declared_store("stores", each) for each in stores_of(supplier)]
+    given = [each if isinstance(each, str) else declared_store(operation, each) for each in stores]
+    for store in (*brought, *(each for each in given if not isinstance(each, str))):
+        drafts.add_state_store(store)
+    names = [each if isinstance(each, str) else each.name for each in (*brought, *given)]
+    by_function = getattr(supplier, "store_names", ())
+    names += [name for name in by_function if not drafts.is_global_store(name)]
+    return drafts.connected(operation, names)
 
 
 def declare_store(

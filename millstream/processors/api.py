@@ -26,6 +26,7 @@ __all__ = [
     "PunctuationType",
     "Record",
     "RecordMetadata",
+    "ValueTransformerWithKey",
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -258,6 +259,30 @@ class FixedKeyProcessor(ABC):
     @abstractmethod
     def process(self, record: FixedKeyRecord) -> None:
         """Called for each record."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called at the end, as well as that can be done."""
+
+
+class ValueTransformerWithKey(ABC):
+    """Code that gives the rows of a table other values. Inherit it, and give the class to
+    `KTable.transform_values`.
+
+    Each task has one of its own, as with a Processor. It returns what goes on: its context has no forward().
+
+    Source: org.apache.kafka.streams.kstream.ValueTransformerWithKey.
+    """
+
+    def init(self, context: ProcessingContext) -> None:  # noqa: B027
+        """Called once, before the first row."""
+
+    @abstractmethod
+    def transform(self, key: Any, value: Any) -> Any:
+        """The new value of a row; None: it is deleted. Called for a deletion as well, with None.
+
+        Where what comes behind has to know what was there before, and the result has no store of its own, it
+        is called for the old value, too, after the new one.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Called at the end, as well as that can be done."""

@@ -14,7 +14,7 @@ from millstream.processors.api import FixedKeyRecord, Record
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Store
 
-__all__ = ["FunctionSupplier", "processor"]
+__all__ = ["FunctionSupplier", "FunctionTransformers", "is_function_of_rows", "processor"]
 
 _CONTEXT = "context"
 
@@ -156,3 +156,75 @@ def processor(
             f"@processor stands above a function, or is called with store=…; got {function!r}"
         )
     return FunctionSupplier(function, given)
+
+
+class FunctionTransformers:
+    """Supplies transformers for `KTable.transform_values` that call a function of key, value, and stores.
+
+    Args:
+        stores: names of the stores that the parameters behind key and value are given, in their order.
+            Without any, the names of these parameters are those of the stores.
+
+    Attributes:
+        store_names: of the stores that it asks for by name.
+    """
+
+    def __init__(self, function: Callable[..., Any], stores: tuple[str, ...] = ()) -> None:
+        self.__wrapped__ = function
+        self._function = function
+        key_and_value, parameters = _apart(function)
+        if len(key_and_value) < 2:
+            raise TopologyException(
+                f"a function for transform_values() takes key and value, {describe_function(function)} takes "
+                f"{', '.join(key_and_value)}; write `lambda key, value: …`"
+            )
+        wanted = [name for name in parameters if name != _CONTEXT]
+        if stores and wanted and len(wanted) != len(stores):
+            raise TopologyException(
+                f"transform_values() got {describe_function(function)}, which has {len(wanted)} parameters "
+                f"for stores ({', '.join(wanted)}), and {len(stores)} stores ({', '.join(stores)})"
+            )
+        names = dict(zip(wanted, stores or wanted, strict=True)) if wanted else {}
+        self._parameters = tuple(names.get(name) for name in parameters)
+        self.store_names = () if stores else tuple(wanted)
+
+    def get(self) -> Any:
+        """A new transformer."""
+        return _FunctionTransformer(self._function, self._parameters)
+
+    def __repr__(self) -> str:
+        return describe_function(self._function)
+
+
+def _apart(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
+    parameters = inspect.signature(function).parameters.values()
+    names = [each.name for each in parameters if each.default is each.empty]
+    return names[:2], names[2:]
+
+
+class _FunctionTransformer:
+    def __init__(self, function: Callable[..., Any], parameters: tuple[str | None, ...]) -> None:
+        self._function = function
+        self._parameters = parameters
+
+    def init(self, context: Any) -> None:
+        self._arguments = [
+            context if store is None else context.get_state_store(store) for store in self._parameters
+        ]
+
+    def transform(self, key: Any, value: Any) -> Any:
+        return self._function(key, value, *self._arguments)
+
+
+def is_function_of_rows(supplier: Any) -> bool:
+    """Whether it takes a key and a value, and is not called without arguments for a transformer."""
+    if isinstance(supplier, type) or not callable(supplier) or callable(getattr(supplier, "get", None)):
+        return False
+    try:
+        parameters = inspect.signature(supplier).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(each.default is each.empty and each.kind in _POSITIONAL for each in parameters)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -6,12 +6,21 @@ have a store. What it says of serdes is final.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.model import StoreKind, ValueAndTimestamp
-from millstream.topology.nodes import GlobalRead, Node, Process, Sink, Store
+from millstream.processors.changes import Transforming
+from millstream.topology.nodes import (
+    GlobalRead,
+    Node,
+    Process,
+    Sink,
+    Store,
+    TableTransformValues,
+    ToStream,
+)
 from millstream.topology.pipeline import global_stores_of, linked
 from millstream.topology.subtopology import write_out
 
@@ -52,11 +61,13 @@ class Outside:
 
     Attributes:
         name: as `forward` calls it.
+        has_old: what leaves says as well what was there before (changes.py).
     """
 
     name: str
     key_serde: Any
     value_serde: Any
+    has_old: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,7 @@ class ProcessorSpec:
         fixed_key: a FixedKeyProcessor: what it forwards has the key of what came in.
         children: in the order in which they are given what it forwards to all.
         stores: numbers of those it is connected with.
+        is_of_table: what it gets and forwards are changes of a table.
     """
 
     name: str
@@ -84,6 +96,7 @@ class ProcessorSpec:
     fixed_key: bool = False
     children: tuple[Child, ...] = ()
     stores: tuple[int, ...] = ()
+    is_of_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,7 @@ class Input:
     Attributes:
         is_global: they are those of a global store's topic, all of them for each task; they have no part in
             its time.
+        is_of_table: its records are changes of a table, for processors of tables.
     """
 
     name: str
@@ -100,6 +114,7 @@ class Input:
     key_serde: Any
     value_serde: Any
     is_global: bool = False
+    is_of_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,7 @@ class Graph:
     Attributes:
         config: the configuration as the program gave it, for `ProcessorContext.app_configs`.
         key_serde, value_serde: the configured defaults, for `ProcessorContext.key_serde`.
+        has_old: whether all values that come in have beside them what was there before (changes.py).
     """
 
     application_id: str
@@ -119,6 +135,7 @@ class Graph:
     config: Mapping[str, Any] = field(default_factory=dict)
     key_serde: Any = None
     value_serde: Any = None
+    has_old: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +162,8 @@ def plan_graph(
     application_id: str,
     config: Mapping[str, Any],
     default: Serdes,
+    remembering: Collection[Node] = (),
+    with_old: Collection[Node] = (),
 ) -> Plan:
     """The graph of processors that are linked.
 
@@ -153,23 +172,33 @@ def plan_graph(
         nodes: all nodes of the pipeline.
         serdes: those of what comes from a node that is not in the group.
         default: the configured ones, for sinks and stores which have none of their own.
+        remembering: the tables whose changes say what was there before, if that can be known.
+        with_old: the nodes that are not in the group from which it is known.
     """
     numbers = {node: number for number, node in enumerate(group)}
-    stores: dict[str, Store] = {store.name: store for node in group for store in node.connected}
-    places = {name: number for number, name in enumerate(stores)}
     first_names = _first_names(nodes)
     forwarded: dict[Process, Serdes] = {}
-    inputs: dict[Node, list[int]] = {}
+    inputs: dict[tuple[Node, bool], list[int]] = {}
+    telling = {*with_old}
+    has_old = False
     outside: list[tuple[Process, Node]] = []
     ends: list[Outside] = []
     specs: list[ProcessorSpec] = []
     for node in group:
         for parent in node.parents:
             if parent not in numbers:
-                inputs.setdefault(parent, []).append(numbers[node])
+                of_table = isinstance(node, TableTransformValues)
+                inputs.setdefault((parent, of_table), []).append(numbers[node])
         before = node.parents[0]
         key, value = forwarded[before] if isinstance(before, Process) else serdes(before)
+        if isinstance(node, TableTransformValues):
+            value = _written_with(node, nodes) or default[1] or value
+            if node in remembering and (node.stored is not None or before in telling):
+                telling.add(node)
+                has_old = has_old or (node.stored is None and before not in numbers)
         forwarded[node] = (node.key_serde or key, node.value_serde or value)
+    stores = {store.name: _settled(store, node, forwarded) for node in group for store in node.stores}
+    places = {name: number for number, name in enumerate(stores)}
     for node in group:
         children: list[Child] = []
         for child in nodes:
@@ -183,13 +212,19 @@ def plan_graph(
             if isinstance(child, Sink):
                 key, value = child.key_serde or key, child.value_serde or value
             children.append(Child(len(ends), outside=True))
-            ends.append(Outside(first_names.get((node.name, child), child.name), key, value))
+            tells = node in telling and not isinstance(child, ToStream)
+            ends.append(Outside(first_names.get((node.name, child), child.name), key, value, tells))
             outside.append((node, child))
-        connected = tuple(places[store.name] for store in node.connected)
-        specs.append(ProcessorSpec(node.name, node.supplier, node.fixed_key, tuple(children), connected))
-    coming = [Input(node.name, tuple(given), *serdes(node)) for node, given in inputs.items()]
+        of_table = isinstance(node, TableTransformValues)
+        supplier = _transforming(node, telling) if isinstance(node, TableTransformValues) else node.supplier
+        connected = tuple(places[store.name] for store in node.stores)
+        specs.append(ProcessorSpec(node.name, supplier, node.fixed_key, tuple(children), connected, of_table))
+    coming = [
+        Input(node.name, tuple(given), *serdes(node), is_of_table=of_table)
+        for (node, of_table), given in inputs.items()
+    ]
     kept = [_spec(store, default) for store in stores.values()]
-    read = [*inputs]
+    read = [node for node, _ in inputs]
     for reading in _globals(group, nodes):
         table = reading.of
         assert table is not None
@@ -204,8 +239,40 @@ def plan_graph(
         kept.append(replace(_spec(store, default), read_only=True, filled_by=len(specs)))
         supplier = table.supplier or Keeping(store.name, store.timestamped)
         specs.append(ProcessorSpec(table.name, supplier, stores=(len(kept) - 1,)))
-    graph = Graph(application_id, tuple(specs), tuple(coming), tuple(ends), tuple(kept), config, *default)
+    graph = Graph(
+        application_id, tuple(specs), tuple(coming), tuple(ends), tuple(kept), config, *default, has_old
+    )
     return Plan(graph, tuple(group), tuple(read), tuple(outside))
+
+
+def _transforming(node: TableTransformValues, telling: Collection[Node]) -> Transforming:
+    store = node.stored
+    return Transforming(
+        node.supplier,
+        None if store is None else store.name,
+        tells_old=node in telling,
+        has_history=store is not None and store.history_ms is not None,
+        # Upstream's cache keeps quiet about the deletion of what it does not have.
+        is_cached=store is not None and store.cached,
+    )
+
+
+def _written_with(node: Node, nodes: Sequence[Node]) -> Any:
+    """The serde of the values of a table that only goes to topics, which agree on it; None: there is none."""
+    behind = [child for child in nodes if node in child.parents]
+    ends = [end for child in behind for end in nodes if child in end.parents]
+    found = [end.value_serde if isinstance(end, Sink) else None for end in ends]
+    if not all(isinstance(child, ToStream) for child in behind) or not found:
+        return None
+    return found[0] if all(serde == found[0] for serde in found) else None
+
+
+def _settled(store: Store, node: Process, forwarded: Mapping[Process, Serdes]) -> Store:
+    """A store; that of a table's own rows has the serdes of what goes on, if it has none."""
+    if store is not node.store:
+        return store
+    key, value = forwarded[node]
+    return replace(store, key_serde=store.key_serde or key, value_serde=store.value_serde or value)
 
 
 def _globals(group: Sequence[Process], nodes: Sequence[Node]) -> list[GlobalRead]:

@@ -29,6 +29,7 @@ from millstream.processors.api import (
     Record,
     RecordMetadata,
 )
+from millstream.processors.changes import reading, unwrapping, writing
 from millstream.processors.graph import Graph, Outside, ProcessorSpec
 from millstream.processors.stores import ByteStore, store_of
 from millstream.query.times import Time, to_ms
@@ -124,16 +125,20 @@ class ProcessorTask:
             for child in spec.children:
                 if child.outside:
                     outside = graph.outside[child.number]
-                    node.children[outside.name] = self._exit(spec.name, child.number, outside)
-                else:
-                    node.children[nodes[child.number].spec.name] = nodes[child.number].process
+                    node.children[outside.name] = self._exit(spec, child.number, outside)
+                    continue
+                target = nodes[child.number]
+                process: Callable[[Record], None] = target.process
+                if spec.is_of_table and not target.spec.is_of_table:
+                    process = unwrapping(process)
+                node.children[target.spec.name] = process
             node.targets = tuple(node.children.values())
         self._inputs = [
             _Input(
                 given.name,
                 tuple(nodes[number].process for number in given.processors),
                 given.key_serde.deserialize,
-                given.value_serde.deserialize,
+                reading(given.value_serde.deserialize, graph.has_old, given.is_of_table),
                 given.is_global,
             )
             for given in graph.inputs
@@ -228,9 +233,13 @@ class ProcessorTask:
                 offset=record.offset,
             ) from error
 
-    def _exit(self, processor: str, number: int, outside: Outside) -> Callable[[Record], None]:
+    def _exit(self, of: ProcessorSpec, number: int, outside: Outside) -> Callable[[Record], None]:
         out, scope = self._home.out, self._scope
         write_key, write_value = outside.key_serde.serialize, outside.value_serde.serialize
+        serdes = "process(…, key_serde=…, value_serde=…), or of the sink"
+        if of.is_of_table:
+            write_value = writing(write_value, outside.has_old)
+            serdes = "transform_values(…, value_serde=…), or of materialized="
 
         def leave(record: Record) -> None:
             try:
@@ -240,10 +249,8 @@ class ProcessorTask:
                 value = write_value(record.value)
             except SerializationException as error:
                 raise SerializationException(
-                    f"processor {processor} forwards a {what} to {outside.name} that cannot be written: "
-                    f"{error}. "
-                    "What is forwarded has the serdes of process(…, key_serde=…, value_serde=…), or of "
-                    "the sink"
+                    f"processor {of.name} forwards a {what} to {outside.name} that cannot be written: "
+                    f"{error}. What is forwarded has the serdes of {serdes}"
                 ) from error
             at = scope.metadata or _NOWHERE
             out(

@@ -73,6 +73,7 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.ToStream: tables.visit_to_stream,
     # processors
     nodes.Process: processors.visit_process,
+    nodes.TableTransformValues: processors.visit_process,
     # aggregations
     nodes.Aggregate: aggregations.visit_aggregate,
     nodes.Cogroup: aggregations.visit_cogroup,

@@ -151,7 +151,8 @@ def is_joined(building: Building, node: Node) -> bool:
                 isinstance(child, StreamTableJoin) and child.parents[1] is node
             ):
                 return True
-            if isinstance(child, nodes.TableFilter | nodes.TableMapValues) and is_joined(building, child):
+            derived = nodes.TableFilter | nodes.TableMapValues | nodes.TableTransformValues
+            if isinstance(child, derived) and is_joined(building, child):
                 return True
     return False
 
@@ -282,4 +283,5 @@ def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, jo
 def _is_filtered(table: Node) -> bool:
     if isinstance(table, nodes.TableMapValues):
         return _is_filtered(table.parents[0])
-    return isinstance(table, nodes.TableFilter) and history_of(table) is None
+    kinds = nodes.TableFilter | nodes.TableTransformValues
+    return isinstance(table, kinds) and history_of(table) is None

@@ -145,6 +145,12 @@ def _build(building: Building, group: Linked) -> None:
         application_id=context.application_id,
         config=context.config,
         default=(context.default_key_serde, context.default_value_serde),
+        remembering=building.remembering,
+        with_old={
+            parent
+            for parent, entrance in group.entrances.items()
+            if building.flow_of(entrance).lanes[entrance].old is not None
+        },
     )
     inputs = []
     for given, node in zip(plan.graph.inputs, plan.inputs, strict=True):
@@ -281,7 +287,7 @@ def _kept(building: Building, plan: Plan, kept: Callable[[str], DataFrame]) -> D
 
 
 def _stores(plan: Plan) -> tuple[Store, ...]:
-    return tuple({store.name: store for node in plan.processes for store in node.connected}.values())
+    return tuple({store.name: store for node in plan.processes for store in node.stores}.values())
 
 
 # --- what comes in -----------------------------------------------------------------------------------------
@@ -311,10 +317,17 @@ def _rows(
                 everywhere = building.names.new("n")
                 df = df.withColumn(everywhere, F.explode(_tasks(building, plan)))
                 task, order = F.col(everywhere), F.lit(-_BEHIND_ALL)
+            value = flow.own(lane, write_value(F.col(lane.value)))
+            if plan.graph.has_old:
+                old = F.lit(None).cast("binary")
+                if plan.graph.inputs[number].is_of_table and lane.old is not None:
+                    _, (_, write_old) = building.codecs(flow, lane)
+                    old = flow.own(lane, write_old(F.col(lane.old)))
+                value = _beside(value, old)
             element = F.struct(
                 F.lit(number).alias("input"),
                 key.alias("key"),
-                flow.own(lane, write_value(F.col(lane.value))).alias("value"),
+                value.alias("value"),
                 task.alias("task"),
             )
             elements.append(F.when(flow.kept(lane), element))
@@ -337,6 +350,24 @@ def _rows(
             )
         )
     return reduce(DataFrame.union, parts)
+
+
+def _beside(value: Column, old: Column) -> Column:
+    """A value and what was there before, as one: processors/changes.py reads it."""
+    length = serdes.big_endian(F.coalesce(F.length(value) + 1, F.lit(0)).cast("bigint"), 4)
+    nothing = F.lit(bytearray())
+    before = F.coalesce(F.concat(F.lit(bytearray(b"\x01")), old), F.lit(bytearray(b"\x00")))
+    return F.concat(length, F.coalesce(value, nothing), before)
+
+
+def _apart(both: Column) -> tuple[Column, Column]:
+    """A value and what was there before, of what processors/changes.py has written."""
+    length = F.conv(F.hex(F.substring(both, 1, 4)), 16, 10).cast("int")
+    behind = F.greatest(length - 1, F.lit(0)) + 5
+    value = F.when(length > 0, both.substr(F.lit(5), length - 1))
+    rest = F.length(both) - behind
+    is_there = both.substr(behind, F.lit(1)) == F.lit(bytearray(b"\x01"))
+    return value, F.when(is_there, both.substr(behind + 1, rest))
 
 
 def _ticks(building: Building, plan: Plan) -> DataFrame | None:
@@ -482,7 +513,8 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
     failed = F.col(called["tag"]) < 0
     if building.context.handlers.needs_source:
         made = made.withColumn(RAW_KEY, F.when(failed, F.col(called["key"])))
-        made = made.withColumn(RAW_VALUE, F.when(failed, F.col(called["value"])))
+        came = F.when(failed, F.col(called["value"]))
+        made = made.withColumn(RAW_VALUE, _apart(came)[0] if plan.graph.has_old else came)
     flow = Flow(made.drop("at", "task"), building.names)
     tag, key, value = (F.col(called[name]) for name in ("tag", "key", "value"))
     for number, (process, child) in enumerate(plan.outside):
@@ -490,13 +522,15 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
         mine = tag == number
         where = F.lit(f"{process.name}: what it forwards to {outside.name}")
         read_key = serdes.from_bytes(outside.key_serde, F.when(mine, key), where)
-        read_value = serdes.from_bytes(outside.value_serde, F.when(mine, value), where)
+        values = _apart(F.when(mine, value)) if outside.has_old else (F.when(mine, value),)
+        read_value, *read_old = (serdes.from_bytes(outside.value_serde, each, where) for each in values)
         lane = Lane(
             flow.with_column("k", read_key),
             flow.with_column("v", read_value),
             flow.with_column("f", mine),
             outside.key_serde,
             outside.value_serde,
+            old=flow.with_column("v", read_old[0]) if read_old else None,
             written=(called["key"], called["value"]) if isinstance(child, Sink) else None,
         )
         forwarded = Forwarded(process.name, (process,))

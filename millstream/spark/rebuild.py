@@ -70,7 +70,7 @@ def rebuild(
     nodes = {node.store.name: node for node in compiled.pipeline.nodes if node.store is not None}
     for node in compiled.pipeline.nodes:
         if isinstance(node, Process) and not any(isinstance(parent, Process) for parent in node.parents):
-            nodes |= {store.name: node for store in node.connected}
+            nodes |= {store.name: node for store in node.stores}
     in_a_row = [name for name, node in nodes.items() if state_before(node, compiled.pipeline) is not None]
     if in_a_row:  # which of several operators has which number is Spark's affair
         raise StreamsException(

@@ -59,7 +59,11 @@ def _remember(building: Building, node: Node, *, needed: bool) -> None:
 
     Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
     """
-    if isinstance(node, nodes.TableFilter | nodes.TableMapValues):
+    if isinstance(node, nodes.TableTransformValues):
+        building.remembering.add(node)  # from its store, or by asking what the old value gives
+        if node.stored is None:
+            _remember(building, node.parents[0], needed=needed)
+    elif isinstance(node, nodes.TableFilter | nodes.TableMapValues):
         _remember(building, node.parents[0], needed=needed or node.stored is not None)
     elif isinstance(node, nodes.Aggregate | nodes.Cogroup) or (
         isinstance(node, TableSource | nodes.ToTable | nodes.ForeignKeyJoin)

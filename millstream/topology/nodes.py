@@ -68,6 +68,7 @@ __all__ = [
     "TableJoin",
     "TableMapValues",
     "TableSource",
+    "TableTransformValues",
     "ToStream",
     "ToTable",
 ]
@@ -718,3 +719,22 @@ class Process(Node):
     @property
     def stores(self) -> tuple[Store, ...]:
         return self.connected
+
+
+@dataclass(frozen=True, eq=False)
+class TableTransformValues(Process):
+    """A table's rows with the values that a transformer of the user's gives, in Python; it may keep stores.
+
+    `supplier` makes transformers (`ValueTransformerWithKey`). They are asked for deletions as well. `stored`
+    has the table's rows, if it is given a name.
+    """
+
+    stored: Store | None = None
+
+    @property
+    def store(self) -> Store | None:
+        return self.stored
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return self.connected if self.stored is None else (*self.connected, self.stored)

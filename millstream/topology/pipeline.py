@@ -155,7 +155,7 @@ def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
         for parent in node.parents:
             if isinstance(parent, Process):
                 groups.unite(node, parent)
-        for store in node.connected:
+        for store in node.stores:
             groups.unite(node, user_of.setdefault(store.name, node))
     members: dict[Process, list[Process]] = {}
     for node in processes:

@@ -19,7 +19,15 @@ from millstream.model import StoreKind
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Store
 
-__all__ = ["check_supplier", "declared_store", "global_store", "new_processor", "stores_of", "texts_of"]
+__all__ = [
+    "check_supplier",
+    "check_transformers",
+    "declared_store",
+    "global_store",
+    "new_processor",
+    "stores_of",
+    "texts_of",
+]
 
 _MOST_THINGS = 20_000
 """So many are looked at, for the texts in a program's code: what it refers to may be large."""
@@ -80,6 +88,48 @@ def check_supplier(operation: str, supplier: Any, *, fixed_key: bool) -> None:
         raise TopologyException(
             f"{operation}() takes a {wanted}, and {what} makes a {type(one).__name__}, which is none; use "
             f"{other_operation}(), or inherit {wanted}"
+        )
+
+
+def check_transformers(supplier: Any) -> None:
+    """Raise if `supplier` cannot be what `KTable.transform_values` takes. It is called, twice.
+
+    Raises:
+        TopologyException: it makes nothing, or no transformer, or the same one again.
+    """
+    shape = (
+        "a function of key and value, a class that inherits ValueTransformerWithKey, or a function without "
+        "arguments that returns a new one each time"
+    )
+    if not isinstance(supplier, type) and callable(getattr(supplier, "transform", None)):
+        kind = type(supplier).__name__
+        raise TopologyException(
+            f"transform_values() got a transformer, {kind}(…): each task needs one of its own; give what "
+            f"makes them, {kind} itself or `lambda: {kind}(…)`"
+        )
+    if not callable(supplier) and not callable(getattr(supplier, "get", None)):
+        raise TopologyException(f"transform_values() takes {shape}; got {supplier!r}")
+    what = describe_function(supplier)
+    if isinstance(supplier, type) and inspect.isabstract(supplier):
+        raise TopologyException(
+            f"transform_values() got the class {supplier.__name__}, which has no transform()"
+        )
+    try:
+        one, other = new_processor(supplier), new_processor(supplier)
+    except Exception as error:
+        raise TopologyException(
+            f"transform_values() got {what}, which failed when it was called without arguments "
+            f"({type(error).__name__}: {error}); it takes {shape}"
+        ) from error
+    if not callable(getattr(one, "transform", None)):
+        raise TopologyException(
+            f"transform_values() got {what}, which made a {type(one).__name__} without transform(); it takes "
+            f"{shape}"
+        )
+    if one is other:
+        raise TopologyException(
+            f"{what} generates single reference. Supplier#get() must return a new object each time it is "
+            "called."
         )
 
 

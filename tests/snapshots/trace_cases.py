@@ -732,6 +732,74 @@ def own_windows_cases() -> Iterator[Case]:
     yield "from a time on", [*folded(from_some_time, CONCAT), by_start], a(99, 100, 0, 1_000_000, 5, 101)
 
 
+def transformed_cases() -> Iterator[Case]:
+    """Tables whose values a transformer gives; what is behind has to know what was there before, or not."""
+
+    def to(function: str, calls: str | None = None, **more: Any) -> Op:
+        return {"op": "transform_values", "function": function, **({"calls": calls} if calls else {}), **more}
+
+    table, kept = source(op="table"), source(op="table", store="t")
+    upper, text = to("upper unless x"), to("key and text")
+    counted, told = to("upper unless x", "n"), to("key and text", "n")
+    not_one: Op = {"op": "filter", "function": "not A#1"}
+    letters: Op = {"op": "group_by", "key": "letter"}
+    values: Op = {"op": "group_by", "key": "value"}
+    folded = [{"op": "aggregate", "function": "concat", "store": "s"}, TO_STREAM]
+    some = rows(
+        "a=a@10 b=x@11 a=null@12 c=null@13 a=x@14 a=b@9 b=a@20 b=null@15 a=b@30 null=a@31 c=x@32 c=a@5 "
+        "a=null@40 a=null@41 b=c@39"
+    )
+    programs: dict[str, list[Op]] = {
+        "to a stream": [table, upper, TO_STREAM],
+        "called for nulls": [table, told, TO_STREAM],
+        "of a table with a store": [kept, told, TO_STREAM],
+        "with a store": [table, {**counted, "store": "s"}, TO_STREAM],
+        "with a store, nulls are values": [table, {**text, "store": "s"}, TO_STREAM],
+        "with a history": [table, {**upper, "store": "s", "history": 10}, TO_STREAM],
+        "filtered, nobody knows what was there": [table, counted, not_one, TO_STREAM],
+        "filtered, of a table with a store": [kept, counted, not_one, TO_STREAM],
+        "filtered, with a store": [table, {**counted, "store": "s"}, not_one, TO_STREAM],
+        "filtered before": [kept, {"op": "filter", "function": "not b"}, told, TO_STREAM],
+        "grouped": [table, upper, letters, *folded],
+        "grouped, called twice": [table, counted, letters, *folded],
+        "grouped, nulls are values": [table, text, values, *folded],
+        "grouped, with a store": [table, {**counted, "store": "m"}, letters, *folded],
+        "grouped, of a table with a store": [kept, text, letters, *folded],
+        "two in a row": [table, upper, {**told, "calls": "n2"}, TO_STREAM],
+        "two in a row, grouped": [table, counted, {**told, "calls": "n2"}, values, *folded],
+        "two in a row, the first with a store": [
+            table,
+            {**counted, "store": "m"},
+            {**told, "calls": "n2"},
+            values,
+            *folded,
+        ],
+        "mapped before and behind": [
+            table,
+            {"op": "map_values", "function": "upper"},
+            told,
+            {"op": "map_values", "function": "upper"},
+            TO_STREAM,
+        ],
+        "of an aggregation": [source(), BY_KEY, {**CONCAT, "store": "t"}, counted, not_one, TO_STREAM],
+    }
+    for name, program in programs.items():
+        yield name, program, some
+    left, right = source(op="table", topic="in", **{"as": "l"}), source(op="table", topic="t")
+    both = "a=a@1 b=x@3 a=x@5 a=b@4 b=b@8 a=c@7 c=c@11 c=x@13", "a=p@2 b=q@4 a=r@6 a=null@9 b=null@10 c=s@12"
+    of_topics = [(*each, topic) for topic, text in zip(("in", "t"), both, strict=True) for each in rows(text)]
+    two = [[*each] for each in sorted(of_topics, key=lambda each: each[2] if each[2] != 4 else 6)]
+    for join in ("join", "left_join", "outer_join"):
+        for each in (upper, {**upper, "store": "s"}):
+            joined = {"op": join, "of": "l2", "with": "r", "store": "j"}
+            behind = ", with a store" if "store" in each else ""
+            yield (
+                f"{join}{behind}",
+                [left, {**each, "as": "l2"}, {**right, "as": "r"}, joined, TO_STREAM],
+                two,
+            )
+
+
 FILES: dict[str, Callable[[], Iterator[Case]]] = {
     "time": time_cases,
     "sliding": sliding_cases,
@@ -742,6 +810,7 @@ FILES: dict[str, Callable[[], Iterator[Case]]] = {
     "chains": chain_cases,
     "headers": header_cases,
     "own_windows": own_windows_cases,
+    "transformed": transformed_cases,
     **JOINS,
 }
 """The files of traces, and what makes the cases of each."""

@@ -54,6 +54,8 @@ is with the result named "with", which is on its right. Times are in millisecond
                      buffer, and "full" is "stop" if it ends the program when it is full
     map_values       "function": "twice", "upper", "upper unless x" (null then) or "null"; "store", if a table
                      has one
+    transform_values "function": "upper unless x", or "key and text" (`a=x`, `_` for null); "store", if it has
+                     one. With "calls", a store, each value ends with how often that key was asked for: `#2`
     filter, filter_not
                      "function": "even", "above 1", or "not x" or another text; "store", if a table has one
     to_table         "store"

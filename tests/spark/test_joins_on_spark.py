@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 import pytest
+from driving import records, stamped
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from snapshots.traces import Trace, traces
@@ -23,7 +24,9 @@ from millstream import (
     Serde,
     Serdes,
     SessionWindows,
+    Stores,
     TimeWindows,
+    ValueAndTimestamp,
     WindowedSerdes,
 )
 from millstream.testing import TopologyTestDriver
@@ -51,6 +54,7 @@ OTHER_THAN_KAFKA = {
     "count, filter with a store",
 }
 """What the names of traces have in them that come out in another way."""
+TRANSFORMED = {trace.name.partition("/")[2] for trace in traces("transformed")}
 STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
 
 
@@ -142,6 +146,28 @@ def passes(function: str) -> Any:
     return lambda value: value != function[4:]
 
 
+def transformed(table: Any, function: str, calls: str | None, store: Materialized | None) -> Any:
+    """By a function that does what that of TraceAll.java does."""
+
+    def of(key: str, value: str | None, count: str = "") -> str | None:
+        if function == "key and text":
+            return f"{key}={'_' if value is None else value}{count}"
+        return None if value in (None, "x") else value.upper() + count
+
+    if calls is None:
+        return table.transform_values(lambda key, value: of(key, value), materialized=store)
+
+    def counted(key: str, value: str | None, calls: Any) -> str | None:
+        before = calls.get(key)
+        count = 1 if before is None else before.value + 1
+        calls.put(key, ValueAndTimestamp(count, 7))
+        return of(key, value, f"#{count}")
+
+    kept = Stores.persistent_timestamped_key_value_store(calls)
+    builder = Stores.timestamped_key_value_store_builder(kept, Serdes.string(), Serdes.long())
+    return table.transform_values(counted, builder, materialized=store)
+
+
 @dataclass
 class Made:
     """What an operation gave."""
@@ -216,6 +242,10 @@ class Program:
             case "map_values":
                 given = [store] if store else []
                 return Made(it.map_values(mapped(op["function"]), *given), values, of_table, windows)
+            case "transform_values":
+                calls = f"calls-{self.number}-{place}" if "calls" in op else None
+                made = transformed(it, op["function"], calls, store)
+                return Made(made, values, True)
             case "filter" | "filter_not":
                 given = [store] if store else []
                 return Made(getattr(it, name)(passes(op["function"]), *given), values, of_table, windows)
@@ -349,4 +379,48 @@ def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str,
                 same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(found, sent, strict=False))))
                 end = same + 3
                 wrong.append(f"{program.trace.name}, row {same}: {found[same:end]} for {sent[same:end]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(300)  # a micro-batch for each record
+def test_tables_are_transformed_as_kafka_streams_transforms_them() -> None:
+    """Called with what Kafka Streams calls them with, old values and nulls; each result, and what is kept."""
+    some = [trace for trace in traces("transformed") if trace.name.partition("/")[2] in TRANSFORMED]
+    programs = [Program(number, trace) for number, trace in enumerate(some)]
+    assert len(programs) == len(TRANSFORMED)
+    wrong = []
+    with TopologyTestDriver(
+        topology_of(programs), {"application.id": "app", "statestore.cache.max.bytes": 0}
+    ) as driver:
+        for part in range(EACH):
+            pipe_part(driver, programs, part, EACH)
+        for program in programs:
+            trace = program.trace
+            sent = [each for step in trace.steps for each in step.out]
+            found = came(driver, program)
+            if found != sent:
+                wrong.append(f"{trace.name}:\n{found} for\n{sent}")
+            for place, op in enumerate(trace.program):
+                if op["op"] != "transform_values" or "history" in op:
+                    continue
+                for kind, prefix in (("store", "store"), ("calls", "calls")):
+                    if kind not in op:
+                        continue
+                    name, serde = (
+                        f"{prefix}-{program.number}-{place}",
+                        "string" if kind == "store" else "long",
+                    )
+                    kept = [(key, *value) for key, value in sorted(stamped(driver, name).items())]
+                    theirs = [(row.key, row.value, row.timestamp) for row in trace.stores[op[kind]]]
+                    log = [
+                        (row.key, row.value, row.timestamp)
+                        for step in trace.steps
+                        for row in step.log.get(op[kind], ())
+                    ]
+                    written = [
+                        (each.key, each.value, each.timestamp)
+                        for each in records(driver, f"app-{name}-changelog", value=serde)
+                    ]
+                    if (kept, written) != (theirs, log):
+                        wrong.append(f"{trace.name}, {name}:\n{kept} {written} for\n{theirs} {log}")
     assert not wrong, "\n".join(wrong)

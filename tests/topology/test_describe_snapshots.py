@@ -25,7 +25,7 @@ from millstream.dsl.options import (
 from millstream.dsl.printed import Printed
 from millstream.dsl.serdes import Serdes
 from millstream.dsl.store_suppliers import Stores
-from millstream.processors.api import FixedKeyProcessor, Processor
+from millstream.processors.api import FixedKeyProcessor, Processor, ValueTransformerWithKey
 from millstream.topology.topology import Topology
 from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
@@ -72,6 +72,11 @@ class Nothing(Processor):
 class Values(FixedKeyProcessor):
     def process(self, record):
         pass
+
+
+class Same(ValueTransformerWithKey):
+    def transform(self, key, value):
+        return value
 
 
 def store(name):
@@ -837,6 +842,31 @@ def processors_with_stores(b):
     b.add_state_store(store("later"))
     one.process(Bringing("brought", "and-this"), "later", "shared", named="bringing").to("d")
     b.stream("three").process(Bringing("alone")).process(Nothing, "alone").to("e")
+
+
+@program
+def transformed_tables(b):
+    b.add_state_store(store("shared"))
+    b.add_state_store(store("another"))
+    table = b.table("in")
+    kept = b.table("kept", materialized=Materialized.as_("kept"))
+
+    def twice(key, value):
+        return value, value
+
+    table.transform_values(Same).to_stream().to("a")
+    table.transform_values(Same, "shared", named="named").to_stream().to("b")
+    made = table.transform_values(Same, "shared", "another", materialized=Materialized.as_("made"))
+    made.filter(same).to_stream().to("c")
+    table.transform_values(Same, materialized=UNNAMED).map_values(same)
+    both_ = Materialized.as_("both")
+    kept.transform_values(Same, "another", materialized=both_, named="named-too").to_stream().to("d")
+    kept.transform_values(Same).transform_values(Same).group_by(twice).count()
+    b.table("other").transform_values(Same).group_by(twice).count()
+    joined = b.table("joined").transform_values(Same)
+    right = b.table("right").transform_values(Same, materialized=Materialized.as_("rows"))
+    joined.join(right, both).to_stream().to("e")
+    b.stream("clicks").join(joined, both).to("f")
 
 
 @program

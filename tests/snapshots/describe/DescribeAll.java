@@ -49,7 +49,10 @@ import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueTransformerWithKey;
+import org.apache.kafka.streams.kstream.ValueTransformerWithKeySupplier;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.processor.ProcessorContext;
 import org.apache.kafka.streams.processor.RecordContext;
 import org.apache.kafka.streams.processor.TopicNameExtractor;
 import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
@@ -90,6 +93,20 @@ public class DescribeAll {
         new ContextualFixedKeyProcessor<String, String, String>() {
             @Override
             public void process(final FixedKeyRecord<String, String> record) { }
+        };
+
+    static final ValueTransformerWithKeySupplier<String, String, String> SAME = () ->
+        new ValueTransformerWithKey<String, String, String>() {
+            @Override
+            public void init(final ProcessorContext context) { }
+
+            @Override
+            public String transform(final String key, final String value) {
+                return value;
+            }
+
+            @Override
+            public void close() { }
         };
 
     /** One that fills a store of its own. */
@@ -564,6 +581,24 @@ public class DescribeAll {
             in.selectKey((k, v) -> v).processValues(VALUES, "store").toTable();
             in.process(NOTHING).join(b.table("users"), (v, u) -> v).to("b");
             in.process(NOTHING).repartition().process(NOTHING).merge(in).to("c");
+        });
+
+        all.put("transformed_tables", b -> {
+            b.addStateStore(builder("shared"));
+            b.addStateStore(builder("another"));
+            final KTable<String, String> in = b.table("in");
+            final KTable<String, String> kept = b.table("kept", store("kept"));
+            in.transformValues(SAME).toStream().to("a");
+            in.transformValues(SAME, Named.as("named"), "shared").toStream().to("b");
+            in.transformValues(SAME, store("made"), "shared", "another").filter((k, v) -> true).toStream().to("c");
+            in.transformValues(SAME, Materialized.with(Serdes.String(), Serdes.String())).mapValues(v -> v);
+            kept.transformValues(SAME, store("both"), Named.as("named-too"), "another").toStream().to("d");
+            kept.transformValues(SAME).transformValues(SAME).groupBy((k, v) -> KeyValue.pair(v, v)).count();
+            final KTable<String, String> other = b.table("other");
+            other.transformValues(SAME).groupBy((k, v) -> KeyValue.pair(v, v)).count();
+            final KTable<String, String> joined = b.<String, String>table("joined").transformValues(SAME);
+            joined.join(b.<String, String>table("right").transformValues(SAME, store("rows")), (l, r) -> l).toStream().to("e");
+            b.<String, String>stream("clicks").join(joined, (l, r) -> l).to("f");
         });
 
         all.put("global_stores", b -> {

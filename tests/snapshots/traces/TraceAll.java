@@ -72,12 +72,16 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.UnlimitedWindows;
 import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.ValueMapper;
+import org.apache.kafka.streams.kstream.ValueTransformerWithKey;
+import org.apache.kafka.streams.kstream.ValueTransformerWithKeySupplier;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.kstream.Windows;
 import org.apache.kafka.streams.kstream.internals.TimeWindow;
+import org.apache.kafka.streams.processor.ProcessorContext;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.TimestampedKeyValueStore;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
 import org.apache.kafka.streams.test.TestRecord;
 
@@ -177,6 +181,20 @@ public class TraceAll {
                     } else {
                         node = ((KStream) node).mapValues(mapper);
                     }
+                }
+                case "transform_values" -> {
+                    final String function = op.get("function").asText();
+                    final String calls = text(op, "calls");
+                    final String[] names = calls == null ? new String[0] : new String[] {calls};
+                    if (calls != null) {
+                        builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
+                            Stores.persistentTimestampedKeyValueStore(calls), Serdes.String(), Serdes.Long()));
+                        stores.put(calls, new Content(Serdes.String(), Serdes.Long(), false, -1, false));
+                    }
+                    final ValueTransformerWithKeySupplier transformers = () -> new Transformer(function, calls);
+                    node = text(op, "store") == null
+                        ? ((KTable) node).transformValues(transformers, names)
+                        : ((KTable) node).transformValues(transformers, materialized(op), names);
                 }
                 case "filter", "filter_not" -> {
                     final boolean not = op.get("op").asText().equals("filter_not");
@@ -503,6 +521,43 @@ public class TraceAll {
             case "null" -> v -> null;
             default -> throw new IllegalArgumentException("unknown function: " + function);
         };
+    }
+
+    /** Counts how often it is called for a key, if it has a store for that. */
+    static final class Transformer implements ValueTransformerWithKey<Object, Object, Object> {
+        private final String function;
+        private final String calls;
+        private TimestampedKeyValueStore<String, Long> store;
+
+        Transformer(final String function, final String calls) {
+            this.function = function;
+            this.calls = calls;
+        }
+
+        @Override
+        public void init(final ProcessorContext context) {
+            store = calls == null ? null : context.getStateStore(calls);
+        }
+
+        @Override
+        public Object transform(final Object key, final Object value) {
+            String count = "";
+            if (store != null) {
+                final ValueAndTimestamp<Long> before = store.get((String) key);
+                final long now = before == null ? 1 : before.value() + 1;
+                store.put((String) key, ValueAndTimestamp.make(now, 7L));
+                count = "#" + now;
+            }
+            return switch (function) {
+                case "upper unless x" ->
+                    value == null || value.equals("x") ? null : ((String) value).toUpperCase(Locale.ROOT) + count;
+                case "key and text" -> key + "=" + text(value) + count;
+                default -> throw new IllegalArgumentException("unknown function: " + function);
+            };
+        }
+
+        @Override
+        public void close() { }
     }
 
     static Predicate predicate(final String function) {

@@ -164,6 +164,7 @@ def plan_graph(
     default: Serdes,
     remembering: Collection[Node] = (),
     with_old: Collection[Node] = (),
+    cached: bool = True,
 ) -> Plan:
     """The graph of processors that are linked.
 
@@ -174,6 +175,7 @@ def plan_graph(
         default: the configured ones, for sinks and stores which have none of their own.
         remembering: the tables whose changes say what was there before, if that can be known.
         with_old: the nodes that are not in the group from which it is known.
+        cached: whether the configuration has a cache.
     """
     numbers = {node: number for number, node in enumerate(group)}
     first_names = _first_names(nodes)
@@ -216,7 +218,9 @@ def plan_graph(
             ends.append(Outside(first_names.get((node.name, child), child.name), key, value, tells))
             outside.append((node, child))
         of_table = isinstance(node, TableTransformValues)
-        supplier = _transforming(node, telling) if isinstance(node, TableTransformValues) else node.supplier
+        supplier = (
+            _transforming(node, telling, cached) if isinstance(node, TableTransformValues) else node.supplier
+        )
         connected = tuple(places[store.name] for store in node.stores)
         specs.append(ProcessorSpec(node.name, supplier, node.fixed_key, tuple(children), connected, of_table))
     coming = [
@@ -245,7 +249,7 @@ def plan_graph(
     return Plan(graph, tuple(group), tuple(read), tuple(outside))
 
 
-def _transforming(node: TableTransformValues, telling: Collection[Node]) -> Transforming:
+def _transforming(node: TableTransformValues, telling: Collection[Node], cached: bool) -> Transforming:
     store = node.stored
     return Transforming(
         node.supplier,
@@ -253,7 +257,7 @@ def _transforming(node: TableTransformValues, telling: Collection[Node]) -> Tran
         tells_old=node in telling,
         has_history=store is not None and store.history_ms is not None,
         # Upstream's cache keeps quiet about the deletion of what it does not have.
-        is_cached=store is not None and store.cached,
+        is_cached=cached and store is not None and store.cached,
     )
 
 

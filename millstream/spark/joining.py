@@ -283,5 +283,4 @@ def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, jo
 def _is_filtered(table: Node) -> bool:
     if isinstance(table, nodes.TableMapValues):
         return _is_filtered(table.parents[0])
-    kinds = nodes.TableFilter | nodes.TableTransformValues
-    return isinstance(table, kinds) and history_of(table) is None
+    return isinstance(table, nodes.TableFilter) and history_of(table) is None

@@ -146,6 +146,7 @@ def _build(building: Building, group: Linked) -> None:
         config=context.config,
         default=(context.default_key_serde, context.default_value_serde),
         remembering=building.remembering,
+        cached=context.cached,
         with_old={
             parent
             for parent, entrance in group.entrances.items()
@@ -466,8 +467,6 @@ def _task(building: Building, plan: Plan, node: Node, key: Column) -> Column:
     partition that its key has there.
     """
     before = _partitioned_by(building, node)
-    if before is None:
-        return F.col(PARTITION)
     by_key = F.coalesce(partition_of(key, _task_count(building, plan)), F.lit(0))
     return by_key if isinstance(before, Repartition) else F.coalesce(F.col(PARTITION), by_key)
 

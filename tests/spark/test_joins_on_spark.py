@@ -54,7 +54,16 @@ OTHER_THAN_KAFKA = {
     "count, filter with a store",
 }
 """What the names of traces have in them that come out in another way."""
-TRANSFORMED = {trace.name.partition("/")[2] for trace in traces("transformed")}
+TRANSFORMED = (
+    "with a store",
+    "with a history",
+    "filtered, of a table with a store",
+    "filtered, with a store",
+    "grouped, called twice",
+    "two in a row, the first with a store",
+    "left_join, with a store",
+)
+"""Of tables that are transformed a few, which have each way to know what was there before."""
 STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
 
 
@@ -386,14 +395,14 @@ def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str,
 def test_tables_are_transformed_as_kafka_streams_transforms_them() -> None:
     """Called with what Kafka Streams calls them with, old values and nulls; each result, and what is kept."""
     some = [trace for trace in traces("transformed") if trace.name.partition("/")[2] in TRANSFORMED]
-    programs = [Program(number, trace) for number, trace in enumerate(some)]
+    programs = [Program(number, beginning(trace, 8)) for number, trace in enumerate(some)]
     assert len(programs) == len(TRANSFORMED)
     wrong = []
     with TopologyTestDriver(
         topology_of(programs), {"application.id": "app", "statestore.cache.max.bytes": 0}
     ) as driver:
-        for part in range(EACH):
-            pipe_part(driver, programs, part, EACH)
+        for part in range(8):
+            pipe_part(driver, programs, part, 8)
         for program in programs:
             trace = program.trace
             sent = [each for step in trace.steps for each in step.out]
@@ -403,24 +412,18 @@ def test_tables_are_transformed_as_kafka_streams_transforms_them() -> None:
             for place, op in enumerate(trace.program):
                 if op["op"] != "transform_values" or "history" in op:
                     continue
-                for kind, prefix in (("store", "store"), ("calls", "calls")):
+                for kind, serde in (("store", "string"), ("calls", "long")):
                     if kind not in op:
                         continue
-                    name, serde = (
-                        f"{prefix}-{program.number}-{place}",
-                        "string" if kind == "store" else "long",
-                    )
-                    kept = [(key, *value) for key, value in sorted(stamped(driver, name).items())]
-                    theirs = [(row.key, row.value, row.timestamp) for row in trace.stores[op[kind]]]
-                    log = [
-                        (row.key, row.value, row.timestamp)
-                        for step in trace.steps
-                        for row in step.log.get(op[kind], ())
-                    ]
+                    name = f"{kind}-{program.number}-{place}"
+                    log = [row for step in trace.steps for row in step.log.get(op[kind], ())]
+                    expected = [(row.key, row.value, row.timestamp) for row in log]
+                    last = {row.key: (row.value, row.timestamp) for row in log}
                     written = [
                         (each.key, each.value, each.timestamp)
                         for each in records(driver, f"app-{name}-changelog", value=serde)
                     ]
-                    if (kept, written) != (theirs, log):
-                        wrong.append(f"{trace.name}, {name}:\n{kept} {written} for\n{theirs} {log}")
+                    kept = {key: value for key, value in last.items() if value[0] is not None}
+                    if (written, stamped(driver, name)) != (expected, kept):
+                        wrong.append(f"{trace.name}, {name}:\n{written} for\n{expected}")
     assert not wrong, "\n".join(wrong)

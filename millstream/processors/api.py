@@ -241,7 +241,7 @@ class Processor(ABC):
         """Called for each record."""
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done."""
+        """Called at the end, as well as that can be done. Stores cannot be used then."""
 
 
 class FixedKeyProcessor(ABC):
@@ -260,4 +260,4 @@ class FixedKeyProcessor(ABC):
         """Called for each record."""
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done."""
+        """Called at the end, as well as that can be done. Stores cannot be used then."""

@@ -178,20 +178,24 @@ class ProcessorTask:
         """When the next punctuation is due, in milliseconds of that time; None: nothing is scheduled."""
         return self._queues[type].next_due()
 
-    def end_chunk(self) -> None:
-        """Nothing: stores cannot be used but while a record is processed, or a punctuation."""
+    @property
+    def has_record(self) -> bool:
+        """Whether a record is being processed; not a punctuation, which is of none."""
+        return self._scope.metadata is not None and self._scope.metadata is not _NOWHERE
 
     def close(self) -> None:
-        """Call `close` of the processors, of all of them. What one raises is raised at the end."""
+        """Call `close` of the processors, of all of them. What one raises is raised at the end.
+
+        Differs: their stores cannot be used any more, since what a micro-batch has put is kept by now.
+        """
         failed: Exception | None = None
-        with self._at_work():
-            for node in self._nodes:
-                close = getattr(node.processor, "close", None)
-                try:
-                    if close is not None:
-                        close()
-                except Exception as error:
-                    failed = failed or error
+        for node in self._nodes:
+            close = getattr(node.processor, "close", None)
+            try:
+                if close is not None:
+                    close()
+            except Exception as error:
+                failed = failed or error
         self._nodes = []
         if failed is not None:
             raise failed

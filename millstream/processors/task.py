@@ -237,6 +237,11 @@ class ProcessorTask:
         write_key, write_value = outside.key_serde.serialize, outside.value_serde.serialize
 
         def leave(record: Record) -> None:
+            if record.headers and not all(_is_header(each) for each in record.headers):
+                raise TypeError(
+                    f"processor {processor} forwards a record to {outside.name} with the headers "
+                    f"{record.headers!r}; they are pairs of a name, which is text, and bytes or None"
+                )
             try:
                 what = "key"
                 key = write_key(record.key)
@@ -284,6 +289,16 @@ class ProcessorTask:
 
 
 _NOWHERE = RecordMetadata(None, -1, -1)
+_FIRST_TIME, _LAST_TIME = -(2**63), 2**63 - 1
+
+
+def _is_header(header: Any) -> bool:
+    return (
+        isinstance(header, tuple)
+        and len(header) == 2
+        and isinstance(header[0], str)
+        and isinstance(header[1], bytes | None)
+    )
 
 
 @dataclass(slots=True)
@@ -441,6 +456,11 @@ class _Context:
                 f"processor {node.spec.name} forwards a record when its task is not at work: forward() "
                 "is called "
                 "inside process() and punctuators, and not from a thread of one's own"
+            )
+        if type(record.timestamp) is not int or not _FIRST_TIME <= record.timestamp <= _LAST_TIME:
+            raise TypeError(
+                f"processor {node.spec.name} forwards a record with the timestamp {record.timestamp!r}; it "
+                "is an int, in milliseconds since the epoch"
             )
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:

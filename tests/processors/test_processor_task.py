@@ -120,6 +120,25 @@ def test_the_context_knows_where_it_is() -> None:
     assert task.wants_commit
 
 
+@pytest.mark.parametrize("timestamp", [5.0, None, "5", 2**63])
+def test_a_timestamp_that_is_none_is_told_where_it_is_forwarded(timestamp: Any) -> None:
+    """Not when all that a chunk of records has forwarded is written."""
+    task, _ = doing(lambda context, record: context.forward(record.with_timestamp(timestamp)))
+    with pytest.raises(TypeError, match=f"processor it forwards a record with the timestamp {timestamp!r}; "):
+        fed(task, [("a", "x", 5)])
+
+
+@pytest.mark.parametrize("headers", [("h", b""), ([1],), (("h", "text"),), ((b"h", b""),)])
+def test_headers_that_are_none_are_told_where_they_leave(headers: Any) -> None:
+    """Likewise; with None as its bytes a header is one."""
+    task, home = doing(lambda context, record: context.forward(Record("a", 1, 5, (("h", None),))))
+    fed(task, [("a", "x", 5)])
+    assert [record.headers for _, record in home.left] == [(("h", None),)]
+    task, _ = doing(lambda context, record: context.forward(Record("a", 1, 5, headers)))
+    with pytest.raises(TypeError, match=r"processor it forwards a record to sink with the headers \("):
+        fed(task, [("a", "x", 5)])
+
+
 def test_a_task_that_goes_on_has_its_stream_time() -> None:
     """That of an earlier one, whose records were before."""
     plan_task, home = doing(count)

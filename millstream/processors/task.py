@@ -418,6 +418,13 @@ class _Context:
                 "schedule() takes PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME, got "
                 f"{type!r}"
             )
+        if any(
+            given.is_global and self._node.number in given.processors for given in self._task._graph.inputs
+        ):
+            raise IllegalStateException(
+                f"processor {self._node.spec.name} fills a global store, and schedule() is not for such, as "
+                "in Kafka Streams: what is in the store follows from the records of its topic alone"
+            )
         if not callable(punctuator):
             raise TypeError(f"schedule() takes a function of the time in milliseconds, got {punctuator!r}")
         is_stream_time = type is PunctuationType.STREAM_TIME

@@ -239,6 +239,28 @@ class Reads(Processor):
         self.context.forward(record.with_value(str(self.context.get_state_store("global").get(record.value))))
 
 
+class Scheduled(Table):
+    """Would like to be punctuated."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(timedelta(seconds=1), PunctuationType.STREAM_TIME, print)
+
+
+def test_what_fills_a_global_store_is_not_punctuated() -> None:
+    """Its context refuses that, as Kafka's does."""
+    builder = StreamsBuilder()
+    store = Stores.key_value_store_builder(
+        Stores.in_memory_key_value_store("global"), Serdes.string(), Serdes.long()
+    )
+    builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), Serdes.long()), Scheduled)
+    builder.stream("in").process(Reads).to("out")
+    with pytest.raises(
+        IllegalStateException, match=r"fills a global store, and schedule\(\) is not for such"
+    ):
+        task_of(plan_of(builder.build()), MemoryHome()).init()
+
+
 def test_a_global_store_is_filled_by_its_processor_and_read_by_those_that_name_it() -> None:
     """Its records have no part in stream time."""
     builder = StreamsBuilder()

@@ -298,8 +298,8 @@ class _Task:
 
     def ask(self, what: int, number: int, *keys: bytes | None, limit: int = 0, reverse: bool = False) -> Any:
         assert self._caller is not None
-        (reply,) = self._caller.ask([array("i", (what, number, limit, reverse)), keys])
-        return reply
+        reply, *rest = self._caller.ask([array("i", (what, number, limit, reverse)), keys])
+        return (reply, *rest) if rest else reply
 
 
 class _Entries:
@@ -382,9 +382,9 @@ class _Entries:
         """What the kernel has there, page by page."""
         limit = _FIRST_PAGE
         while True:
-            page = self._task.ask(_RANGE, self._number, first, end, limit=limit, reverse=reverse)
+            page, (is_last,) = self._task.ask(_RANGE, self._number, first, end, limit=limit, reverse=reverse)
             yield from zip(page[::2], page[1::2], strict=True)
-            if len(page) < 2 * limit:
+            if is_last:
                 return
             if reverse:
                 end = page[-2]

@@ -362,10 +362,11 @@ def _without_prefix(name: str) -> str:
 
 
 def masked(name: str, value: Any) -> Any:
-    """A value as it may be shown: what looks like a secret by its key is hidden."""
+    """A value as it may be shown: what looks like a secret by its key is hidden, and one in an address."""
     if name.endswith(".exception.handler") and not isinstance(value, str):
         return (value if isinstance(value, type) else type(value)).__qualname__
-    return MASKED if _SECRET.search(name) else value
+    has_login = name == "schema.registry.url" and "@" in str(value)
+    return MASKED if has_login or _SECRET.search(name) else value
 
 
 def as_text(value: Any) -> str:

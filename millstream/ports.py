@@ -528,7 +528,8 @@ class WindowBytesStore(BytesStore, Protocol):
         reverse: bool = False,
     ) -> Iterator[tuple[tuple[bytes, int], bytes]]:
         """((key, start in ms), stored) of the keys from `from_key` to `to_key` whose windows start from
-        `from_ms` to `to_ms`, all included, ordered by key and then start; None: unbounded.
+        `from_ms` to `to_ms`, all included, ordered by key and then start; None: unbounded. Where duplicates
+        are kept, a window is there as often as it has values, in the order in which they were put.
         """
 
 

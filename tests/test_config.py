@@ -303,6 +303,14 @@ def test_what_is_no_secret_is_shown(key: str) -> None:
     assert masked(key, "string") == "string"
 
 
+@pytest.mark.parametrize("given", ["http://a:1,https://user:hush@b:2", ["http://user:hush@b:2"]])
+def test_an_address_with_a_login_is_not_shown(given: Any) -> None:
+    """One without is."""
+    config = StreamsConfig({"application.id": "a", "bootstrap.servers": "b:1", "schema.registry.url": given})
+    assert "hush" not in repr(config)
+    assert masked("schema.registry.url", "http://a:1") == "http://a:1"
+
+
 def test_a_configuration_is_a_mapping_that_does_not_change() -> None:
     """`replace` makes another."""
     made = config(num__stream__threads=2)

@@ -117,24 +117,32 @@ def whole(texts: Sequence[str]) -> str:
     own: Names = {}
     schema = _json(texts[-1])
     _define(schema, "", own)
-    return json.dumps(_inlined(schema, "", names, set(own)), separators=(",", ":"))
+    others = {name: found for name, found in names.items() if name not in own}
+    return json.dumps(_inlined(schema, "", others, set()), separators=(",", ":"))
 
 
 def _inlined(schema: Any, space: str, names: Names, done: set[str]) -> Any:
+    """`names` is what may be put in where it comes first, and then is among the `done`."""
     if isinstance(schema, list):
         return [_inlined(each, space, names, done) for each in schema]
     if isinstance(schema, str):
         full = _full(schema, space) if _full(schema, space) in names else schema
         if full not in names or full in done:
-            return full if full in names else schema
-        done.add(full)
-        short = full.rpartition(".")[2]
-        return _inlined({**names[full], "name": short}, space, names, done)
+            return full
+        return _inlined({**names[full], "name": full.rpartition(".")[2]}, space, names, done)
     if not isinstance(schema, dict):
         return schema
-    made = dict(schema)
-    if schema.get("type") in ("record", "error"):
-        space = str(schema.get("namespace", space) or "")
+    made, kind = dict(schema), schema.get("type")
+    if kind in ("record", "error", "enum", "fixed"):
+        name = str(schema.get("name"))
+        space = name.rpartition(".")[0] or str(schema.get("namespace", space) or "")
+        if _full(name, space) in names:
+            if _full(name, space) in done:
+                return _full(name, space)
+            done.add(_full(name, space))
+    elif isinstance(kind, str) and kind not in (*_PLAIN, "array", "map"):
+        return _inlined(kind, space, names, done)
+    if kind in ("record", "error"):
         made["fields"] = [
             {**field, "type": _inlined(field["type"], space, names, done)} for field in schema["fields"]
         ]
@@ -345,7 +353,8 @@ def _misfit(schema: Any, type_: Type, space: str, names: Names, place: str) -> s
         (whole, scale), (most, most_scale) = _decimal(type_), _decimal(wanted)
         if scale <= most_scale and whole - scale <= most - most_scale:
             return None
-    if isinstance(type_, dict) and isinstance(wanted, dict) and _names(type_) == _names(wanted):
+    of_members = isinstance(schema, list) and _is_struct(type_) and _is_struct(wanted)
+    if of_members and _names(type_) == _names(wanted):
         return None  # a union of several
     return f"{_at(place) or 'the column '}is {_word(type_)} and not {_word(wanted)}"
 
@@ -380,6 +389,10 @@ def _is_decimal(type_: Type) -> bool:
 def _decimal(type_: str) -> tuple[int, int]:
     whole, scale = re.findall(r"-?\d+", type_)
     return int(whole), int(scale)
+
+
+def _is_struct(type_: Type) -> bool:
+    return isinstance(type_, dict) and type_["type"] == "struct"
 
 
 def _names(type_: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -114,7 +114,7 @@ def add_frame_table(
             )
     else:
         check_frame(frame, "from_dataframe()")
-    columns = (key,) if isinstance(key, str) else tuple(key)
+    columns = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Iterable) else ()
     if not columns or not all(isinstance(each, str) and each for each in columns):
         raise TopologyException(
             f"from_dataframe(): key is the name of a column, or of several: key='id'; got {key!r}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from millstream.errors import ConfigException, TopologyException
@@ -44,6 +45,23 @@ _KINDS = {
     18: "sint64",
 }
 """By the number that FieldDescriptorProto.Type has."""
+
+_WELL_KNOWN = frozenset(
+    f"google/protobuf/{name}.proto"
+    for name in (
+        "any",
+        "api",
+        "descriptor",
+        "duration",
+        "empty",
+        "field_mask",
+        "source_context",
+        "struct",
+        "timestamp",
+        "type",
+        "wrappers",
+    )
+)
 
 _SPARK = {
     "double": "double",
@@ -94,19 +112,31 @@ def descriptor_of(schema: str, name: str) -> Any:
     try:
         file.ParseFromString(base64.b64decode(schema))
         pool = pool_module.DescriptorPool()
-        for well_known in file.dependency:
-            known = pool_module.Default().FindFileByName(well_known)
-            proto = pb2.FileDescriptorProto()
-            known.CopyToProto(proto)
-            pool.Add(proto)
+        for imported in file.dependency:
+            _add_well_known(imported, pool)
         pool.Add(file)
         if not name:
             name = ".".join(part for part in (file.package, file.message_type[0].name) if part)
         return pool.FindMessageTypeByName(name)
     except (KeyError, IndexError):
         raise TopologyException(f"the Protobuf schema has no message '{name}'") from None
+    except TopologyException:
+        raise
     except Exception as error:  # what is no descriptor makes protobuf raise a class of its own
         raise TopologyException(f"this is no descriptor of a Protobuf file: {error}") from None
+
+
+def _add_well_known(name: str, pool: Any) -> None:
+    """Raises a TopologyException for files that are not Protobuf's own."""
+    if name not in _WELL_KNOWN:
+        raise TopologyException(
+            f"the Protobuf schema imports {name}, and only imports of google/protobuf/ can be followed; put "
+            "the messages into one file"
+        )
+    module = import_module(f"google.protobuf.{name.rpartition('/')[2].removesuffix('.proto')}_pb2")
+    for needed in module.DESCRIPTOR.dependencies:
+        _add_well_known(needed.name, pool)
+    pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
 
 
 def spark_type(descriptor: Any, within: tuple[str, ...] = ()) -> Any:

@@ -200,7 +200,10 @@ def header_of(schema_id: int) -> bytes:
 def _id_of(serde: RegistrySerde, data: bytes) -> int:
     if len(data) < 5 or data[0] != 0:
         raise serde._refuse_data(data, _TAKES)
-    return int.from_bytes(data[1:5], "big")
+    id = int.from_bytes(data[1:5], "big", signed=True)
+    if id < 0:  # no registry has one
+        raise serde._refuse_data(data, _TAKES)
+    return id
 
 
 _TAKES = "a 0 and the id of a schema before the value, as Confluent's serializers write them"

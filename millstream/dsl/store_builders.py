@@ -94,8 +94,7 @@ class StoreBuilder(TellsWhatIsMissing):
             supplier.name,
             key_serde=self.key_serde,
             value_serde=self.value_serde,
-            # a view of the changelog has one value for each key and window
-            queryable=self.logging_enabled and not supplier.duplicates,
+            queryable=self.logging_enabled,
             persistent=supplier.persistent,
             type_is_default=False,
             logged=self.logging_enabled,

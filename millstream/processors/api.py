@@ -242,7 +242,7 @@ class Processor(ABC):
         """Called for each record."""
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done."""
+        """Called at the end, as well as that can be done. Stores cannot be used then."""
 
 
 class FixedKeyProcessor(ABC):
@@ -261,7 +261,7 @@ class FixedKeyProcessor(ABC):
         """Called for each record."""
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done."""
+        """Called at the end, as well as that can be done. Stores cannot be used then."""
 
 
 class ValueTransformerWithKey(ABC):
@@ -285,4 +285,4 @@ class ValueTransformerWithKey(ABC):
         """
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done."""
+        """Called at the end, as well as that can be done. Stores cannot be used then."""

@@ -183,20 +183,24 @@ class ProcessorTask:
         """When the next punctuation is due, in milliseconds of that time; None: nothing is scheduled."""
         return self._queues[type].next_due()
 
-    def end_chunk(self) -> None:
-        """Nothing: stores cannot be used but while a record is processed, or a punctuation."""
+    @property
+    def has_record(self) -> bool:
+        """Whether a record is being processed; not a punctuation, which is of none."""
+        return self._scope.metadata is not None and self._scope.metadata is not _NOWHERE
 
     def close(self) -> None:
-        """Call `close` of the processors, of all of them. What one raises is raised at the end."""
+        """Call `close` of the processors, of all of them. What one raises is raised at the end.
+
+        Differs: their stores cannot be used any more, since what a micro-batch has put is kept by now.
+        """
         failed: Exception | None = None
-        with self._at_work():
-            for node in self._nodes:
-                close = getattr(node.processor, "close", None)
-                try:
-                    if close is not None:
-                        close()
-                except Exception as error:
-                    failed = failed or error
+        for node in self._nodes:
+            close = getattr(node.processor, "close", None)
+            try:
+                if close is not None:
+                    close()
+            except Exception as error:
+                failed = failed or error
         self._nodes = []
         if failed is not None:
             raise failed
@@ -242,6 +246,11 @@ class ProcessorTask:
             serdes = "transform_values(…, value_serde=…), or of materialized="
 
         def leave(record: Record) -> None:
+            if record.headers and not all(_is_header(each) for each in record.headers):
+                raise TypeError(
+                    f"processor {of.name} forwards a record to {outside.name} with the headers "
+                    f"{record.headers!r}; they are pairs of a name, which is text, and bytes or None"
+                )
             try:
                 what = "key"
                 key = write_key(record.key)
@@ -287,6 +296,16 @@ class ProcessorTask:
 
 
 _NOWHERE = RecordMetadata(None, -1, -1)
+_FIRST_TIME, _LAST_TIME = -(2**63), 2**63 - 1
+
+
+def _is_header(header: Any) -> bool:
+    return (
+        isinstance(header, tuple)
+        and len(header) == 2
+        and isinstance(header[0], str)
+        and isinstance(header[1], bytes | None)
+    )
 
 
 @dataclass(slots=True)
@@ -406,6 +425,13 @@ class _Context:
                 "schedule() takes PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME, got "
                 f"{type!r}"
             )
+        if any(
+            given.is_global and self._node.number in given.processors for given in self._task._graph.inputs
+        ):
+            raise IllegalStateException(
+                f"processor {self._node.spec.name} fills a global store, and schedule() is not for such, as "
+                "in Kafka Streams: what is in the store follows from the records of its topic alone"
+            )
         if not callable(punctuator):
             raise TypeError(f"schedule() takes a function of the time in milliseconds, got {punctuator!r}")
         is_stream_time = type is PunctuationType.STREAM_TIME
@@ -444,6 +470,11 @@ class _Context:
                 f"processor {node.spec.name} forwards a record when its task is not at work: forward() "
                 "is called "
                 "inside process() and punctuators, and not from a thread of one's own"
+            )
+        if type(record.timestamp) is not int or not _FIRST_TIME <= record.timestamp <= _LAST_TIME:
+            raise TypeError(
+                f"processor {node.spec.name} forwards a record with the timestamp {record.timestamp!r}; it "
+                "is an int, in milliseconds since the epoch"
             )
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:

@@ -62,7 +62,9 @@ class Registry:
         self.settings = settings
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, ...], Any] = {}
-        self._ssl = _context(dict(settings.ssl))
+        self._opener = urllib.request.build_opener(
+            _Straight, urllib.request.HTTPSHandler(context=_context(dict(settings.ssl)))
+        )
 
     def by_id(self, id: int) -> Registered | None:
         """The schema of an id; None: the registry has none.
@@ -142,19 +144,28 @@ class Registry:
                 self._kept[key] = found
         return found
 
-    def _registered(self, said: dict[str, Any], depth: int = 0) -> Registered:
+    def _registered(self, said: dict[str, Any]) -> Registered:
+        texts = tuple(self._texts(said, {}))
+        kind = said.get("schemaType") or "AVRO"
+        return Registered(int(said["id"]), kind, texts, int(said.get("version") or 0))
+
+    def _texts(self, said: dict[str, Any], known: dict[tuple[str, str], list[str] | None]) -> list[str]:
+        """A schema's text; before it those that it refers to. `known` has what was asked for: None as long as
+        it is not whole."""
         texts: list[str] = []
         for reference in said.get("references") or ():
-            path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
-            other = self._ask("GET", path)
-            if depth > _MOST_REFERENCES or other is None:
+            name = str(reference["subject"]), str(reference["version"])
+            if name not in known and len(known) < _MOST_REFERENCES:
+                known[name] = None
+                path = f"/subjects/{quote(name[0], safe='')}/versions/{quote(name[1], safe='')}"
+                known[name] = self._texts(self._ask("GET", path) or {}, known)
+            found = known.get(name)
+            if found is None:
                 raise SchemaRegistryException(
                     f"the schema registry at {self._where} has a schema with references that do not end"
                 )
-            texts += [each for each in self._registered(other, depth + 1).texts if each not in texts]
-        texts.append(said["schema"])
-        kind = said.get("schemaType") or "AVRO"
-        return Registered(int(said["id"]), kind, tuple(texts), int(said.get("version") or 0))
+            texts += [each for each in found if each not in texts]
+        return [*texts, said["schema"]]
 
     def _ask(
         self, method: str, path: str, body: Any = None, *, unknown: Sequence[int] = ()
@@ -196,11 +207,29 @@ class Registry:
             headers={"Accept": _TYPE, "Content-Type": _TYPE, **dict(self.settings.headers)},
         )
         timeout_s = max(0.001, timeout_s)
-        with urllib.request.urlopen(request, timeout=timeout_s, context=self._ssl) as reply:  # noqa: S310
-            said = json.loads(reply.read())
+        until = time.monotonic() + timeout_s
+        with self._opener.open(request, timeout=timeout_s) as reply:
+            said = json.loads(_body(reply, until))
         if not isinstance(said, dict):
             raise ValueError("its answer is no JSON object")
         return said
+
+
+class _Straight(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: the login is for this address, and the kernel does not follow either."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _body(reply: Any, until: float) -> bytes:
+    """All of an answer. What comes in small pieces does not last longer than one that does not come."""
+    parts: list[bytes] = []
+    while part := reply.read1(65536):
+        parts.append(part)
+        if time.monotonic() > until:
+            raise TimeoutError("its answer does not end")
+    return b"".join(parts)
 
 
 @cache
@@ -239,6 +268,8 @@ def _refused(url: str, status: int, code: int | None, said: str) -> str:
     where = f"the schema registry at {url}"
     if status in (401, 403):
         return f"{where} says no ({status}): it takes another user or password, 'basic.auth.user.info'"
+    if 300 <= status < 400:
+        return f"what answers at {url} sends elsewhere ({status}); give the address of the registry itself"
     if status == 409:
         return (
             f"{where} does not take the schema: it does not go together with those before it ({said}); "

@@ -135,6 +135,12 @@ class _Check:
         if (reader, writer) in self._under_way:
             return None
         self._under_way.add((reader, writer))
+        why = self._why_fields(mine, theirs, place)
+        if why is not None:  # another part may ask for the same
+            self._under_way.discard((reader, writer))
+        return why
+
+    def _why_fields(self, mine: dict[str, Any], theirs: dict[str, Any], place: str) -> str | None:
         written = {field["name"]: field for field in theirs["fields"]}
         for field in mine["fields"]:
             names = [field["name"], *field.get("aliases", ())]

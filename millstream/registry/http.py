@@ -194,7 +194,7 @@ _ROUTES: tuple[tuple[str, str, Answer], ...] = (
     ("GET", f"/subjects/{_NAME}/versions/{_NAME}", _version),
     ("DELETE", f"/subjects/{_NAME}/versions/{_NAME}", _delete),
     ("GET", f"/subjects/{_NAME}/versions/{_NAME}/schema", _text),
-    ("GET", r"/schemas/ids/(\d+)", _by_id),
+    ("GET", r"/schemas/ids/(-?\d+)", _by_id),
     ("GET", r"/schemas/ids/(\d+)/versions", _used_by),
     ("GET", "/schemas/types", lambda it, **_: list(KINDS)),
     ("GET", "/config", _level),

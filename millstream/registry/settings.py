@@ -7,6 +7,7 @@ configuration can be taken over. The same value goes to the kernel (`for_kernel`
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -170,7 +171,14 @@ def _addresses(url: Any) -> tuple[tuple[str, ...], list[str]]:
                 "by "
                 "commas, or mock:// and a name for tests"
             )
+        if "@" in split.path + split.query + split.fragment:
+            raise ConfigException(
+                f"'{_URL}' has a user or password with a character that an address cannot have, such as / or "
+                "#; give them as 'basic.auth.user.info', or write the character as %2F or %23"
+            )
         user, found, host = split.netloc.rpartition("@")
+        if not re.fullmatch(r"(\[[^]]+\]|[^:]+)(:\d{1,5})?", host):
+            raise ConfigException(f"'{_URL}' has a port that is no number; such as http://localhost:8081")
         if found:
             users.append(unquote(user))
         urls.append(urlunsplit((split.scheme, host, split.path, "", "")))
@@ -195,6 +203,9 @@ def _login(given: Mapping[str, Any], users: list[str]) -> tuple[tuple[str, str],
         )
     token = given.get("bearer.auth.token")
     if token is not None:
+        token = str(token).strip()  # one from a file ends with its line
+        if not re.fullmatch(r"[!-~]+", token):
+            raise ConfigException("'bearer.auth.token' is of letters, digits and signs, without spaces")
         return (("Authorization", f"Bearer {token}"),)
     user = given.get("basic.auth.user.info") if source != "URL" else None
     user = user if user is not None else (users[0] if users else None)

@@ -55,22 +55,29 @@ class RegistryTopic:
     def load(self) -> list[Change]:
         """All that the topic has, in its order."""
         consumer = confluent_kafka.Consumer(
-            {**self._options, "group.id": "millstream-registry", "enable.auto.commit": False}
+            {
+                **self._options,
+                "group.id": "millstream-registry",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,  # offsets do not tell: the last ones may be compacted away
+            }
         )
         changes: list[Change] = []
         try:
-            where = confluent_kafka.TopicPartition(self._topic, 0, 0)
-            _, end = consumer.get_watermark_offsets(where, timeout=_TIMEOUT_S)
-            consumer.assign([where])
+            consumer.assign([confluent_kafka.TopicPartition(self._topic, 0, 0)])
             deadline = time.monotonic() + _TIMEOUT_S
-            while consumer.position([where])[0].offset < end:
+            while True:
                 record = consumer.poll(1.0)
-                if record is None:
-                    if time.monotonic() > deadline:
-                        raise SchemaRegistryException(f"the topic '{self._topic}' cannot be read to its end")
-                    continue
-                if record.error() is None and (change := _change(record.key(), record.value())) is not None:
-                    changes.append(change)
+                error = None if record is None else record.error()
+                if record is not None and error is None:
+                    if (change := _change(record.key(), record.value())) is not None:
+                        changes.append(change)
+                elif error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    break
+                elif time.monotonic() > deadline:
+                    raise SchemaRegistryException(
+                        f"the topic '{self._topic}' cannot be read to its end: {error or 'no answer'}"
+                    )
         except confluent_kafka.KafkaException as error:
             raise self._failed("read", error) from error
         finally:

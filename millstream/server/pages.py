@@ -8,7 +8,7 @@ row comes twice and none that was there all the time is missed.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from struct import Struct
@@ -121,13 +121,27 @@ def merged(
     """One page of several clients' pages of the same range, all from the same place, and in the same order.
 
     A client's page that was cut says nothing of what comes after its last row, so the merged one ends there.
-    `distinct`: of rows of the same order only the first is taken (they are replicas of one row).
+    `distinct`: of rows of the same order only those of the first client are taken (the others are replicas).
     """
     ends = [order(page.rows[-1]) for page in pages if page.next is not None and page.rows]
     end = (max(ends) if reverse else min(ends)) if ends else None
-    rows: Iterable[Row] = heapq.merge(*(page.rows for page in pages), key=order, reverse=reverse)
+    rows: Iterable[Row]
     if distinct:
-        rows = (next(same) for _, same in groupby(rows, key=order))
+        rows = _of_the_first(pages, order, reverse=reverse)
+    else:
+        rows = heapq.merge(*(page.rows for page in pages), key=order, reverse=reverse)
     known = rows if end is None else (r for r in rows if (order(r) >= end if reverse else order(r) <= end))
     page = page_of(known, order, None, reverse=reverse, limit=limit, most_bytes=most_bytes)
     return page if page.next is not None or end is None else Page(page.rows, Place(end))
+
+
+def _of_the_first(pages: Sequence[Page], order: Callable[[Row], Order], *, reverse: bool) -> Iterator[Row]:
+    """The rows of all pages; where several have the same order, those of the first page that has one.
+
+    A page may have several itself: a window store can keep duplicates.
+    """
+    numbered = ([(row, number) for row in page.rows] for number, page in enumerate(pages))
+    mixed = heapq.merge(*numbered, key=lambda each: order(each[0]), reverse=reverse)
+    for _, group in groupby(mixed, key=lambda each: order(each[0])):
+        same = list(group)
+        yield from (row for row, number in same if number == same[0][1])

@@ -69,7 +69,7 @@ class StaticFrame:
         frame = _frame(table, spark)
         schema = T.StructType.fromJson(frame.schema.jsonValue())
         for column in schema:
-            _check_type(table, column.name, column.dataType)
+            _check_type(table, column.name, column.dataType, column.name)
         key = serdes.infer(_key_type(table, schema))
         return cls(table, schema, key, Serdes.json(schema))
 
@@ -201,24 +201,24 @@ _ATOMIC = (
 )
 
 
-def _check_type(table: FrameTable, name: str, type_: T.DataType) -> None:
+def _check_type(table: FrameTable, name: str, type_: T.DataType, place: str) -> None:
     """Raises a TopologyException for what JSON cannot carry, which the table's topic has its rows in, and for
-    names that the state of a query cannot have."""
-    if not name.rpartition(".")[2].rstrip("[]{}").isidentifier():
+    names that the state of a query cannot have. `place` has the names around it, for the sentence."""
+    if not name.isidentifier():
         raise TopologyException(
-            f"{table.name}: the DataFrame has a column '{name}', and what Spark keeps for a join takes names "
-            "of letters, digits and _ alone; give it another one with withColumnRenamed()"
+            f"{table.name}: the DataFrame has a column '{place}', and what Spark keeps for a join takes "
+            "names of letters, digits and _ alone; give it another one with withColumnRenamed()"
         )
     if isinstance(type_, T.StructType):
         for field in type_:
-            _check_type(table, f"{name}.{field.name}", field.dataType)
+            _check_type(table, field.name, field.dataType, f"{place}.{field.name}")
     elif isinstance(type_, T.ArrayType):
-        _check_type(table, f"{name}[]", type_.elementType)
+        _check_type(table, name, type_.elementType, f"{place}[]")
     elif isinstance(type_, T.MapType) and isinstance(type_.keyType, T.StringType):
-        _check_type(table, f"{name}{{}}", type_.valueType)
+        _check_type(table, name, type_.valueType, f"{place}{{}}")
     elif not isinstance(type_, _ATOMIC):
         raise TopologyException(
-            f"{table.name}: the column '{name}' of the DataFrame is {type_.simpleString()}, which the "
+            f"{table.name}: the column '{place}' of the DataFrame is {type_.simpleString()}, which the "
             "table's topic cannot carry: its rows are JSON there. Cast the column, or leave it out"
         )
 

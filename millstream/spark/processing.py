@@ -125,6 +125,7 @@ class _Task:
         self.batch = -1
         self._graph = graph
         self._passes_over = passes_over
+        self._filling = {store.filled_by for store in graph.stores if store.read_only}
         self._task_id = task_id
         self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
         self._clock_ms: int | None = 0 if is_timed else None
@@ -175,7 +176,6 @@ class _Task:
                 raise
             except BaseException as error:
                 raise self._raised(error) from error
-        task.end_chunk()
         return self._made()
 
     @property
@@ -249,7 +249,11 @@ class _Task:
         ]
 
     def close(self) -> None:
-        self._task.close()
+        """What goes wrong in that is only shown: no later record is to fail for it."""
+        try:
+            self._task.close()
+        except Exception:
+            traceback.print_exc()
 
     # --- for the processors -------------------------------------------------------------------------------
 
@@ -264,14 +268,19 @@ class _Task:
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
         name = self._graph.processors[processor].name
-        if not self._passes_over:
+        has_record = self._task.has_record
+        if not has_record:
+            self._record = None
+        # What fills a global store does so in each client too: none may leave out what others have.
+        if not self._passes_over or processor in self._filling:
             raise self._raised(error, name) from error
         what = type(error)
         kind = (
             what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
         )
         told = f"{name} in task {self._task_id}{self._where()}: {error}"
-        self._failures.append((processor, self._place, kind.encode(), told.encode(errors="replace")))
+        place = self._place if has_record else _NOTHING
+        self._failures.append((processor, place, kind.encode(), told.encode(errors="replace")))
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock_ms is None else self._clock_ms
@@ -289,8 +298,8 @@ class _Task:
 
     def ask(self, what: int, number: int, *keys: bytes | None, limit: int = 0, reverse: bool = False) -> Any:
         assert self._caller is not None
-        (reply,) = self._caller.ask([array("i", (what, number, limit, reverse)), keys])
-        return reply
+        reply, *rest = self._caller.ask([array("i", (what, number, limit, reverse)), keys])
+        return (reply, *rest) if rest else reply
 
 
 class _Entries:
@@ -343,7 +352,7 @@ class _Entries:
         own_key = next(own, None)
         for key, value in self._kept(first, end, reverse):
             while own_key is not None and (own_key > key if reverse else own_key < key):
-                if (put := self.written[own_key]) is not None:
+                if (put := self.get(own_key)) is not None:
                     yield own_key, put
                 own_key = next(own, None)
             if own_key == key:
@@ -352,7 +361,7 @@ class _Entries:
             if found is not None:
                 yield key, found
         while own_key is not None:
-            if (put := self.written[own_key]) is not None:
+            if (put := self.get(own_key)) is not None:  # by now the kernel has it, if the chunk has ended
                 yield own_key, put
             own_key = next(own, None)
 
@@ -373,9 +382,9 @@ class _Entries:
         """What the kernel has there, page by page."""
         limit = _FIRST_PAGE
         while True:
-            page = self._task.ask(_RANGE, self._number, first, end, limit=limit, reverse=reverse)
+            page, (is_last,) = self._task.ask(_RANGE, self._number, first, end, limit=limit, reverse=reverse)
             yield from zip(page[::2], page[1::2], strict=True)
-            if len(page) < 2 * limit:
+            if is_last:
                 return
             if reverse:
                 end = page[-2]

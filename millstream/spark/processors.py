@@ -41,6 +41,7 @@ from millstream.spark.processing import Processing
 from millstream.spark.programs import python_program
 from millstream.spark.record_failures import ask, drop
 from millstream.spark.sink import Output
+from millstream.spark.source import in_range
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
@@ -506,7 +507,7 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
     called = {name: building.names.new(name[0]) for name in ("tag", "key", "value")}
     made = made.withColumnsRenamed(called)
     made = made.withColumnsRenamed({"topic": TOPIC, "offset": OFFSET, "headers": HEADERS})
-    made = made.withColumns({TIMESTAMP: F.timestamp_millis("at"), PARTITION: F.col("task")})
+    made = made.withColumns({TIMESTAMP: in_range(F.col("at")), PARTITION: F.col("task")})
     told = {name: building.names.new(name[0]) for name in ("exception", "message")}
     made = made.withColumnsRenamed(told)
     failed = F.col(called["tag"]) < 0

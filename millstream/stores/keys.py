@@ -9,11 +9,12 @@ On disk, and in memory, they are ours. Kafka's layout does not keep the order of
 ("a" with a late window comes after "a\\0" with an early one), so a range over keys would have to be filtered
 and sorted. Here a key ends where no other key goes on, and what comes first decides the order:
 
-    window    segment, 8 bytes | key, escaped | 00 00 | start, 8 bytes
+    window    segment, 8 bytes | key, escaped | 00 00 | start, 8 bytes [| sequence number, 4 bytes]
     session   segment, 8 bytes | key, escaped | 00 00 | end, 8 bytes | start, 8 bytes
 
-A zero byte of the key is written 00 FF, so that 00 00 is nowhere in it, and less than whatever else might
-follow. All numbers are big-endian; times are milliseconds since the epoch and never negative.
+The sequence number is there in a store that keeps duplicates. A zero byte of the key is written 00 FF, so
+that 00 00 is nowhere in it, and less than whatever else might follow. All numbers are big-endian; times are
+milliseconds since the epoch and never negative.
 
 Source: org.apache.kafka.streams.state.internals.WindowKeySchema, SessionKeySchema.
 """

@@ -10,7 +10,7 @@ from millstream.model import StoreKind, TaskId
 from millstream.ports import BytesStore
 from millstream.stores.api import MAX_ITERATORS, OrderedBytesStore
 from millstream.stores.laid_out import MARK
-from millstream.stores.segments import SessionStore, WindowStore
+from millstream.stores.segments import DuplicatesStore, SessionStore, WindowStore
 from millstream.stores.versioned import VersionedStore
 from millstream.topology.nodes import Store
 
@@ -63,7 +63,7 @@ def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
     """The store of the declared kind in `inner`, which is wiped if another kind is in it."""
     retention = store.retention_ms
     if store.kind is StoreKind.WINDOW and retention is not None:
-        return WindowStore(inner, retention)
+        return (DuplicatesStore if store.duplicates else WindowStore)(inner, retention)
     if store.kind is StoreKind.SESSION and retention is not None:
         return SessionStore(inner, retention)
     if store.history_ms is not None:

@@ -34,7 +34,7 @@ from millstream.stores.api import (
 from millstream.stores.keys import END_OF_KEY, MAX_TIME_MS, escaped, pack_segment, pack_time, unescaped
 from millstream.stores.laid_out import MARK, LaidOutStore, Local
 
-__all__ = ["SessionStore", "WindowStore", "segment_interval"]
+__all__ = ["DuplicatesStore", "SessionStore", "WindowStore", "segment_interval"]
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +68,13 @@ class _SegmentedStore(LaidOutStore):
     """
 
     _kind: str
+    _laid_out_as: str
     _tail: Struct
     """What ends a key in the changelog: the time that the retention counts from, and another number."""
     _kept: slice
     """What of it ends a local key too."""
-    _is_other_a_time: bool
-    """Whether the other number is one, not after the first; else it is 0."""
+    _most: int | None
+    """The largest that the other number can be; None: the first one."""
 
     def __init__(self, inner: OrderedBytesStore, retention_ms: int, *, clock: Clock | None = None) -> None:
         if retention_ms <= 0:
@@ -83,7 +84,7 @@ class _SegmentedStore(LaidOutStore):
         super().__init__(inner)
         self._retention = retention_ms
         self._interval = segment_interval(retention_ms)
-        self._layout = f"{self._kind} 1 {retention_ms}".encode()
+        self._layout = f"{self._laid_out_as} {retention_ms}".encode()
         self._clock = clock or SystemClock()
         self._expired = 0
         self._untold_expired = self._untold_wrong = 0
@@ -161,12 +162,7 @@ class _SegmentedStore(LaidOutStore):
         """The entries with local keys; the time after them; how many came too late; how many are none."""
         local: list[Local] = []
         add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
-        unpack, tail, kept, is_other_a_time = (
-            self._tail.unpack_from,
-            -self._tail.size,
-            self._kept,
-            self._is_other_a_time,
-        )
+        unpack, tail, kept, most = self._tail.unpack_from, -self._tail.size, self._kept, self._most
         plain = slice(None, tail)
         number, segment = -1, b""
         expired = wrong = 0
@@ -176,7 +172,7 @@ class _SegmentedStore(LaidOutStore):
             except error:
                 wrong += 1
                 continue
-            if not 0 <= other <= at or (other and not is_other_a_time):
+            if at < 0 or not 0 <= other <= (at if most is None else most):
                 wrong += 1
                 continue
             if at > time:
@@ -290,14 +286,16 @@ class WindowStore(_SegmentedStore):
         inner: where the entries are; nothing else is in it.
         retention_ms: how long a window is kept, counted from its start to the newest start.
 
+    A window has one value, and no other sequence number than 0 in the changelog.
+
     Source: RocksDBWindowStore, InMemoryWindowStore.
-    Differs: a window has one value; there are no duplicates, and no other sequence number than 0.
     """
 
     _kind = "window"
+    _laid_out_as = "window 1"
     _tail = Struct(">qi")  # start, sequence number
     _kept = slice(-12, -4)
-    _is_other_a_time = False
+    _most = 0
 
     def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
         """Timestamp and value of a key's window; None if it is older than the retention.
@@ -324,20 +322,43 @@ class WindowStore(_SegmentedStore):
             IllegalStateException: too many iterators are open.
         """
         last, key = b"", b""
+        tail = self._kept.start - (self._kept.stop or 0)
 
         def convert(entries: list[Entry], low: int, high: int) -> list[Any]:
             nonlocal last, key
             found = []
             for local, stored in entries:
-                start = _TIME(local, -8)[0]
+                start = _TIME(local, tail)[0]
                 if low <= start <= high:
-                    body = local[8:-8]
+                    body = local[8:tail]
                     if body != last:  # a key's windows come one after the other
                         last, key = body, unescaped(body)
                     found.append(((key, start), stored))
             return found
 
         return self._scan(from_key, to_key, from_ms, to_ms, convert, reverse=reverse)
+
+
+class DuplicatesStore(WindowStore):
+    """A window store whose windows have all the values that were put for them, each with a sequence number.
+    A fetch gives them in the order in which they were put.
+
+    Source: RocksDBWindowStore, with retainDuplicates.
+    Differs: of one window, without a range of times, the value that was put last. Kafka Streams has that only
+        until something else is put into the store.
+    """
+
+    _laid_out_as = "window with duplicates 1"
+    _kept = slice(-12, None)
+    _most = 2**31 - 1
+
+    def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
+        """Timestamp and value of what was put last for a key's window; see `WindowStore.fetch_one`."""
+        found = self.fetch(key, key, start_ms, start_ms, reverse=True)
+        try:
+            return next((stored for _, stored in found), None)
+        finally:
+            found.close()
 
 
 class SessionStore(_SegmentedStore):
@@ -351,9 +372,10 @@ class SessionStore(_SegmentedStore):
     """
 
     _kind = "session"
+    _laid_out_as = "session 1"
     _tail = Struct(">qq")  # end, start
     _kept = slice(-16, None)
-    _is_other_a_time = True
+    _most = None  # a session does not start after its end
 
     def fetch_session(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
         """Timestamp and value of one session; None if it is older than the retention.

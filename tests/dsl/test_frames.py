@@ -69,11 +69,12 @@ def test_a_static_dataframe_or_a_function_becomes_a_table() -> None:
         ),
         (Static(), "number", "the DataFrame has no column 'number', which is to be the key; it has id, city"),
         (Static(), (), r"key is the name of a column, or of several: key='id'; got \(\)"),
+        (Static(), 7, r"key is the name of a column, or of several: key='id'; got 7"),
         ("customers", "id", "takes a DataFrame of Spark, or a function that gets a SparkSession"),
         (lambda: None, "id", "gets one argument, a SparkSession"),
         (lambda spark, path: None, "id", "gets one argument, a SparkSession"),
     ],
-    ids=["streaming", "no column", "no key", "text", "no argument", "two arguments"],
+    ids=["streaming", "no column", "no key", "a number", "text", "no argument", "two arguments"],
 )
 def test_what_cannot_be_a_table_is_refused_at_once(frame: Any, key: Any, said: str) -> None:
     """A streaming DataFrame above all, and what is none of Spark's."""

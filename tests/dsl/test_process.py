@@ -99,7 +99,7 @@ def test_a_builder_says_how_the_store_is_kept_and_logged() -> None:
     windows = Stores.persistent_window_store("w", DAY, timedelta(hours=1), True)
     declared = Stores.timestamped_window_store_builder(windows, *STRINGS).declared
     assert (declared.window_size_ms, declared.duplicates, declared.timestamped) == (3_600_000, True, True)
-    assert declared.queryable is False
+    assert declared.queryable is True
     versions = Stores.persistent_versioned_key_value_store("v", DAY)
     assert Stores.versioned_key_value_store_builder(versions, *STRINGS).declared.history_ms == 86_400_000
 

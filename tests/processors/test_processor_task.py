@@ -120,6 +120,25 @@ def test_the_context_knows_where_it_is() -> None:
     assert task.wants_commit
 
 
+@pytest.mark.parametrize("timestamp", [5.0, None, "5", 2**63])
+def test_a_timestamp_that_is_none_is_told_where_it_is_forwarded(timestamp: Any) -> None:
+    """Not when all that a chunk of records has forwarded is written."""
+    task, _ = doing(lambda context, record: context.forward(record.with_timestamp(timestamp)))
+    with pytest.raises(TypeError, match=f"processor it forwards a record with the timestamp {timestamp!r}; "):
+        fed(task, [("a", "x", 5)])
+
+
+@pytest.mark.parametrize("headers", [("h", b""), ([1],), (("h", "text"),), ((b"h", b""),)])
+def test_headers_that_are_none_are_told_where_they_leave(headers: Any) -> None:
+    """Likewise; with None as its bytes a header is one."""
+    task, home = doing(lambda context, record: context.forward(Record("a", 1, 5, (("h", None),))))
+    fed(task, [("a", "x", 5)])
+    assert [record.headers for _, record in home.left] == [(("h", None),)]
+    task, _ = doing(lambda context, record: context.forward(Record("a", 1, 5, headers)))
+    with pytest.raises(TypeError, match=r"processor it forwards a record to sink with the headers \("):
+        fed(task, [("a", "x", 5)])
+
+
 def test_a_task_that_goes_on_has_its_stream_time() -> None:
     """That of an earlier one, whose records were before."""
     plan_task, home = doing(count)
@@ -218,6 +237,28 @@ class Reads(Processor):
 
     def process(self, record: Record) -> None:
         self.context.forward(record.with_value(str(self.context.get_state_store("global").get(record.value))))
+
+
+class Scheduled(Table):
+    """Would like to be punctuated."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(timedelta(seconds=1), PunctuationType.STREAM_TIME, print)
+
+
+def test_what_fills_a_global_store_is_not_punctuated() -> None:
+    """Its context refuses that, as Kafka's does."""
+    builder = StreamsBuilder()
+    store = Stores.key_value_store_builder(
+        Stores.in_memory_key_value_store("global"), Serdes.string(), Serdes.long()
+    )
+    builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), Serdes.long()), Scheduled)
+    builder.stream("in").process(Reads).to("out")
+    with pytest.raises(
+        IllegalStateException, match=r"fills a global store, and schedule\(\) is not for such"
+    ):
+        task_of(plan_of(builder.build()), MemoryHome()).init()
 
 
 def test_a_global_store_is_filled_by_its_processor_and_read_by_those_that_name_it() -> None:

@@ -3,12 +3,18 @@ refuse."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import fastavro
 import pytest
 
 from millstream import (
@@ -33,6 +39,9 @@ def record(name: str, *fields: dict[str, Any]) -> str:
 
 A, B = {"name": "a", "type": "int"}, {"name": "b", "type": "string", "default": ""}
 ONE, TWO = record("R", A), record("R", A, B)
+
+UNREADABLE = {"type": "record", "name": "a.R", "fields": [{"name": "c", "type": "int"}]}
+READABLE = {"type": "record", "name": "b.R", "fields": []}
 
 
 @pytest.fixture
@@ -144,6 +153,11 @@ def test_a_log_says_all_that_a_registry_knows(server: RegistryServer) -> None:
         ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "array is not read as map"),
         (record("S", A), ONE, "R is not read as S"),
         ('{"type":"record"}', ONE, "has no name"),
+        (
+            record("T", {"name": "u", "type": [UNREADABLE, READABLE]}, {"name": "v", "type": "a.R"}),
+            record("T", {"name": "u", "type": json.loads(ONE)}, {"name": "v", "type": "R"}),
+            "'v.c' is new and has no default",
+        ),
     ],
 )
 def test_avro_schemas_are_compared_as_avro_resolves_them(reader: str, writer: str, why: str | None) -> None:
@@ -193,6 +207,7 @@ def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryS
         ({"schema.registry.url": "localhost:8081"}, "it is an address such as http://localhost:8081"),
         ({"schema.registry.url": ""}, "is empty|it is an address"),
         ({"schema.registry.url": "http://a", "schema.registry.user": "x"}, "unknown configuration"),
+        ({"schema.registry.url": "http://a:80x"}, "a port that is no number"),
         ({"schema.registry.url": "http://a", "basic.auth.user.info": "x"}, "with a colon between"),
         (
             {"schema.registry.url": "http://a", "basic.auth.credentials.source": "SASL_INHERIT"},
@@ -211,6 +226,100 @@ def test_a_configuration_that_does_not_fit_gets_a_sentence(options: dict[str, An
     """With the key's name."""
     with pytest.raises(ConfigException, match=said):
         RegistrySettings.of(options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schema.registry.url": "http://u:secret/word@a:8081"},
+        {"schema.registry.url": "http://u:secret#word@a:8081"},
+        {"schema.registry.url": "http://u:secret,word@a:8081"},
+        {"schema.registry.url": "http://a", "bearer.auth.token": "secret\nword"},
+        {"schema.registry.url": "http://a", "bearer.auth.token": "secret\u20acword"},
+    ],
+)
+def test_a_login_that_cannot_be_sent_is_refused_and_not_shown(options: dict[str, Any]) -> None:
+    """Part of it would be taken for the address, or stand in the error of who sends it."""
+    with pytest.raises(ConfigException) as caught:
+        RegistrySettings.of(options)
+    assert "secret" not in str(caught.value)
+    assert "word" not in str(caught.value).replace("password", "")
+    from_a_file = settings("http://a", bearer_auth_token="token\n")
+    assert from_a_file.headers == (("Authorization", "Bearer token"),)
+
+
+class _Odd(BaseHTTPRequestHandler):
+    """An answer without an end, one that sends elsewhere, and schemas that refer to others."""
+
+    seen: list[str]
+    over: threading.Event
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        where, _, number = self.path.rpartition("/")
+        elsewhere = self.path == "/schemas/ids/2"
+        self.send_response(307 if elsewhere else 200)
+        if elsewhere:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while self.path == "/schemas/ids/1" and not self.over.wait(0.01):
+                self.wfile.write(b" ")
+        if self.path == "/schemas/ids/3":
+            to = [("ladder", 1)]
+        elif where == "/subjects/ladder/versions":
+            to = [("ladder", int(number) + step) for step in (1, 2) if int(number) + step <= 40]
+        else:
+            to = [("loop", 1)]
+        references = [{"name": "n", "subject": subject, "version": version} for subject, version in to]
+        with contextlib.suppress(OSError):
+            said = {"id": int(number), "schema": self.path, "references": references}
+            self.wfile.write(json.dumps(said).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def odd() -> Iterator[tuple[Registry, list[str]]]:
+    seen: list[str] = []
+    over = threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Odd", (_Odd,), {"seen": seen, "over": over}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="odd", daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield Registry(settings(url, schema_registry_timeout_ms=300, bearer_auth_token="t")), seen
+    over.set()
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_an_answer_without_an_end_does_not_hold_anybody_up(odd: tuple[Registry, list[str]]) -> None:
+    """Each of its bytes comes in time."""
+    with pytest.raises(SchemaRegistryException, match="its answer does not end; tried for 300 ms"):
+        odd[0].by_id(1)
+
+
+def test_the_login_goes_nowhere_else(odd: tuple[Registry, list[str]]) -> None:
+    """The kernel does not follow either."""
+    with pytest.raises(SchemaRegistryException, match=r"sends elsewhere \(307\)"):
+        odd[0].by_id(2)
+    assert odd[1] == ["/schemas/ids/2"]
+
+
+def test_references_are_asked_for_once_each_and_have_an_end(odd: tuple[Registry, list[str]]) -> None:
+    """Each schema refers to the next two, so there are a hundred million ways through them."""
+    client, seen = odd
+    found = client.by_id(3)
+    assert found is not None
+    rungs = tuple(f"/subjects/ladder/versions/{number}" for number in range(40, 0, -1))
+    assert found.texts == (*rungs, "/schemas/ids/3")
+    assert len(seen) == 41
+    seen.clear()
+    with pytest.raises(SchemaRegistryException, match="references that do not end"):
+        client.by_id(4)
 
 
 def test_subjects_are_called_as_the_strategy_says() -> None:
@@ -252,6 +361,82 @@ def test_a_serde_without_a_registry_or_a_schema_says_so() -> None:
         Serdes.json_schema({"oneOf": [{"type": "string"}, {"type": "integer"}]})
     with pytest.raises(TopologyException, match="does not say what its Columns are"):
         Serdes.custom("own", serialize=str.encode, deserialize=bytes.decode)
+
+
+def test_what_a_schema_refers_to_is_put_in_once() -> None:
+    """Also what is defined within another definition, whichever of them comes first."""
+    inner = {"type": "record", "name": "Inner", "fields": [A]}
+    outer = json.dumps(
+        {
+            "type": "record",
+            "name": "x.Outer",
+            "fields": [{"name": "i", "type": inner}, {"name": "j", "type": "Inner"}],
+        }
+    )
+    for wanted in (["Outer", "Inner"], ["Inner", "Outer"], ["Inner", {"type": "Outer"}, "x.Inner"]):
+        fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(wanted)]
+        top = json.dumps({"type": "record", "name": "x.Top", "fields": fields})
+        whole = avro_types.whole([outer, top])
+        assert whole.count('"fields"') == 3
+        fastavro.parse_schema(json.loads(whole))
+        assert len(avro_types.spark_type(whole)["fields"]) == len(wanted)
+
+
+def test_a_column_of_another_kind_does_not_fit_a_schema() -> None:
+    """Nor if neither has fields that could differ."""
+    texts = {"type": "array", "elementType": "string", "containsNull": True}
+    counts = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
+    nothing: dict[str, Any] = {"type": "struct", "fields": []}
+    for schema, fits in (
+        ({"type": "array", "items": "string"}, texts),
+        ({"type": "map", "values": "string"}, counts),
+    ):
+        for type_ in (texts, counts, nothing):
+            assert (avro_types.misfit(json.dumps(schema), type_) is None) == (type_ is fits)
+    union = json.dumps(["null", "string", "int"])
+    fields = [{"name": f"member{at}", "type": each} for at, each in enumerate(("string", "integer"))]
+    assert (
+        avro_types.misfit(
+            record("R", {"name": "u", "type": json.loads(union)}),
+            {"type": "struct", "fields": [{"name": "u", "type": {"type": "struct", "fields": fields}}]},
+        )
+        is None
+    )
+
+
+def test_an_id_that_no_registry_has_is_the_records_fault(server: RegistryServer) -> None:
+    """Registries answer in many ways to one below 0."""
+    serde = bound(Serdes.avro(ONE), settings(server.url), "t")
+    with pytest.raises(SerializationException, match="the id of a schema before the value"):
+        serde.deserialize(b"\0\xff\xff\xff\xff\2")
+    status, said = ask(server, "GET", "/schemas/ids/-1")
+    assert (status, said["error_code"]) == (404, 40403)
+
+
+def test_a_protobuf_schema_of_the_registry_may_import_what_nobody_has_imported() -> None:
+    """Files of Protobuf's own; others are named."""
+    program = """if True:
+        import base64
+        from google.protobuf import descriptor_pb2
+        from millstream import TopologyException
+        from millstream.dsl import protobuf_types
+
+        def schema(imported):
+            file = descriptor_pb2.FileDescriptorProto(name="o.proto", syntax="proto3", dependency=[imported])
+            at = file.message_type.add(name="Order").field.add(name="at", number=1, type=11, label=1)
+            at.type_name = ".google.protobuf.Method"
+            return base64.b64encode(file.SerializeToString()).decode()
+
+        found = protobuf_types.descriptor_of(schema("google/protobuf/api.proto"), "")
+        assert found.fields[0].message_type.full_name == "google.protobuf.Method"
+        try:
+            protobuf_types.descriptor_of(schema("items.proto"), "")
+        except TopologyException as error:
+            assert "imports items.proto" in str(error)
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_lists_are_written_as_kafkas_list_serializer_writes_them() -> None:

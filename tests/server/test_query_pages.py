@@ -92,6 +92,17 @@ def test_replicas_are_taken_once() -> None:
     assert (whole.rows, whole.next) == (rows, None)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_replicas_of_windows_with_several_values_are_taken_once(reverse: bool) -> None:
+    """All values of one client's, though another one has as many, or not yet all."""
+    rows = [Row(b"a", value, 1, 5, 9) for value in (b"1", b"2", b"3")] + [Row(b"b", b"4", 1, 5, 9)]
+    rows = rows[::-1] if reverse else rows
+    order = place_of(StoreKind.WINDOW)
+    pages = [Page(rows), Page(rows), Page(rows[:2])]
+    whole = merged(pages, order, reverse=reverse, limit=9, most_bytes=100, distinct=True)
+    assert (whole.rows, whole.next) == (rows, None)
+
+
 def test_a_row_that_is_larger_than_a_page_is_a_page() -> None:
     """Else it could never be read."""
     rows = [Row(b"a", bytes(100)), Row(b"b", bytes(100))]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
 from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind
-from millstream.processors.api import Processor, ProcessorContext, Record
+from millstream.processors.api import Processor, ProcessorContext, PunctuationType, Record
 from millstream.processors.graph import Child, Graph, Input, Outside, ProcessorSpec, StoreSpec
-from millstream.spark.processing import NO_TIME, Processing, _Entries
+from millstream.spark.processing import NO_TIME, Processing, ProcessorError, _Entries
 
 KEYS = st.binary(max_size=2)
 ENTRIES = st.dictionaries(KEYS, st.binary(max_size=2), max_size=80)
@@ -45,7 +48,8 @@ class Kept:
             for key, value in sorted(self.entries.items(), reverse=reverse)
             if (first is None or key >= first) and (end is None or key < end)
         ]
-        return [each for entry in found[:limit] for each in entry]
+        page = found[: min(limit, 40)]  # a page of large values ends early
+        return [each for entry in page for each in entry], [len(page) == len(found)]
 
 
 @given(ENTRIES, st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2))), KEYS, KEYS, st.booleans())
@@ -82,6 +86,22 @@ def test_an_entry_that_nobody_touches_is_shown_once_while_others_change() -> Non
             store.put(b"%03d" % (number + 3), b"")
     untouched = [key for key in [*kept, b"001"] if int(key) % 10 != 6]
     assert sorted(key for key in seen if key in untouched) == sorted(untouched)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_range_goes_on_when_what_was_put_has_gone_to_the_kernel(reverse: bool) -> None:
+    """A processor that keeps an iterator from one record to another, whose chunks differ."""
+    entries: dict[bytes, bytes] = {b"b": b"2"}
+    store = _Entries(0, Kept(entries))  # type: ignore[arg-type]
+    for key in (b"a", b"c", b"d"):
+        store.put(key, b"9")
+    read = store.range(None, None, reverse)
+    seen = [next(read)]
+    entries |= {key: value for key, value in store.written.items() if value is not None}
+    store.begin()
+    store.put(b"c", None)
+    seen += read
+    assert [key for key, _ in seen if key != b"c"] == sorted((b"a", b"b", b"d"), reverse=reverse)
 
 
 def test_the_first_get_of_a_records_own_key_brings_those_of_all() -> None:
@@ -161,3 +181,73 @@ def test_processors_live_as_long_as_no_micro_batch_of_their_task_passes_them() -
     assert CLOSED == [3, 1, 1]
     program.close()
     assert CLOSED == [3, 1, 1, 1]
+
+
+class Failing(Processor):
+    """Raises at a record that says so; and whenever it is punctuated, and when it is closed."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        context.schedule(timedelta(milliseconds=5), PunctuationType.STREAM_TIME, self.tell)
+
+    def process(self, record: Record) -> None:
+        if record.value == "bad":
+            raise ValueError("no")
+
+    def tell(self, now: int) -> None:
+        raise ValueError(f"not at {now}")
+
+    def close(self) -> None:
+        self.context.get_state_store("store").get("k")
+
+
+class Filling(Failing):
+    def init(self, context: ProcessorContext) -> None: ...
+
+
+def failing(*, passes_over: bool) -> Processing:
+    text = Serdes.string()
+    kept = StoreSpec("store", StoreKind.KEY_VALUE, text, text)
+    return Processing(
+        Graph(
+            "app",
+            (ProcessorSpec("p", Failing, stores=(0,)), ProcessorSpec("filler", Filling, stores=(1,))),
+            (Input("in", (0,), text, text), Input("global", (1,), text, text, is_global=True)),
+            stores=(kept, replace(kept, name="all", read_only=True, filled_by=1)),
+        ),
+        0,
+        passes_over=passes_over,
+    )
+
+
+def chunk(program: Processing, values: list[bytes], *, to: int = 0, batch: int = 0, before: int = -1) -> Any:
+    """Records of 5, 6, … ms, with the offsets 7, 8, …"""
+    count = len(values)
+    times, offsets = tuple(range(5, 5 + count)), tuple(range(7, 7 + count))
+    columns = [(to,) * count, [b"k"] * count, values, times, [b"in"], (0,) * count, (0,) * count, offsets]
+    frames = [[b"run", b""], (0, batch, before, NO_TIME, 1), *columns, (), [], [], ()]
+    return program(frames, Nobody())
+
+
+def test_what_a_punctuator_raises_is_no_records_failure() -> None:
+    """The record that brought the time has been processed."""
+    made = chunk(failing(passes_over=True), [b"good", b"bad"])
+    assert [list(column) for column in made[16:19]] == [[0, 0], [-1, 1], [b"ValueError", b"ValueError"]]
+    assert list(made[19]) == [b"p in task 0_0: not at 5", b"p in task 0_0, at in-0 offset 8: no"]
+    with pytest.raises(ProcessorError, match=r"^p in task 0_0: ValueError: not at 5"):
+        chunk(failing(passes_over=False), [b"good"])
+
+
+def test_what_fills_a_global_store_is_not_passed_over() -> None:
+    """Kafka Streams does not ask the processing exception handler there; and each client has a copy."""
+    with pytest.raises(ProcessorError, match=r"^filler in task 0_0, at in-0 offset 7: ValueError: no"):
+        chunk(failing(passes_over=True), [b"bad"], to=1)
+
+
+def test_a_close_that_fails_is_only_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where it comes before the first record of a task that begins anew. Stores are there no more."""
+    program = failing(passes_over=True)
+    chunk(program, [b"good"])
+    made = chunk(program, [b"good"])
+    assert list(made[16]) == [0], "the punctuator of the new processor"
+    assert "store 'store' was used when its task was not at work" in capfd.readouterr().err

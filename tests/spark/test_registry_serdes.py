@@ -109,6 +109,7 @@ EVERYTHING = json.dumps(
             },
             {"name": "one", "type": {"type": "string", "logicalType": "uuid"}},
             {"name": "number", "type": ["null", "int", "long"]},
+            {"name": "other", "type": ["null", "long", "int"]},
             {"name": "either", "type": ["null", "string", "Inner", "boolean"]},
         ],
     }
@@ -136,6 +137,7 @@ FULL = {
     "price": Decimal("-12345678.90"),
     "one": uuid.UUID(int=7),
     "number": 2**40,
+    "other": 2**40,
     "either": {"x": 4},
 }
 EMPTY = {
@@ -146,6 +148,7 @@ EMPTY = {
     "counts": {},
     "more": [],
     "number": None,
+    "other": None,
     "either": None,
 }
 
@@ -191,12 +194,14 @@ def test_what_cannot_be_read_is_for_the_handler_with_the_reason(registry: Regist
     good = of(registry, serde, "in").serialize({"id": "a", "amount": 1})
     assert good is not None
     odd = of(registry, other, "elsewhere").serialize({"id": "a", "amount": "much"})
-    bad = [b"{}", struct.pack(">bI", 0, 99) + good[5:], good[:-1], good + b"x", odd]
+    huge = good[:5] + bytes.fromhex("80ccfd930e")  # a text that claims to have 1.9 billion bytes
+    bad = [b"{}", struct.pack(">bI", 0, 99) + good[5:], good[:-1], good + b"x", odd, huge]
     said = [
         "a 0 and the id",
         "it does not know 99",
         "Avro that its schema",
         "ends where",
+        "Avro that its schema",
         "Avro that its schema",
     ]
     for data, reason in zip(bad, said, strict=True):

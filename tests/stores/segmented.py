@@ -21,12 +21,18 @@ Times = tuple[int, ...]
 
 
 def open_segmented(
-    kind: StoreKind, path: Path | None, retention_ms: int = 10 * MINUTE, **options: Any
+    kind: StoreKind,
+    path: Path | None,
+    retention_ms: int = 10 * MINUTE,
+    *,
+    duplicates: bool = False,
+    **options: Any,
 ) -> Any:
     """A store of ten minutes (or of `retention_ms`), on disk if there is a path."""
-    return open_store(
-        Store("windows", kind=kind, window_size_ms=MINUTE, retention_ms=retention_ms), TASK, path, **options
+    declared = Store(
+        "windows", kind=kind, window_size_ms=MINUTE, retention_ms=retention_ms, duplicates=duplicates
     )
+    return open_store(declared, TASK, path, **options)
 
 
 def record(key: bytes, *times: int, value: bytes | None = b"v", at: int = 5) -> Record:

@@ -162,6 +162,42 @@ def test_a_batch_puts_deletes_and_moves_the_position(windows: Any, sessions: Any
     assert list(sessions.find(None, None, None, None)) == [((b"b", MINUTE, MINUTE), to_stored(b"2", 7))]
 
 
+# --- duplicates ------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_keeps_duplicates_gives_all_of_them_in_the_order_they_were_put(open_one: Open) -> None:
+    """Over several keys, starts and segments, forwards and backwards; and after what was too old has gone."""
+    store = open_one(WINDOW, duplicates=True)
+    starts = [5 * MINUTE, MINUTE, 5 * MINUTE, 9 * MINUTE, 5 * MINUTE]
+    puts = [(key, start) for start in starts for key in (b"a", b"a\0", b"b")]
+    values: dict[tuple[bytes, int], list[bytes]] = {}
+    for number, put in enumerate(puts, 254):  # their bytes are in the order of the numbers
+        store.apply([(window_key(*put, number), b"%d" % number, 7)], number)
+        values.setdefault(put, []).append(to_stored(b"%d" % number, 7))
+    whole = [(put, value) for put in sorted(values) for value in values[put]]
+    assert list(store.fetch(None, None, None, None)) == whole
+    assert list(store.fetch(None, None, None, None, reverse=True)) == whole[::-1]
+    at_five = [entry for entry in whole if entry[0] == (b"a", 5 * MINUTE)]
+    assert len(at_five) == 3
+    assert list(store.fetch(b"a", b"a", 5 * MINUTE, 5 * MINUTE)) == at_five
+    assert list(store.fetch(b"a", b"a", 2 * MINUTE, 8 * MINUTE, reverse=True)) == at_five[::-1]
+    assert store.fetch_one(b"a", 5 * MINUTE) == at_five[-1][1]
+    assert store.fetch_one(b"a", 2 * MINUTE) is None
+    store.apply([(window_key(b"c", 15 * MINUTE, 2**31 - 1), b"last", 7)], 999)
+    kept = [entry for entry in whole if entry[0][1] == 9 * MINUTE]
+    assert list(store.fetch(None, b"b", None, None)) == kept
+    assert store.fetch_one(b"a", 5 * MINUTE) is None
+
+
+def test_one_duplicate_is_deleted_and_the_others_stay(open_one: Open) -> None:
+    """A sequence number names it; one that none can have is no window's key."""
+    store = open_one(WINDOW, duplicates=True)
+    store.apply([(window_key(b"a", MINUTE, number), b"x", number) for number in (1, 2, 3, -1)], 4)
+    store.apply([(window_key(b"a", MINUTE, 2), None, 9)], 5)
+    there = [to_stored(b"x", number) for number in (1, 3)]
+    assert [stored for _, stored in store.fetch(b"a", b"a", None, None)] == there
+
+
 # --- retention -------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.disk
 
 KEY_VALUE = Store("s")
 WINDOW = Store("s", kind=StoreKind.WINDOW, window_size_ms=MINUTE, retention_ms=10 * MINUTE)
+DUPLICATES = replace(WINDOW, duplicates=True)
 SESSION = Store("s", kind=StoreKind.SESSION, retention_ms=10 * MINUTE)
 TYPES = {StoreKind.KEY_VALUE: RocksDBStore, StoreKind.WINDOW: WindowStore, StoreKind.SESSION: SessionStore}
 
@@ -61,8 +62,8 @@ def test_windows_need_a_retention(kind: StoreKind, retention: int | None, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("before", [KEY_VALUE, WINDOW, SESSION], ids=str)
-@pytest.mark.parametrize("after", [KEY_VALUE, WINDOW, SESSION], ids=str)
+@pytest.mark.parametrize("before", [KEY_VALUE, WINDOW, DUPLICATES, SESSION], ids=str)
+@pytest.mark.parametrize("after", [KEY_VALUE, WINDOW, DUPLICATES, SESSION], ids=str)
 def test_a_store_of_another_kind_starts_afresh(
     before: Store, after: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

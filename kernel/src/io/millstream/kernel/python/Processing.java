@@ -18,7 +18,8 @@ import org.apache.spark.TaskContext;
  */
 public final class Processing {
     private static final int MOST_RECORDS = 5_000;
-    private static final int MOST_BYTES = 1 << 22;
+    /** Of a chunk, and of a page of a range. */
+    public static final int MOST_BYTES = 1 << 22;
     private static final int NOTHING = -1;
     /** In the place of the number of an input: the time of day. */
     public static final int TICK = -1;
@@ -34,7 +35,7 @@ public final class Processing {
         byte[] get(int store, byte[] key);
 
         /**
-         * Keys and values, alternating, in their order.
+         * Keys and values, alternating, in their order; fewer than asked for, once they have {@link #MOST_BYTES}.
          *
          * @param from the first key; null for the first of all
          * @param end the key before which it ends; null for behind the last
@@ -268,7 +269,9 @@ public final class Processing {
                 }
                 case 'r' -> {
                     List<byte[]> found = stores.range(store, bounds[0], bounds[1], asks[3] != 0, asks[2]);
-                    return reply.add(found.toArray(new byte[0][]));
+                    long size = found.stream().mapToLong(Task::size).sum();
+                    boolean isLast = found.size() < 2 * asks[2] && size < MOST_BYTES;
+                    return reply.add(found.toArray(new byte[0][])).add(new int[] {isLast ? 1 : 0});
                 }
                 case 'c' -> {
                     return reply.add(new long[] {stores.count(store)});

@@ -120,7 +120,8 @@ final class Worker {
             for (Worker worker : ALL) {
                 if (worker.owner != null && worker.owner.startsWith(prefix)) {
                     worker.owner = null;
-                    if (worker.task == null && IDLE.get(worker.kind).remove(worker)) {
+                    Deque<Worker> idle = IDLE.getOrDefault(worker.kind, new ArrayDeque<>());
+                    if (worker.task == null && idle.remove(worker)) {
                         worker.patienceMs = CLOSE_MS;
                         released.add(worker);
                     }

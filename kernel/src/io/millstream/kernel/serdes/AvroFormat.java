@@ -18,6 +18,16 @@ import org.apache.avro.io.EncoderFactory;
 final class AvroFormat implements Format {
     private static final int LONGEST_REASON = 200;
 
+    static {
+        // Avro makes room for as much as a record claims to have, before it looks for it.
+        for (String limit : List.of("bytes.maxLength", "string.maxLength", "collectionItems.maxLength")) {
+            String name = "org.apache.avro.limits." + limit;
+            if (System.getProperty(name) == null) {
+                System.setProperty(name, String.valueOf(1 << 27));
+            }
+        }
+    }
+
     private final Schema schema;
     private final Registry registry;
     private final byte[] header;
@@ -55,8 +65,9 @@ final class AvroFormat implements Format {
                 throw new UnreadableException("Avro that ends where its record does");
             }
             return value;
-        } catch (IOException | AvroRuntimeException | ArithmeticException | ClassCastException
-                | IndexOutOfBoundsException error) {
+        } catch (UnreadableException error) {
+            throw error;
+        } catch (IOException | RuntimeException error) { // Avro raises what comes, when bytes make no sense
             throw new UnreadableException("Avro that its schema can read" + reason(error));
         }
     }

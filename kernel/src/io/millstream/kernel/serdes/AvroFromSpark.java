@@ -40,7 +40,7 @@ interface AvroFromSpark {
                 return ofUnion(place, members, struct);
             }
             // Of int and long, or float and double, the wider one takes all.
-            AvroFromSpark inner = members.isEmpty() ? value -> null : of(place, members.get(members.size() - 1), type);
+            AvroFromSpark inner = members.isEmpty() ? value -> null : of(place, widest(members), type);
             return takesNull && inner instanceof NotNull strict ? strict.inner() : inner;
         }
         AvroFromSpark inner = switch (given.getType()) {
@@ -64,6 +64,15 @@ interface AvroFromSpark {
             default -> value -> value;
         };
         return given.getType() == Schema.Type.NULL ? inner : new NotNull(place, inner);
+    }
+
+    private static Schema widest(List<Schema> members) {
+        for (Schema member : members) {
+            if (member.getType() == Schema.Type.LONG || member.getType() == Schema.Type.DOUBLE) {
+                return member;
+            }
+        }
+        return members.get(members.size() - 1);
     }
 
     /** What takes no null. */

@@ -18,7 +18,11 @@ final class Header {
             throw new UnreadableException("a 0 and the id of a schema before the value, as Confluent's serializers"
                     + " write them");
         }
-        return ByteBuffer.wrap(data, 1, 4).getInt();
+        int id = ByteBuffer.wrap(data, 1, 4).getInt();
+        if (id < 0) {
+            throw new UnreadableException("a schema id that the registry knows, and none is " + id);
+        }
+        return id;
     }
 
     static byte[] of(int id) {

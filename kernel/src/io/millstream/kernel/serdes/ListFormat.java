@@ -2,8 +2,8 @@ package io.millstream.kernel.serdes;
 
 import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.HashSet;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.ArrayType;
@@ -52,7 +52,7 @@ final class ListFormat implements Format {
             if (strategy != (size > 0 ? ONE_SIZE : OWN_SIZES)) {
                 throw new UnreadableException("a list of such elements, as Kafka's ListSerializer writes it");
             }
-            List<Integer> nulls = new ArrayList<>();
+            Set<Integer> nulls = new HashSet<>();
             for (int count = strategy == ONE_SIZE ? count(from, 4) : 0; count > 0; count--) {
                 nulls.add(from.getInt());
             }

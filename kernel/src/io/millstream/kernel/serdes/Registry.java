@@ -13,8 +13,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
 
 /**
@@ -76,10 +80,10 @@ final class Registry {
      * @throws RegistryError it cannot be asked, or does not say
      */
     List<String> schema(int id) {
-        return found("/schemas/ids/" + id);
+        return found("/schemas/ids/" + id, 0);
     }
 
-    private List<String> found(String path) {
+    private List<String> found(String path, int depth) {
         List<String> known = schemas.get(path);
         if (known != null) {
             return known;
@@ -99,8 +103,8 @@ final class Registry {
         List<String> found = new ArrayList<>();
         for (JsonNode reference : said.get().path("references")) {
             String subject = java.net.URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8);
-            List<String> of = found("/subjects/" + subject + "/versions/" + reference.path("version").asInt());
-            if (of == null || found.size() > MOST_REFERENCES) {
+            List<String> of = found("/subjects/" + subject + "/versions/" + reference.path("version").asInt(), depth + 1);
+            if (of == null || found.size() > MOST_REFERENCES || depth > MOST_REFERENCES) {
                 return null;
             }
             of.stream().filter(text -> !found.contains(text)).forEach(found::add);
@@ -118,8 +122,7 @@ final class Registry {
         for (int attempt = 0; ; attempt++) {
             String url = urls.get(attempt % urls.size());
             try {
-                HttpResponse<String> response = client.send(request(url + path, deadline), HttpResponse.BodyHandlers
-                        .ofString(StandardCharsets.UTF_8));
+                HttpResponse<String> response = answered(url + path, deadline);
                 int status = response.statusCode();
                 if (status == 200) {
                     return Optional.of(Description.json(response.body()));
@@ -153,12 +156,22 @@ final class Registry {
         }
     }
 
-    private HttpRequest request(String url, long deadline) {
+    /** The whole answer: a request's own timeout ends where its body begins. */
+    private HttpResponse<String> answered(String url, long deadline) throws IOException, InterruptedException {
         long left = Math.max(1, Duration.ofNanos(deadline - System.nanoTime()).toMillis());
-        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url))
-                .timeout(Duration.ofMillis(Math.min(attemptMs, left)));
+        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url));
         headers.forEach(builder::header);
-        return builder.GET().build();
+        CompletableFuture<HttpResponse<String>> answer = client.sendAsync(
+                builder.GET().build(), HttpResponse.BodyHandlers.ofString(StandardCharsets.UTF_8));
+        try {
+            return answer.get(Math.min(attemptMs, left), TimeUnit.MILLISECONDS);
+        } catch (TimeoutException error) {
+            throw new IOException("no whole answer within " + Math.min(attemptMs, left) + " ms", error);
+        } catch (ExecutionException error) {
+            throw error.getCause() instanceof IOException io ? io : new IOException(error.getCause());
+        } finally {
+            answer.cancel(true); // nothing, once it is there
+        }
     }
 
     /** Whether a 404 is a registry's, which gives it a number; else the address is not a registry's. */

@@ -1,6 +1,7 @@
 package io.millstream.kernel.state;
 
 import io.millstream.kernel.core.Keys;
+import io.millstream.kernel.python.Processing;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -93,9 +94,15 @@ final class Entries implements Keys.Pages {
     List<byte[]> range(byte[] from, byte[] end, boolean isReverse, int limit) {
         List<byte[]> found = new ArrayList<>();
         byte[] key = isReverse ? keys.lower(end) : keys.higher(from == null ? new byte[0] : from, true);
-        while (key != null && found.size() < 2 * limit && isWithin(key, from, end, isReverse)) {
+        long size = 0;
+        while (key != null
+                && found.size() < 2 * limit
+                && size < Processing.MOST_BYTES
+                && isWithin(key, from, end, isReverse)) {
+            byte[] value = get(key);
             found.add(key);
-            found.add(get(key));
+            found.add(value);
+            size += key.length + value.length;
             key = isReverse ? keys.lower(key) : keys.higher(key, false);
         }
         return found;

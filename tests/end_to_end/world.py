@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +46,26 @@ class World:
         return name
 
     def produce(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
-        """Write (key, value) records and wait until the broker has them."""
-        for key, value in records:
-            self._producer.produce(topic, value=value, key=key, **more)
-            self._producer.poll(0)
-        assert self._producer.flush(30) == 0
+        """Write (key, value) records and wait until the broker has them.
+
+        A producer that has not heard that a topic is another one, with fewer partitions, gives up those that
+        it meant for the others: they are written again.
+        """
+        left, deadline = list(records), time.monotonic() + 30
+        while left:
+            assert time.monotonic() < deadline, f"{len(left)} records cannot be written to {topic}"
+            refused: list[tuple[Any, Any]] = []
+
+            def told(error: Any, _: Any, record: tuple[Any, Any], refused: list[Any] = refused) -> None:
+                if error is not None:
+                    refused.append(record)
+
+            for key, value in left:
+                on_delivery = partial(told, record=(key, value))
+                self._producer.produce(topic, value=value, key=key, on_delivery=on_delivery, **more)
+                self._producer.poll(0)
+            assert self._producer.flush(30) == 0
+            left = refused
 
     def consume(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Record]:
         """The first `count` records of a topic, in the order of (partition, offset)."""

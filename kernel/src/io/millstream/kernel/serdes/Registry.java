@@ -103,7 +103,8 @@ final class Registry {
         List<String> found = new ArrayList<>();
         for (JsonNode reference : said.get().path("references")) {
             String subject = java.net.URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8);
-            List<String> of = found("/subjects/" + subject + "/versions/" + reference.path("version").asInt(), depth + 1);
+            int version = reference.path("version").asInt();
+            List<String> of = found("/subjects/" + subject + "/versions/" + version, depth + 1);
             if (of == null || found.size() > MOST_REFERENCES || depth > MOST_REFERENCES) {
                 return null;
             }

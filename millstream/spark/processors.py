@@ -7,10 +7,10 @@ each a lane of its own, and the records of changelogs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -45,7 +45,7 @@ from millstream.spark.source import in_range
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
-from millstream.topology.suppliers import new_processor
+from millstream.topology.suppliers import is_filled, names_in, new_processor
 
 __all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]
 
@@ -432,10 +432,10 @@ def goes_by_clock(supplier: Any) -> bool:
         elif isinstance(each, property):
             waiting.append(each.fget)
         elif isinstance(each, FunctionType):
-            names = set(_names(each.__code__))
+            names = names_in(each.__code__)
             if "WALL_CLOCK_TIME" in names:
                 return True
-            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
+            waiting += [cell.cell_contents for cell in each.__closure__ or () if is_filled(cell)]
             waiting += [
                 each.__globals__[name]
                 for name in names
@@ -445,20 +445,6 @@ def goes_by_clock(supplier: Any) -> bool:
         elif isinstance(each, partial):
             waiting.append(each.func)
     return False
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
 
 
 def _task(building: Building, plan: Plan, node: Node, key: Column) -> Column:

@@ -24,6 +24,8 @@ __all__ = [
     "check_transformers",
     "declared_store",
     "global_store",
+    "is_filled",
+    "names_in",
     "new_processor",
     "stores_of",
     "texts_of",
@@ -47,47 +49,15 @@ def check_supplier(operation: str, supplier: Any, *, fixed_key: bool) -> None:
     Raises:
         TopologyException: it makes nothing, or no processor, or one of the other sort, or the same one again.
     """
-    if not isinstance(supplier, type) and callable(getattr(supplier, "process", None)):
-        raise TopologyException(
-            f"{operation}() got a processor, {type(supplier).__name__}(…): each task needs one of its "
-            "own; give "
-            f"what makes them, {type(supplier).__name__} itself or `lambda: {type(supplier).__name__}(…)`"
-        )
-    if not callable(supplier) and not callable(getattr(supplier, "get", None)):
-        raise TopologyException(f"{operation}() takes {_SHAPE}; got {supplier!r}")
-    what = describe_function(supplier)
-    if isinstance(supplier, type) and inspect.isabstract(supplier):
-        raise TopologyException(f"{operation}() got the class {supplier.__name__}, which has no process()")
-    try:
-        one, other = new_processor(supplier), new_processor(supplier)
-    except Exception as error:
-        raise TopologyException(
-            f"{operation}() got {what}, which failed when it was called without arguments "
-            f"({type(error).__name__}: {error}); it takes {_SHAPE}"
-        ) from error
-    if not callable(getattr(one, "process", None)):
-        if callable(supplier) and inspect.isgenerator(one):
-            raise TopologyException(
-                f"{operation}() got the generator function {what}: put @processor above it, from "
-                "millstream import processor"
-            )
-        raise TopologyException(
-            f"{operation}() got {what}, which made a {type(one).__name__} without process(); is a `return` "
-            f"missing? It takes {_SHAPE}"
-        )
-    if one is other:
-        raise TopologyException(
-            f"{what} generates single reference. Supplier#get() must return a new object each time it is "
-            "called."
-        )
+    one = _one_of_two(operation, supplier, "processor", "process", _SHAPE)
     is_fixed = getattr(one, "fixed_key", None)
     if is_fixed is not None and is_fixed != fixed_key:
         wanted, other_operation = (
             ("FixedKeyProcessor", "process") if fixed_key else ("Processor", "process_values")
         )
         raise TopologyException(
-            f"{operation}() takes a {wanted}, and {what} makes a {type(one).__name__}, which is none; use "
-            f"{other_operation}(), or inherit {wanted}"
+            f"{operation}() takes a {wanted}, and {describe_function(supplier)} makes a "
+            f"{type(one).__name__}, which is none; use {other_operation}(), or inherit {wanted}"
         )
 
 
@@ -101,36 +71,45 @@ def check_transformers(supplier: Any) -> None:
         "a function of key and value, a class that inherits ValueTransformerWithKey, or a function without "
         "arguments that returns a new one each time"
     )
-    if not isinstance(supplier, type) and callable(getattr(supplier, "transform", None)):
+    _one_of_two("transform_values", supplier, "transformer", "transform", shape)
+
+
+def _one_of_two(operation: str, supplier: Any, thing: str, method: str, shape: str) -> Any:
+    """What a supplier makes, which has this method and is another one each time."""
+    if not isinstance(supplier, type) and callable(getattr(supplier, method, None)):
         kind = type(supplier).__name__
         raise TopologyException(
-            f"transform_values() got a transformer, {kind}(…): each task needs one of its own; give what "
-            f"makes them, {kind} itself or `lambda: {kind}(…)`"
+            f"{operation}() got a {thing}, {kind}(…): each task needs one of its own; give what makes "
+            f"them, {kind} itself or `lambda: {kind}(…)`"
         )
     if not callable(supplier) and not callable(getattr(supplier, "get", None)):
-        raise TopologyException(f"transform_values() takes {shape}; got {supplier!r}")
+        raise TopologyException(f"{operation}() takes {shape}; got {supplier!r}")
     what = describe_function(supplier)
     if isinstance(supplier, type) and inspect.isabstract(supplier):
-        raise TopologyException(
-            f"transform_values() got the class {supplier.__name__}, which has no transform()"
-        )
+        raise TopologyException(f"{operation}() got the class {supplier.__name__}, which has no {method}()")
     try:
         one, other = new_processor(supplier), new_processor(supplier)
     except Exception as error:
         raise TopologyException(
-            f"transform_values() got {what}, which failed when it was called without arguments "
+            f"{operation}() got {what}, which failed when it was called without arguments "
             f"({type(error).__name__}: {error}); it takes {shape}"
         ) from error
-    if not callable(getattr(one, "transform", None)):
+    if not callable(getattr(one, method, None)):
+        if method == "process" and callable(supplier) and inspect.isgenerator(one):
+            raise TopologyException(
+                f"{operation}() got the generator function {what}: put @processor above it, from "
+                "millstream import processor"
+            )
+        hint = "; is a `return` missing? It takes " if method == "process" else "; it takes "
         raise TopologyException(
-            f"transform_values() got {what}, which made a {type(one).__name__} without transform(); it takes "
-            f"{shape}"
+            f"{operation}() got {what}, which made a {type(one).__name__} without {method}(){hint}{shape}"
         )
     if one is other:
         raise TopologyException(
             f"{what} generates single reference. Supplier#get() must return a new object each time it is "
             "called."
         )
+    return one
 
 
 def stores_of(supplier: Any) -> tuple[Any, ...]:
@@ -210,10 +189,10 @@ def _reached(thing: Any) -> Iterator[Any]:
     if isinstance(thing, MethodType):
         yield thing.__func__
     elif isinstance(thing, FunctionType):
-        for name in _names(thing.__code__):
+        for name in names_in(thing.__code__):
             yield thing.__globals__.get(name)
         yield thing.__code__
-        yield from (cell.cell_contents for cell in thing.__closure__ or () if _is_filled(cell))
+        yield from (cell.cell_contents for cell in thing.__closure__ or () if is_filled(cell))
         yield from (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values())
         yield getattr(thing, "__wrapped__", None)
     elif isinstance(thing, CodeType):
@@ -231,12 +210,14 @@ def _reached(thing: Any) -> Iterator[Any]:
         yield from (type(thing), *getattr(thing, "__dict__", {}).values())
 
 
-def _names(code: CodeType) -> set[str]:
+def names_in(code: CodeType) -> set[str]:
+    """The names that a function's code uses, and the code inside of it."""
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return {*code.co_names, *(name for each in inner for name in _names(each))}
+    return {*code.co_names, *(name for each in inner for name in names_in(each))}
 
 
-def _is_filled(cell: Any) -> bool:
+def is_filled(cell: Any) -> bool:
+    """Whether a variable of a closure has a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:

@@ -295,7 +295,7 @@ class AvroSerde(RegistrySerde):
         source = io.BytesIO(data)
         source.seek(5)
         try:
-            value = _fastavro().schemaless_reader(source, _avro_parsed(*written.texts), reader)
+            value = _avro_reader(*written.texts)(source, _avro_parsed(*written.texts), reader)
         except Exception as error:  # what bytes of another schema make of fastavro is anything
             raise self._refuse_data(data, f"Avro that its schema can read ({_line(error)})") from error
         if source.tell() != len(data):
@@ -333,6 +333,32 @@ def _avro_parsed(*texts: str) -> Any:
         schema = json.loads(text) if text.strip()[:1] in '{["' else text.strip()
         parsed = _fastavro().parse_schema(schema, named_schemas=names)
     return parsed
+
+
+@cache
+def _avro_reader(*texts: str) -> Any:
+    """fastavro's compiled reader; its one in Python for a schema that has itself as a part.
+
+    Bytes may claim to be as deep as they are long: the compiled one ends the process then, and Python raises.
+    """
+    if not _has_itself(_avro_parsed(*texts), frozenset()):
+        return _fastavro().schemaless_reader
+    _fastavro()
+    from fastavro._read_py import schemaless_reader
+
+    return schemaless_reader
+
+
+def _has_itself(schema: Any, within: frozenset[str]) -> bool:
+    if isinstance(schema, str):
+        return schema in within
+    if isinstance(schema, list):
+        return any(_has_itself(each, within) for each in schema)
+    if schema["type"] in ("record", "error"):
+        inside = within | {schema["name"]}
+        return any(_has_itself(field["type"], inside) for field in schema["fields"])
+    parts = [schema[name] for name in ("items", "values") if name in schema]
+    return any(_has_itself(each, within) for each in parts or [schema["type"]])
 
 
 def _fastavro() -> Any:

@@ -242,14 +242,16 @@ class ClientProcess:
         """SIGKILL to Spark's Java process alone."""
         self._reusable = False
         for each in self.family():
-            if "java" in each.name():
-                each.kill()
+            with suppress(psutil.NoSuchProcess):
+                if "java" in each.name():
+                    each.kill()
 
     def freeze(self, *, jvm: bool) -> None:
         """SIGSTOP to the Python process, or to all of its processes."""
         self._reusable = False
         for each in self.family() if jvm else self.family()[:1]:
-            each.send_signal(signal.SIGSTOP)
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(signal.SIGSTOP)
 
     @contextmanager
     def unaware(self) -> Iterator[None]:
@@ -266,8 +268,9 @@ class ClientProcess:
     def wake_jvm(self) -> None:
         """SIGCONT to Spark's Java process alone."""
         for each in self.family():
-            if "java" in each.name():
-                each.send_signal(signal.SIGCONT)
+            with suppress(psutil.NoSuchProcess):
+                if "java" in each.name():
+                    each.send_signal(signal.SIGCONT)
 
     def wake(self) -> None:
         for each in self.family():

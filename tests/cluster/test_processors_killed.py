@@ -94,7 +94,7 @@ def test_stores_of_processors_are_exact_after_a_kill(kafka: EmbeddedKafka, tmp_p
     try:
         for _ in range(2):
             before = len(processed.forwarded())
-            processed.write(WORDS * 60)
+            processed.write(WORDS * 200)
             told = processed.client.told("it processes")
             wait_until(lambda before=before: len(processed.forwarded()) > before, told, 90)
             assert len(processed.forwarded()) < processed.words.total(), "it is killed when all is done"

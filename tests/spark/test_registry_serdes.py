@@ -195,7 +195,11 @@ def test_what_cannot_be_read_is_for_the_handler_with_the_reason(registry: Regist
     assert good is not None
     odd = of(registry, other, "elsewhere").serialize({"id": "a", "amount": "much"})
     huge = good[:5] + bytes.fromhex("80ccfd930e")  # a text that claims to have 1.9 billion bytes
-    bad = [b"{}", struct.pack(">bI", 0, 99) + good[5:], good[:-1], good + b"x", odd, huge]
+    chain = avro(("next", ["null", "Order"]), ("id", "string"), ("amount", "double"))
+    number, changes = registry.state.register("chain", {"schema": chain})
+    registry.change(changes)
+    deep = struct.pack(">bI", 0, number) + b"\x02" * 100_000
+    bad = [b"{}", struct.pack(">bI", 0, 99) + good[5:], good[:-1], good + b"x", odd, huge, deep]
     said = [
         "a 0 and the id",
         "it does not know 99",
@@ -203,6 +207,7 @@ def test_what_cannot_be_read_is_for_the_handler_with_the_reason(registry: Regist
         "ends where",
         "Avro that its schema",
         "Avro that its schema",
+        "Avro that",
     ]
     for data, reason in zip(bad, said, strict=True):
         with pytest.raises(SerializationException, match=reason):

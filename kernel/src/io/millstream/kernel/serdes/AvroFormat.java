@@ -18,16 +18,6 @@ import org.apache.avro.io.EncoderFactory;
 final class AvroFormat implements Format {
     private static final int LONGEST_REASON = 200;
 
-    static {
-        // Avro makes room for as much as a record claims to have, before it looks for it.
-        for (String limit : List.of("bytes.maxLength", "string.maxLength", "collectionItems.maxLength")) {
-            String name = "org.apache.avro.limits." + limit;
-            if (System.getProperty(name) == null) {
-                System.setProperty(name, String.valueOf(1 << 27));
-            }
-        }
-    }
-
     private final Schema schema;
     private final Registry registry;
     private final byte[] header;
@@ -60,7 +50,7 @@ final class AvroFormat implements Format {
             BinaryDecoder decoder = DecoderFactory.get()
                     .binaryDecoder(data, Header.SIZE, data.length - Header.SIZE, decoders.get());
             decoders.set(decoder);
-            Object value = toSpark.apply(reader.read(null, decoder));
+            Object value = toSpark.apply(reader.read(null, new AvroRecord(decoder)));
             if (!decoder.isEnd()) {
                 throw new UnreadableException("Avro that ends where its record does");
             }
@@ -69,6 +59,8 @@ final class AvroFormat implements Format {
             throw error;
         } catch (IOException | RuntimeException error) { // Avro raises what comes, when bytes make no sense
             throw new UnreadableException("Avro that its schema can read" + reason(error));
+        } catch (StackOverflowError error) { // Spark would end the process: it takes this for the end of everything
+            throw new UnreadableException("Avro that is not so deep (" + error.getClass().getSimpleName() + ")");
         }
     }
 

@@ -1,0 +1,154 @@
+package io.millstream.kernel.serdes;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.ByteBuffer;
+import org.apache.avro.io.BinaryDecoder;
+import org.apache.avro.io.Decoder;
+import org.apache.avro.util.Utf8;
+
+/**
+ * The bytes of one record. Avro's own decoder makes room for as much as a record claims to have, before it looks for
+ * it; this one looks first, so that bytes that make no sense do not take all memory, and the process with it.
+ */
+final class AvroRecord extends Decoder {
+    /** How many elements a block may have that take no bytes, as nulls do. */
+    private static final int MOST_EMPTY = 1 << 16;
+
+    private final BinaryDecoder bytes;
+    private final InputStream rest;
+
+    AvroRecord(BinaryDecoder bytes) {
+        this.bytes = bytes;
+        rest = bytes.inputStream();
+    }
+
+    private int length() throws IOException {
+        long claimed = bytes.readLong();
+        int left = rest.available();
+        if (claimed < 0 || claimed > left) {
+            throw new EOFException("a text or bytes of " + claimed + " bytes, and " + left + " follow");
+        }
+        return (int) claimed;
+    }
+
+    private long elements(long claimed) throws IOException {
+        int left = rest.available();
+        if (claimed > left + MOST_EMPTY) {
+            throw new EOFException(claimed + " elements, and " + left + " bytes follow");
+        }
+        return claimed;
+    }
+
+    @Override
+    public Utf8 readString(Utf8 old) throws IOException {
+        byte[] text = new byte[length()];
+        bytes.readFixed(text, 0, text.length);
+        return new Utf8(text);
+    }
+
+    @Override
+    public String readString() throws IOException {
+        return readString(null).toString();
+    }
+
+    @Override
+    public ByteBuffer readBytes(ByteBuffer old) throws IOException {
+        byte[] data = new byte[length()];
+        bytes.readFixed(data, 0, data.length);
+        return ByteBuffer.wrap(data);
+    }
+
+    @Override
+    public long readArrayStart() throws IOException {
+        return elements(bytes.readArrayStart());
+    }
+
+    @Override
+    public long arrayNext() throws IOException {
+        return elements(bytes.arrayNext());
+    }
+
+    @Override
+    public long readMapStart() throws IOException {
+        return elements(bytes.readMapStart());
+    }
+
+    @Override
+    public long mapNext() throws IOException {
+        return elements(bytes.mapNext());
+    }
+
+    // --- as it is ---------------------------------------------------------------------------------------------
+
+    @Override
+    public void readNull() throws IOException {
+        bytes.readNull();
+    }
+
+    @Override
+    public boolean readBoolean() throws IOException {
+        return bytes.readBoolean();
+    }
+
+    @Override
+    public int readInt() throws IOException {
+        return bytes.readInt();
+    }
+
+    @Override
+    public long readLong() throws IOException {
+        return bytes.readLong();
+    }
+
+    @Override
+    public float readFloat() throws IOException {
+        return bytes.readFloat();
+    }
+
+    @Override
+    public double readDouble() throws IOException {
+        return bytes.readDouble();
+    }
+
+    @Override
+    public void skipString() throws IOException {
+        bytes.skipString();
+    }
+
+    @Override
+    public void skipBytes() throws IOException {
+        bytes.skipBytes();
+    }
+
+    @Override
+    public void readFixed(byte[] into, int start, int length) throws IOException {
+        bytes.readFixed(into, start, length);
+    }
+
+    @Override
+    public void skipFixed(int length) throws IOException {
+        bytes.skipFixed(length);
+    }
+
+    @Override
+    public int readEnum() throws IOException {
+        return bytes.readEnum();
+    }
+
+    @Override
+    public long skipArray() throws IOException {
+        return bytes.skipArray();
+    }
+
+    @Override
+    public long skipMap() throws IOException {
+        return bytes.skipMap();
+    }
+
+    @Override
+    public int readIndex() throws IOException {
+        return bytes.readIndex();
+    }
+}

@@ -104,7 +104,7 @@ class _Filled:
     def changed(self, _: int, key: bytes, value: bytes | None, timestamp: int, /) -> None:
         self._changes.append((key, value, timestamp))
 
-    def out(self, _: int, record: RawRecord, /) -> None:
+    def out(self, *record: object) -> None:
         raise AssertionError(f"nothing is behind the processor of a global store: {record}")
 
     def now_ms(self) -> int:

@@ -122,9 +122,9 @@ class HeldStore:
         self._data = data
         self._scope = scope
         self._changed = changed
-        self._of_key = spec.key_serde.serialize
+        self._of_key = spec.key_serde.encoder()
         self._to_key = spec.key_serde.decoder()
-        self._of_value = spec.value_serde.serialize
+        self._of_value = spec.value_serde.encoder()
         self._to_value = spec.value_serde.decoder(8)
 
     def name(self) -> str:

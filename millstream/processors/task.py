@@ -30,7 +30,7 @@ from millstream.processors.api import (
     RecordMetadata,
 )
 from millstream.processors.changes import reading, unwrapping, writing
-from millstream.processors.graph import Graph, Outside, ProcessorSpec
+from millstream.processors.graph import Graph, Input, Outside, ProcessorSpec
 from millstream.processors.stores import ByteStore, store_of
 from millstream.query.times import Time, to_ms
 from millstream.topology.suppliers import new_processor
@@ -40,11 +40,7 @@ __all__ = ["ByteStore", "Home", "ProcessorTask", "RawRecord"]
 
 
 class RawRecord(NamedTuple):
-    """A record as it comes into a task, or leaves it.
-
-    What leaves has the topic, the partition and the offset of the record that it came of; there is none
-    (None, -1, -1) of what a punctuator forwards.
-    """
+    """A record as it comes into a task."""
 
     key: bytes | None
     value: bytes | None
@@ -64,8 +60,17 @@ class Home(Protocol):
     def changed(self, store: int, key: bytes, value: bytes | None, timestamp: int, /) -> None:
         """A record for the store's changelog, in Kafka's layout. Not called of stores that are not logged."""
 
-    def out(self, outside: int, record: RawRecord, /) -> None:
-        """A record for a step outside, by its number in the graph."""
+    def out(
+        self,
+        outside: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+        of: RawRecord | None,
+        /,
+    ) -> None:
+        """A record for a step outside, by its number in the graph; and the one that it comes of, if any."""
 
     def now_ms(self) -> int:
         """The time of day, as processors see it; milliseconds since the epoch."""
@@ -100,7 +105,7 @@ class ProcessorTask:
         self._scope = _Scope()
         self._nodes: list[_Node] = []
         self._inputs: list[_Input] = []
-        self._queues = {type: _Queue() for type in PunctuationType}
+        self._by_stream_time, self._by_clock = _Queue(), _Queue()
         self._raised: BaseException | None = None
 
     def init(self) -> None:
@@ -137,15 +142,16 @@ class ProcessorTask:
             _Input(
                 given.name,
                 tuple(nodes[number].process for number in given.processors),
-                given.key_serde.deserialize,
-                reading(given.value_serde.deserialize, graph.has_old, given.is_of_table),
+                _of_null(given.key_serde.decoder()),
+                reading(_of_null(given.value_serde.decoder()), graph.has_old, given.is_of_table),
                 given.is_global,
+                given,
             )
             for given in graph.inputs
         ]
         self._nodes = nodes
         with self._at_work():
-            scope.timestamp, scope.metadata = home.now_ms(), _NOWHERE
+            scope.timestamp = home.now_ms()
             for node in nodes:
                 init = getattr(node.processor, "init", None)
                 if init is not None:
@@ -158,35 +164,39 @@ class ProcessorTask:
         Raises:
             SerializationException: it cannot be read; with its `topic`, and no processor has seen it.
         """
-        self.init()
-        given, scope = self._inputs[input], self._scope
-        made = Record(*self._read(given, record), record.timestamp, record.headers)
+        if not self._nodes:
+            self.init()
+        given, scope, timestamp = self._inputs[input], self._scope, record.timestamp
+        try:
+            key, value = given.read_key(record.key), given.read_value(record.value)
+        except Exception as error:
+            raise self._unreadable(given, record, error) from error
+        made = Record(key, value, timestamp, record.headers)
         newest = self.stream_time_ms
-        if (newest is None or record.timestamp > newest) and not given.is_global:
-            self.stream_time_ms = newest = record.timestamp
-        scope.live, scope.timestamp = True, record.timestamp
-        scope.metadata = RecordMetadata(record.topic, record.partition, record.offset)
+        if (newest is None or timestamp > newest) and not given.is_global:
+            self.stream_time_ms = newest = timestamp
+        scope.live, scope.timestamp, scope.of = True, timestamp, record
         try:
             for process in given.processors:
                 process(made)
         finally:
-            scope.live, scope.metadata = False, None
-        if newest is not None and not given.is_global:
-            self._punctuate(PunctuationType.STREAM_TIME, newest)
+            scope.live, scope.of = False, None
+        if self._by_stream_time and newest is not None and not given.is_global:
+            self._punctuate(self._by_stream_time, newest)
 
     def advance_wall_clock(self, now_ms: int) -> None:
         """Punctuate what is due by the time of day."""
         self.init()
-        self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
+        self._punctuate(self._by_clock, now_ms)
 
     def next_due(self, type: PunctuationType) -> int | None:
         """When the next punctuation is due, in milliseconds of that time; None: nothing is scheduled."""
-        return self._queues[type].next_due()
+        return self._queue(type).next_due()
 
     @property
     def has_record(self) -> bool:
         """Whether a record is being processed; not a punctuation, which is of none."""
-        return self._scope.metadata is not None and self._scope.metadata is not _NOWHERE
+        return self._scope.of is not None
 
     def close(self) -> None:
         """Call `close` of the processors, of all of them. What one raises is raised at the end.
@@ -210,8 +220,11 @@ class ProcessorTask:
     def schedule(self, node: _Node, plan: _Schedule, type: PunctuationType) -> Cancellable:
         """Have a punctuator of a processor called."""
         plan.node = node
-        self._queues[type].add(plan)
+        self._queue(type).add(plan)
         return plan
+
+    def _queue(self, type: PunctuationType) -> _Queue:
+        return self._by_stream_time if type is PunctuationType.STREAM_TIME else self._by_clock
 
     @contextmanager
     def _at_work(self) -> Any:
@@ -221,25 +234,28 @@ class ProcessorTask:
             yield
         finally:
             scope.live = False
-            scope.metadata = None
 
-    def _read(self, given: _Input, record: RawRecord) -> tuple[Any, Any]:
-        what = "key"
+    def _unreadable(self, given: _Input, record: RawRecord, error: Exception) -> Exception:
+        """What is wrong with a record: what is quick has raised anything, and serdes say it in words."""
+        what, read = "key", given.of.key_serde.deserialize
         try:
-            key = given.read_key(record.key)
+            read(record.key)
             what = "value"
-            return key, given.read_value(record.value)
-        except SerializationException as error:
-            raise SerializationException(
-                f"task {self._task_id} cannot read the {what} of a record of {given.name}: {error}",
-                topic=record.topic or given.name,
-                partition=record.partition,
-                offset=record.offset,
-            ) from error
+            reading(given.of.value_serde.deserialize, self._graph.has_old, given.of.is_of_table)(record.value)
+        except SerializationException as said:
+            error = said
+        if not isinstance(error, SerializationException):
+            return error
+        return SerializationException(
+            f"task {self._task_id} cannot read the {what} of a record of {given.name}: {error}",
+            topic=record.topic or given.name,
+            partition=record.partition,
+            offset=record.offset,
+        )
 
     def _exit(self, of: ProcessorSpec, number: int, outside: Outside) -> Callable[[Record], None]:
         out, scope = self._home.out, self._scope
-        write_key, write_value = outside.key_serde.serialize, outside.value_serde.serialize
+        write_key, write_value = outside.key_serde.encoder(), outside.value_serde.encoder()
         serdes = "process(…, key_serde=…, value_serde=…), or of the sink"
         if of.is_of_table:
             write_value = writing(write_value, outside.has_old)
@@ -261,21 +277,16 @@ class ProcessorTask:
                     f"processor {of.name} forwards a {what} to {outside.name} that cannot be written: "
                     f"{error}. What is forwarded has the serdes of {serdes}"
                 ) from error
-            at = scope.metadata or _NOWHERE
-            out(
-                number,
-                RawRecord(key, value, record.timestamp, record.headers, at.topic, at.partition, at.offset),
-            )
+            out(number, key, value, record.timestamp, record.headers, scope.of)
 
         return leave
 
-    def _punctuate(self, type: PunctuationType, now: int) -> None:
-        queue = self._queues[type]
+    def _punctuate(self, queue: _Queue, now: int) -> None:
         while (plan := queue.due(now)) is not None:
             node = plan.node
             assert node is not None
             with self._at_work():
-                self._scope.timestamp, self._scope.metadata = now, _NOWHERE
+                self._scope.timestamp = now
                 try:
                     plan.punctuator(now)
                 except Exception as error:
@@ -314,7 +325,8 @@ class _Scope:
 
     live: bool = False
     timestamp: int = 0
-    metadata: RecordMetadata | None = None
+    of: RawRecord | None = None
+    """The record that is being processed; None: a punctuation is, or nothing."""
 
 
 class _Input(NamedTuple):
@@ -323,6 +335,11 @@ class _Input(NamedTuple):
     read_key: Callable[[bytes | None], Any]
     read_value: Callable[[bytes | None], Any]
     is_global: bool
+    of: Input
+
+
+def _of_null(read: Callable[[bytes], Any]) -> Callable[[bytes | None], Any]:
+    return lambda data: None if data is None else read(data)
 
 
 class _Node:
@@ -340,19 +357,19 @@ class _Node:
         self.processor = new_processor(spec.supplier)
         self.context = _FixedKeyContext(self) if spec.fixed_key else _Context(self)
         self.key: Any = None
-        self._process = self.processor.process
+        self._process = self._keep_key if spec.fixed_key else self.processor.process
         self._scope = task._scope
+
+    def _keep_key(self, record: Record) -> None:
+        self.key = record.key
+        self.processor.process(FixedKeyRecord(record.key, record.value, record.timestamp, record.headers))
 
     def process(self, record: Record) -> None:
         """Give it a record. Its timestamp is that of stores which are written to meanwhile."""
         scope = self._scope
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:
-            if self.spec.fixed_key:
-                self.key = record.key
-                self._process(FixedKeyRecord(record.key, record.value, record.timestamp, record.headers))
-            else:
-                self._process(record)
+            self._process(record)
         except Exception as error:
             self.task._failed(self, record, error)
         finally:
@@ -377,7 +394,10 @@ class _Context:
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        return self._scope.metadata
+        scope = self._scope
+        if scope.of is not None:
+            return RecordMetadata(scope.of.topic, scope.of.partition, scope.of.offset)
+        return _NOWHERE if scope.live else None
 
     @property
     def key_serde(self) -> Any:
@@ -505,7 +525,7 @@ class _FixedKeyContext(_Context):
                 "FixedKeyRecord, "
                 "such as record.with_value(…)"
             )
-        if self._scope.metadata is not _NOWHERE and record.key != self._node.key:
+        if self._scope.of is not None and record.key != self._node.key:
             raise StreamsException(
                 f"processor {name} forwards a record with another key: process_values() keeps it; use "
                 "process()",
@@ -549,6 +569,9 @@ class _Queue:
 
     def __init__(self) -> None:
         self._heap: list[_Schedule] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
 
     def add(self, plan: _Schedule) -> None:
         heap = self._heap

@@ -134,7 +134,7 @@ class _Task:
         self._key: bytes | None = None
         self._record: RawRecord | None = None
         self._keys: list[bytes] = []
-        self._outputs: list[tuple[int, int, RawRecord]] = []
+        self._outputs: list[tuple[int, int, bytes | None, bytes | None, int, _Headers]] = []
         self._logged: list[tuple[int, bytes, bytes | None, int]] = []
         self._failures: list[tuple[int, int, bytes, bytes]] = []
         at = None if stream_time == NO_TIME else stream_time
@@ -205,13 +205,15 @@ class _Task:
         return "" if self._record is None else ", at {}-{} offset {}".format(*self._record[-3:])
 
     def _made(self) -> list[Column]:
-        to, of, records = zip(*self._outputs, strict=True) if self._outputs else ((), (), ())
+        to, of, keys, values, times, headers = (
+            zip(*self._outputs, strict=True) if self._outputs else ((),) * 6
+        )
         counts, names, contents = [], [], []
-        if any(record.headers for record in records):
-            for record in records:
-                counts.append(len(record.headers))
-                names += [name.encode() for name, _ in record.headers]
-                contents += [content for _, content in record.headers]
+        if any(headers):
+            for each in headers:
+                counts.append(len(each))
+                names += [name.encode() for name, _ in each]
+                contents += [content for _, content in each]
         changes = [
             (number, key, value)
             for number, store in enumerate(self._stores)
@@ -228,9 +230,9 @@ class _Task:
         return [
             array("i", to),
             array("i", of),
-            [record.key for record in records],
-            [record.value for record in records],
-            array("q", [record.timestamp for record in records]),
+            keys,
+            values,
+            array("q", times),
             array("i", counts),
             names,
             contents,
@@ -263,8 +265,18 @@ class _Task:
     def changed(self, store: int, key: bytes, value: bytes | None, timestamp: int, /) -> None:
         self._logged.append((store, key, value, timestamp))
 
-    def out(self, outside: int, record: RawRecord, /) -> None:
-        self._outputs.append((outside, _NOTHING if record.topic is None else self._place, record))
+    def out(
+        self,
+        outside: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: _Headers,
+        of: RawRecord | None,
+        /,
+    ) -> None:
+        place = _NOTHING if of is None or of.topic is None else self._place
+        self._outputs.append((outside, place, key, value, timestamp, headers))
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
         name = self._graph.processors[processor].name

@@ -10,6 +10,7 @@ function is doing then.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -92,6 +93,9 @@ def main() -> None:
     # The one that starts and ends this process is the JVM, by the pipe; systemd and Ctrl-C tell everybody.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    # A chunk makes some ten thousand objects at once, which live until it is done: by default that is ten
+    # searches for garbage among them, a tenth of the time.
+    gc.set_threshold(50_000, 20, 100)
     programs: dict[bytes, Program] = {}
     program: Program | None = None
     caller = _Caller(requests, answers)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import pickle
+import re
 import struct
 import uuid
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -39,6 +40,25 @@ SERDES = [Serdes.bytes(), JSON, *(Serdes.of(name) for name in GOLDEN)]
 quick = settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 
 
+ODD_JSON = st.sampled_from(
+    [
+        text.encode(encoding)
+        for text in ('{"user":"a","amount":1.5}', ' {"user":null} ', "{} 1", '{"amount":1}x', "[1]", "NaN")
+        for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32-le")
+    ]
+)
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**65), 2**65),
+    st.floats(),
+    st.text(alphabet=st.characters(codec=None)),
+    st.binary(),
+    st.uuids(),
+    st.fixed_dictionaries({"user": st.text(), "amount": st.none() | st.floats(allow_nan=False)}),
+)
+
+
 def upper(value):
     return value.upper().encode()
 
@@ -56,7 +76,7 @@ def custom(serialize=upper, deserialize=lower):
 @pytest.mark.parametrize("serde", [*SERDES, custom()], ids=lambda serde: serde.name)
 @pytest.mark.parametrize("offset", [0, 8])
 @quick
-@given(data=st.binary(max_size=40))
+@given(data=st.binary(max_size=40) | ODD_JSON)
 def test_the_quick_decoder_reads_what_deserialize_reads(serde, offset, data):
     """From an offset on, and raises where that raises."""
     decode = serde.decoder(offset)
@@ -69,6 +89,21 @@ def test_the_quick_decoder_reads_what_deserialize_reads(serde, offset, data):
     found = decode(b"x" * offset + data)
     assert type(found) is type(expected)
     assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+@pytest.mark.parametrize("serde", [*SERDES, custom()], ids=lambda serde: serde.name)
+@quick
+@given(value=VALUES)
+def test_the_quick_encoder_writes_what_serialize_writes(serde, value):
+    """And raises what that raises."""
+    encode = serde.encoder()
+    try:
+        expected = serde.serialize(value)
+    except Exception as error:
+        with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+            encode(value)
+        return
+    assert encode(value) == expected
 
 
 @pytest.mark.parametrize(

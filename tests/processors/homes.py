@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.dsl.serdes import Serdes
 from millstream.model import TaskId
+from millstream.processors.api import Headers
 from millstream.processors.graph import Plan, linked, plan_graph
 from millstream.processors.task import ProcessorTask, RawRecord
 from millstream.topology.nodes import Node
@@ -66,8 +67,17 @@ class MemoryHome:
     def changed(self, store: int, key: bytes, value: bytes | None, timestamp: int) -> None:
         self.changes.append((store, key, value, timestamp))
 
-    def out(self, outside: int, record: RawRecord) -> None:
-        self.left.append((outside, record))
+    def out(
+        self,
+        outside: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+        of: RawRecord | None,
+    ) -> None:
+        place = (None, -1, -1) if of is None else (of.topic, of.partition, of.offset)
+        self.left.append((outside, RawRecord(key, value, timestamp, headers, *place)))
 
     def now_ms(self) -> int:
         return self.now

@@ -44,6 +44,9 @@ class Spread:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
 
 def spread(values: Sequence[float]) -> Spread:
     """Median, smallest and largest."""

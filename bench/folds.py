@@ -204,7 +204,7 @@ def compared(
         rows.append(
             (
                 _LABELS[name],
-                f"{taken.median:.2f} ({taken.low:.2f} to {taken.high:.2f})",
+                str(taken),
                 f"{count / taken.median:,.0f}",
                 f"{cold[name].seconds:.2f}",
                 f"{median([run.written for run in of]):,.0f}",

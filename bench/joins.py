@@ -710,14 +710,12 @@ def _compared(contest: Contest, runs: Mapping[str, list[Run]], missing: str) -> 
         rows.append(
             (
                 _LABELS[name],
-                f"{taken.median:.2f} ({taken.low:.2f} to {taken.high:.2f})",
+                str(taken),
                 f"{records / taken.median:,.0f}",
                 f"{median([run.cpu_s for run in of]):.1f}",
                 f"{contest.case.keys / loaded:,.0f}" if loaded else "",
                 f"{median([run.written for run in of]):,.0f}",
-                ""
-                if name == "millstream"
-                else f"{faster.median:.2f} ({faster.low:.2f} to {faster.high:.2f})",
+                "" if name == "millstream" else str(faster),
             )
         )
     expected = contest.case.expected

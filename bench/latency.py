@@ -278,7 +278,7 @@ def _report(found: dict[str, list[list[float]]]) -> Report:
         against = ""
         if name.startswith("Millstream") and name != _QUERY:
             ratio = ratios(medians[name], medians[name.replace("Millstream", "by hand")])
-            against = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+            against = str(ratio)
         shown = (f"{percentile(values, percent):.0f}" for percent in (50, 90, 99, 100))
         rows.append((name, f"{len(values):,}", *shown, f"{min(medians[name]):.0f}", against))
     table = Table(

@@ -99,7 +99,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
                     name,
                     f"{per_key.median:.2f} us ({per_key.low:.2f} to {per_key.high:.2f})",
                     f"{1e6 / per_key.median:,.0f} keys/s",
-                    f"{against.median:.2f} ({against.low:.2f} to {against.high:.2f})",
+                    str(against),
                 )
             )
     for name, per_second in scans.items():

@@ -53,10 +53,10 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         rows.append(
             (
                 name,
-                f"{taken_s.median:.2f} ({taken_s.low:.2f} to {taken_s.high:.2f})",
+                str(taken_s),
                 f"{records / taken_s.median:,.0f}",
                 f"{used_s.median:.2f}",
-                f"{against.median:.2f} ({against.low:.2f} to {against.high:.2f})",
+                str(against),
             )
         )
     table = Table(

@@ -67,11 +67,11 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             (
                 label,
                 f"{median(first[name]):.2f}",
-                f"{taken.median:.2f} ({taken.low:.2f} to {taken.high:.2f})",
+                str(taken),
                 f"{half / taken.median:,.0f}",
-                f"{against.median:.2f} ({against.low:.2f} to {against.high:.2f})",
+                str(against),
                 f"{each.median * 1000:.0f} ({each.low * 1000:.0f} to {each.high * 1000:.0f})",
-                f"{against_small.median:.2f} ({against_small.low:.2f} to {against_small.high:.2f})",
+                str(against_small),
             )
         )
     table = Table(

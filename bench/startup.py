@@ -87,7 +87,7 @@ def _report(found: dict[str, list[dict[str, float]]]) -> Report:
         ("phase", "Millstream: phase (until then)", "by hand"),
         tuple(rows),
         (
-            f"whole start, Millstream / by hand: {ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
+            f"whole start, Millstream / by hand: {ratio}",
             "whole starts: "
             + "; ".join(
                 f"{name} {', '.join(f'{seconds:.1f}' for seconds in of)}" for name, of in total.items()

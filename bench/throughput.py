@@ -189,7 +189,7 @@ def _report(lines: int, runs: dict[str, list[Run]]) -> Report:
         rows.append(
             (
                 _LABELS[name],
-                f"{taken.median:.2f} ({taken.low:.2f} to {taken.high:.2f})",
+                str(taken),
                 f"{lines / taken.median:,.0f}",
                 f"{lines * WORDS_PER_LINE / taken.median:,.0f}",
                 f"{cpu['spark']:.1f} + {cpu['python']:.1f} + {cpu['broker']:.1f}",

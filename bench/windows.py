@@ -209,10 +209,10 @@ def _report(records: int, runs: dict[str, list[Run]]) -> Report:
         rows.append(
             (
                 _LABELS[name],
-                f"{taken.median:.2f} ({taken.low:.2f} to {taken.high:.2f})",
+                str(taken),
                 f"{median([run.results for run in of]):,.0f}",
                 f"{median(each[name]) * 1e6:.1f}",
-                f"{against.median:.2f} ({against.low:.2f} to {against.high:.2f})",
+                str(against),
             )
         )
     table = Table(

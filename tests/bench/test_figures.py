@@ -40,8 +40,9 @@ def test_a_ratio_is_taken_inside_each_round() -> None:
 
 
 def test_a_spread_has_the_extremes() -> None:
-    """Median, smallest, largest."""
+    """Median, smallest, largest; and so it is shown."""
     assert spread([5.0, 1.0, 3.0]) == Spread(3.0, 1.0, 5.0)
+    assert str(Spread(3.0, 1.0, 5.127)) == "3.00 (1.00 to 5.13)"
 
 
 @given(numbers, numbers, st.lists(st.integers(-1000, 1000), min_size=2, max_size=20, unique=True))

@@ -1,9 +1,10 @@
 """How many records a second Python functions take: Millstream's against Quix Streams', in turns.
 
-A fold, and a function of one record (a UDF). Both call the same for each record. Of a fold they write totals
-and a changelog: Quix Streams for each record, Millstream for each key of a micro-batch. The time of Quix
-Streams is from its first output to its last one, so without its start; that of Millstream is from the trigger
-of its first micro-batch, whose Python workers are already running, as in a stream that has run for a while.
+A fold, and a function of one record (a UDF); processors.py has more cases. All call the same for each record.
+Of a fold they write totals and a changelog: Quix Streams for each record, Millstream for each key of a
+micro-batch. The time of the others is from their first output to their last one, so without their start; that
+of Millstream is from the trigger of its first micro-batch, whose Python workers are already running, as in a
+stream that has run for a while.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +23,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
-from bench.lab import Lab, batch_times, has_committed
+from bench.kafka_streams import JavaStreams
+from bench.lab import Lab, NotMeasured, batch_times, has_committed
 from bench.words import PARTITIONS, OutputWatcher, from_big_endian, is_up, produce, wait_for
 from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
 from millstream.cache import cache_dir
 from millstream.topology.topology import Topology
 
-__all__ = ["ORDERS", "compared", "measure"]
+__all__ = ["KEYS", "ORDERS", "Case", "in_json", "measure", "orders", "report"]
 
 KEYS = 10_000
 _QUIX = "quixstreams==3.28.1"
+"""Its Avro needs no extra: the client that it requires brings fastavro."""
+_REPETITIONS = 3
 _PATIENCE_S = 300.0
 _PROGRAM = Path(__file__).with_name("quix_streams.py")
 ORDERS = Serdes.json("user STRING, amount BIGINT")
-
-
-class NotMeasured(Exception):
-    """There is no Quix Streams to compare with here; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,45 @@ def topology(what: str, source: str, output: str) -> Topology:
     return builder.build()
 
 
-Build = Callable[[str, str, str], Topology]
-"""From what is done, and the topics to read and write, to Millstream's program."""
+def in_json(user: str, amount: int) -> str:
+    """An order."""
+    return f'{{"user":"{user}","amount":{amount}}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is compared.
+
+    Attributes:
+        what: `fold` or `map`: what is done with the orders.
+        build: from the topics to read and write to Millstream's program.
+        least: how many times the throughput of Quix Streams is the goal.
+        rate: how many records a second are the goal; None: it has none.
+        value: an order as it is written.
+        registry: the address of the schema registry, where orders are in Avro.
+        names: who is compared.
+        notes: what else to know of the figures.
+    """
+
+    what: str
+    title: str
+    build: Callable[[str, str], Topology]
+    least: float
+    rate: float | None = None
+    value: Callable[[str, int], str | bytes] = in_json
+    registry: str = ""
+    names: tuple[str, ...] = ("millstream", "quix")
+    notes: tuple[str, ...] = ()
 
 
 class Jobs:
-    """The contestants, by name. Each call is one whole run."""
+    """The contestants, by name. Each call is one whole run. `held` ends what is kept for the next one."""
 
-    def __init__(self, lab: Lab, what: str, source: str, expected: int, build: Build) -> None:
-        self._lab, self._what, self._source, self._expected = lab, what, source, expected
-        self._build = build
+    def __init__(self, lab: Lab, case: Case, source: str, expected: int, held: ExitStack) -> None:
+        self._lab, self._case, self._source, self._expected = lab, case, source, expected
+        self._held = held
         self._python: Path | None = None
+        self._streams: JavaStreams | None = None
 
     def millstream(self) -> Run:
         lab = self._lab
@@ -87,9 +117,10 @@ class Jobs:
             "application.id": application,
             "bootstrap.servers": lab.bootstrap_servers,
             "state.dir": str(state),
+            **({"schema.registry.url": self._case.registry} if self._case.registry else {}),
         }
-        watcher = OutputWatcher(lab.bootstrap_servers, output, PARTITIONS, self._expected, from_big_endian)
-        with KafkaStreams(self._build(self._what, self._source, output), settings) as streams:
+        watcher = self._watcher(output, from_big_endian)
+        with KafkaStreams(self._case.build(self._source, output), settings) as streams:
             watcher.wait(_PATIENCE_S, is_up(streams))
             checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
             wait_for(lambda: has_committed(checkpoint), 60, "commit", is_up(streams))
@@ -99,11 +130,11 @@ class Jobs:
         lab = self._lab
         python = self._python = self._python or quix_python()
         output, application, state = lab.topic("out", PARTITIONS), lab.name("app"), lab.path("state")
-        watcher = OutputWatcher(lab.bootstrap_servers, output, PARTITIONS, self._expected, int)
+        watcher = self._watcher(output, int)
         log = lab.path("quix-log")
         with log.open("wb") as to:
-            what = "map" if self._what == "map" else "fold"
-            arguments = [what, lab.bootstrap_servers, self._source, output, application, state]
+            arguments = [self._case.what, lab.bootstrap_servers, self._source, output, application, state]
+            arguments += [self._case.registry] if self._case.registry else []
             process = subprocess.Popen(
                 [python, _PROGRAM, *map(str, arguments)], stdout=to, stderr=subprocess.STDOUT
             )
@@ -113,6 +144,21 @@ class Jobs:
             process.kill()
             process.wait(10)
         return Run(watcher.complete_at - watcher.first_at, watcher.records)
+
+    def java(self) -> Run:
+        lab = self._lab
+        java = self._streams = self._streams or self._held.enter_context(JavaStreams(lab))
+        output = lab.topic("out", PARTITIONS)
+        watcher = self._watcher(output, from_big_endian)
+        java.start(lab.name("app"), {}, "process", self._source, "-", output)
+        try:
+            watcher.wait(_PATIENCE_S, lambda: java.ask("seen") >= 0)  # raises what has ended it
+        finally:
+            java.ask("stop")
+        return Run(watcher.complete_at - watcher.first_at, watcher.records)
+
+    def _watcher(self, output: str, decode: Callable[[bytes], int]) -> OutputWatcher:
+        return OutputWatcher(self._lab.bootstrap_servers, output, PARTITIONS, self._expected, decode)
 
 
 def quix_python() -> Path:
@@ -141,66 +187,81 @@ def quix_python() -> Path:
     return python
 
 
-def orders(what: str, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapping[str, Any]]]:
+def orders(case: Case, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapping[str, Any]]]:
     """What the results add up to, and orders as `produce` takes them: of 10,000 users, or each with a key."""
     chosen = random.Random(seed)
     amounts = chosen.choices(range(1, 100), k=count)
-    users = chosen.choices(range(KEYS), k=count) if what != "map" else range(count)
-    return sum(amounts) * (1 if what != "map" else 2), (
-        {"key": f"user-{user:05d}", "value": f'{{"user":"user-{user:05d}","amount":{amount}}}'}
-        for user, amount in zip(users, amounts, strict=True)
+    users = chosen.choices(range(KEYS), k=count) if case.what != "map" else range(count)
+    return sum(amounts) * (1 if case.what != "map" else 2), (
+        {"key": key, "value": case.value(key, amount)}
+        for key, amount in zip((f"user-{user:05d}" for user in users), amounts, strict=True)
     )
 
 
-_TITLES = {
-    "fold": f"A fold in Python of {KEYS:,} keys",
-    "map": "A UDF",
-    "process": f"A processor, one get and one put a record, of {KEYS:,} keys",
+_LABELS = {
+    "millstream": "Millstream",
+    "quix": "Quix Streams",
+    "java": "Kafka Streams, its defaults",
 }
-_LABELS = {"millstream": "Millstream", "quix": "Quix Streams"}
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     """Each once to warm up, then in turns."""
-    count = 60_000 if quick else 600_000
+    cases = (
+        Case("fold", f"A fold in Python of {KEYS:,} keys", partial(topology, "fold"), 3.0),
+        Case("map", "A UDF", partial(topology, "map"), 3.0),
+    )
+    return report("folds", lab, cases, 60_000 if quick else 600_000, tell)
+
+
+def report(name: str, lab: Lab, cases: Sequence[Case], count: int, tell: Progress) -> Report:
+    """All cases, one after the other, each over so many records."""
     lab.session(tuned=True)  # it stays, so that no run starts Spark
-    tables, goals, data = [], [], {}
-    for what in ("fold", "map"):
-        table, faster, runs = compared(lab, what, count, 3, tell, topology)
+    tables: list[Table] = []
+    goals: list[Goal] = []
+    data = {}
+    for case in cases:
+        cold, runs, notes = _measured(lab, case, count, tell)
+        table, wanted = compared(case, count, cold, runs, notes)
         tables.append(table)
-        data[what] = {name: [asdict(run) for run in of] for name, of in runs.items()}
-        if faster is not None:
-            of = f"throughput against Quix Streams: {_TITLES[what]}"
-            goals.append(Goal(of, faster, 3.0, "x", at_least=True))
-    return Report("folds", tuple(tables), tuple(goals), {"records": count, "runs": data})
+        goals += wanted
+        data[case.title] = {name: [asdict(run) for run in of] for name, of in runs.items()}
+    return Report(name, tuple(tables), tuple(goals), {"records": count, "runs": data})
+
+
+def _measured(
+    lab: Lab, case: Case, count: int, tell: Progress
+) -> tuple[dict[str, Run], dict[str, list[Run]], list[str]]:
+    """The first run of each, those in turns, and who is not measured."""
+    source = lab.topic("orders", PARTITIONS)
+    expected, records = orders(case, count)
+    produce(lab.bootstrap_servers, source, records)
+    cold: dict[str, Run] = {}
+    notes = []
+    with ExitStack() as held:
+        jobs = Jobs(lab, case, source, expected, held)
+        for name in case.names:
+            tell(f"{case.title}: warming up {_LABELS[name]}")
+            try:
+                cold[name] = getattr(jobs, name)()
+            except NotMeasured as error:
+                notes.append(f"{_LABELS[name]} is not measured: {error}")
+        runs: dict[str, list[Run]] = {name: [] for name in cold}
+        for number, order in enumerate(rounds(list(runs), _REPETITIONS), 1):
+            for name in order:
+                tell(f"{case.title}: round {number} of {_REPETITIONS}: {_LABELS[name]}")
+                runs[name].append(getattr(jobs, name)())
+    return cold, runs, notes
 
 
 def compared(
-    lab: Lab, what: str, count: int, repetitions: int, tell: Progress, build: Build
-) -> tuple[Table, float | None, dict[str, list[Run]]]:
-    """Both over one input, in turns; and how many times as fast Millstream is, if Quix Streams is there."""
-    source = lab.topic("orders", PARTITIONS)
-    expected, records = orders(what, count)
-    produce(lab.bootstrap_servers, source, records)
-    jobs = Jobs(lab, what, source, expected, build)
-    names, notes = list(_LABELS), []
-    runs: dict[str, list[Run]] = {}
-    cold: dict[str, Run] = {}
-    for name in list(names):
-        tell(f"{_TITLES[what]}: warming up {_LABELS[name]}")
-        try:
-            cold[name] = getattr(jobs, name)()
-            runs[name] = []
-        except NotMeasured as error:
-            names.remove(name)
-            notes.append(f"{_LABELS[name]} is not measured: {error}")
-    for number, order in enumerate(rounds(names, repetitions), 1):
-        for name in order:
-            tell(f"{_TITLES[what]}: round {number} of {repetitions}: {_LABELS[name]}")
-            runs[name].append(getattr(jobs, name)())
+    case: Case, count: int, cold: Mapping[str, Run], runs: Mapping[str, list[Run]], notes: Sequence[str]
+) -> tuple[Table, list[Goal]]:
+    """The table; and the goals: against Quix Streams if it is there, and of Millstream alone."""
+    seconds = {name: [run.seconds for run in of] for name, of in runs.items()}
     rows = []
     for name, of in runs.items():
-        taken = spread([run.seconds for run in of])
+        taken = spread(seconds[name])
         rows.append(
             (
                 _LABELS[name],
@@ -208,16 +269,32 @@ def compared(
                 f"{count / taken.median:,.0f}",
                 f"{cold[name].seconds:.2f}",
                 f"{median([run.written for run in of]):,.0f}",
+                "" if name == "millstream" else str(ratios(seconds[name], seconds["millstream"])),
             )
         )
     table = Table(
-        f"{_TITLES[what]}: {count:,} records, {repetitions} rounds in turns",
-        ("job", "seconds", "records/s", "seconds the first time", "records written"),
+        f"{case.title}: {count:,} records, {len(seconds['millstream'])} rounds in turns",
+        (
+            "job",
+            "seconds",
+            "records/s",
+            "seconds the first time",
+            "records written",
+            "Millstream's throughput / this",
+        ),
         tuple(rows),
-        tuple(notes),
+        (
+            "time: Millstream's from the trigger of its first micro-batch; others' from their first output",
+            *case.notes,
+            *notes,
+        ),
     )
-    faster = None
-    if "quix" in runs:
-        seconds = {name: [run.seconds for run in of] for name, of in runs.items()}
+    goals = []
+    if case.rate is not None:
+        rate = count / median(seconds["millstream"])
+        goals.append(Goal(f"records a second: {case.title}", rate, case.rate, "/s", at_least=True))
+    if "quix" in seconds:
         faster = ratios(seconds["quix"], seconds["millstream"]).median
-    return table, faster, runs
+        of_quix = f"throughput against Quix Streams: {case.title}"
+        goals.append(Goal(of_quix, faster, case.least, "x", at_least=True))
+    return table, goals

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
-import subprocess
 import time
 import zlib
 from bisect import bisect_left, bisect_right
@@ -30,7 +28,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -41,8 +38,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
-from bench.kafka_streams import NotMeasured, java_command
-from bench.lab import Lab, batch_times, cpu_seconds, end_with_its_input, stop
+from bench.kafka_streams import JavaStreams
+from bench.lab import Lab, NotMeasured, batch_times, cpu_seconds, stop
 from bench.words import PARTITIONS, QUIET, is_up, produce, producer_options
 from millstream import Consumed, JoinWindows, KafkaStreams, Serdes, StreamsBuilder, Topology
 
@@ -55,7 +52,6 @@ _BEGIN_MS = 1_700_000_000_000
 _APART = timedelta(seconds=5)
 _GRACE = timedelta(seconds=10)
 _STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
-_PROGRAM = Path(__file__).with_name("KafkaStreamsJoins.java")
 _MURMUR = {"partitioner": "murmur2_random"}
 """As Kafka's own clients choose partitions; so a stream and its table are partitioned as all expect it."""
 
@@ -313,54 +309,6 @@ class Cpu:
         return sum(cpu_seconds(process) - before for process, before in self._before)
 
 
-class JavaStreams:
-    """A Java process with Kafka Streams, which joins what it is told to."""
-
-    def __init__(self, lab: Lab) -> None:
-        directory = lab.path("kafka-streams")
-        directory.mkdir(parents=True)
-        self._log = directory / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*java_command("2g"), _PROGRAM],
-                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.process = psutil.Process(self._process.pid)
-
-    def ask(self, *words: object) -> int:
-        """What it answers to a line.
-
-        Raises:
-            RuntimeError: it has ended.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(" ".join(map(str, words)) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline().strip()
-        except OSError:
-            line = ""
-        if not line:
-            raise RuntimeError(f"Kafka Streams has ended: {self._log.read_text()[-2_000:]}")
-        return int(line)
-
-    def close(self) -> None:
-        """End the process."""
-        end_with_its_input(self._process)
-
-    def __enter__(self) -> JavaStreams:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
 _TUNED = {
     "topology.optimization": "all",
     "statestore.cache.max.bytes": str(256 * 2**20),
@@ -450,18 +398,9 @@ class Jobs:
     def _in_java(self, application: str, output: str, settings: Mapping[str, str]) -> Timed:
         java, case = self._java, self._case
         assert java is not None
-        options = {
-            "application.id": application,
-            "bootstrap.servers": self._lab.bootstrap_servers,
-            "state.dir": self._lab.path("state"),
-            "auto.offset.reset": "earliest",
-            "num.stream.threads": os.cpu_count(),
-            "consumer.isolation.level": "read_committed",
-            **settings,
-        }
         left = self._written_stream()
-        given = (f"{name}={value}" for name, value in options.items())
-        begun = java.ask("start", case.what, left.topic, case.right, output, *given) / 1000
+        settings = {"consumer.isolation.level": "read_committed", **settings}
+        begun = java.start(application, settings, case.what, left.topic, case.right, output)
         loaded = 0.0
         cpu = Cpu(java.process)
 

@@ -1,14 +1,17 @@
-"""Kafka Streams itself, on the same machine, broker and data: what Millstream's stores are compared with."""
+"""Kafka Streams itself, on the same machine, broker and data: what Millstream is compared with."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from bench.lab import Lab, end_with_its_input
+import psutil
+
+from bench.lab import Lab, NotMeasured, end_with_its_input
 from bench.stores import Entries, as_records
 from bench.words import produce
 from millstream.errors import StreamsException
@@ -16,7 +19,7 @@ from millstream.jars import BROKER_SET, Jar, ensure_jars
 from millstream.jars.cache import ensure
 from millstream.java import find_java
 
-__all__ = ["JavaReads", "NotMeasured", "java_command"]
+__all__ = ["JavaReads", "JavaStreams"]
 
 _JARS = (
     Jar(
@@ -31,14 +34,11 @@ _JARS = (
     ),
 )
 _DEADLINE_S = 600.0
-_PROGRAM = Path(__file__).with_name("KafkaStreamsReads.java")
+_READS = Path(__file__).with_name("KafkaStreamsReads.java")
+_JOBS = Path(__file__).with_name("KafkaStreamsJobs.java")
 
 
-class NotMeasured(Exception):
-    """There is no Kafka Streams to compare with here; says why."""
-
-
-def java_command(heap: str) -> list[str]:
+def _java_command(heap: str) -> list[str]:
     """Java with Kafka Streams on its class path; a source file and its arguments are to follow.
 
     Raises:
@@ -67,11 +67,11 @@ class JavaReads:
         directory.mkdir(parents=True)
         (directory / "keys").write_text("\n".join(keys))
         self._log = directory / "log"
-        command = java_command("1g")
+        command = _java_command("1g")
         arguments = [lab.bootstrap_servers, topic, directory / "state", directory / "keys", len(data)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, _PROGRAM, *map(str, arguments)],
+                [*command, _READS, *map(str, arguments)],
                 stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -110,6 +110,75 @@ class JavaReads:
         end_with_its_input(self._process)
 
     def __enter__(self) -> JavaReads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class JavaStreams:
+    """A Java process with Kafka Streams, which runs one job after the other: it is warm after the first.
+
+    Raises:
+        NotMeasured: its jars cannot be had.
+    """
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        directory = lab.path("kafka-streams")
+        directory.mkdir(parents=True)
+        self._log = directory / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*_java_command("2g"), _JOBS],
+                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.process = psutil.Process(self._process.pid)
+
+    def start(self, application: str, settings: Mapping[str, str], *job: str) -> float:
+        """Start a job, with its kind and topics, on as many threads as there are cores.
+
+        Returns:
+            when it was RUNNING, in seconds since the epoch
+        """
+        options = {
+            "application.id": application,
+            "bootstrap.servers": self._lab.bootstrap_servers,
+            "state.dir": self._lab.path("state"),
+            "auto.offset.reset": "earliest",
+            "num.stream.threads": os.cpu_count(),
+            **settings,
+        }
+        return self.ask("start", *job, *(f"{name}={value}" for name, value in options.items())) / 1000
+
+    def ask(self, *words: object) -> int:
+        """What it answers to a line.
+
+        Raises:
+            RuntimeError: it has ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(" ".join(map(str, words)) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline().strip()
+        except OSError:
+            line = ""
+        if not line:
+            raise RuntimeError(f"Kafka Streams has ended: {self._log.read_text()[-2_000:]}")
+        return int(line)
+
+    def close(self) -> None:
+        """End the process."""
+        end_with_its_input(self._process)
+
+    def __enter__(self) -> JavaStreams:
         return self
 
     def __exit__(

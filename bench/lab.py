@@ -32,6 +32,7 @@ from millstream.spark.settings import SQL_DEFAULTS
 __all__ = [
     "BatchTimes",
     "Lab",
+    "NotMeasured",
     "batch_times",
     "cpu_seconds",
     "end_with_its_input",
@@ -39,6 +40,10 @@ __all__ = [
     "machine_facts",
     "stop",
 ]
+
+
+class NotMeasured(Exception):
+    """Somebody who was to be compared cannot run here; says why."""
 
 
 class Lab:

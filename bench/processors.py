@@ -1,22 +1,36 @@
 """How many records a second a processor takes that gets and puts a value for each.
 
-Against Quix Streams' stateful function, in turns, as folds.py has it. Here Millstream, too, writes an output
-for each record, and a record of the changelog.
+In turns, as folds.py has it: against Quix Streams' stateful function, over JSON and over Avro in Confluent's
+wire format; and over JSON against the same processor in Java. Here Millstream, too, writes an output for each
+record, and a record of the changelog. The schema registry is the one of `millstream registry`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from contextlib import closing
+from functools import partial
 from typing import Any
 
-from bench.figures import Goal, Progress, Report, median
-from bench.folds import ORDERS, compared
+from bench.figures import Progress, Report
+from bench.folds import KEYS, ORDERS, Case, report
 from bench.lab import Lab
-from millstream import Consumed, Serdes, Stores, StreamsBuilder
+from millstream import Consumed, Serde, Serdes, Stores, StreamsBuilder
+from millstream.dsl.registry_serdes import bound
 from millstream.processors.api import Processor
+from millstream.registry.http import RegistryServer
+from millstream.registry.settings import RegistrySettings
 from millstream.topology.topology import Topology
 
-__all__ = ["measure"]
+__all__ = ["cases", "measure"]
+
+_ORDER = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "user", "type": "string"}, {"name": "amount", "type": "long"}],
+    }
+)
 
 
 class Totals(Processor):
@@ -32,25 +46,45 @@ class Totals(Processor):
         self.context.forward(record.with_value(total))
 
 
-def topology(what: str, source: str, output: str) -> Topology:
+def topology(orders: Serde, source: str, output: str) -> Topology:
     """Orders, each with the total of its user so far."""
     builder = StreamsBuilder()
     totals = Stores.key_value_store_builder(
         Stores.persistent_key_value_store("totals"), Serdes.string(), Serdes.long()
     )
-    orders = builder.stream(source, Consumed.with_(Serdes.string(), ORDERS))
-    orders.process(Totals, totals, value_serde=Serdes.long()).to(output)
+    stream = builder.stream(source, Consumed.with_(Serdes.string(), orders))
+    stream.process(Totals, totals, value_serde=Serdes.long()).to(output)
     return builder.build()
 
 
+def cases(registry: str) -> tuple[Case, ...]:
+    """Both, with the address of a schema registry."""
+    avro = Serdes.avro(_ORDER)
+    writer = bound(avro, RegistrySettings.of({"schema.registry.url": registry}), "orders")
+    title = f"A processor, one get and one put a record, of {KEYS:,} keys, {{}}"
+    return (
+        Case(
+            "fold",
+            title.format("JSON"),
+            partial(topology, ORDERS),
+            least=2.0,
+            rate=10_000,
+            names=("millstream", "quix", "java"),
+            notes=("Kafka Streams: a thread for each core, JSON read with Jackson; no goal against it",),
+        ),
+        Case(
+            "fold",
+            title.format("Avro"),
+            partial(topology, avro),
+            least=2.0,
+            rate=10_000,
+            value=lambda user, amount: writer.serialize({"user": user, "amount": amount}),
+            registry=registry,
+        ),
+    )
+
+
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each once to warm up, then in turns."""
-    count = 60_000 if quick else 300_000
-    lab.session(tuned=True)  # it stays, so that no run starts Spark
-    table, faster, runs = compared(lab, "process", count, 3, tell, topology)
-    rate = count / median([run.seconds for run in runs["millstream"]])
-    goals = [Goal("records a second through a processor", rate, 10_000, "/s", at_least=True)]
-    if faster is not None:
-        goals.append(Goal("throughput against Quix Streams: a processor", faster, 2.0, "x", at_least=True))
-    data = {name: [asdict(run) for run in of] for name, of in runs.items()}
-    return Report("processors", (table,), tuple(goals), {"records": count, "runs": data})
+    """Each once to warm up, then in turns; one case after the other."""
+    with closing(RegistryServer()) as registry:
+        return report("processors", lab, cases(registry.url), 60_000 if quick else 300_000, tell)

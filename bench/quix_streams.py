@@ -2,7 +2,7 @@
 that has it.
 
 Arguments: `fold` or `map`, the broker, the topic to read, the one to write, the application's id, a directory
-for state.
+for state; and the address of a schema registry, if what is to be read is not JSON but Avro.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ def doubled(order: dict[str, Any]) -> int:
 def main() -> None:
     """Until the process is ended."""
     from quixstreams import Application
+    from quixstreams.models.serializers.avro import AvroDeserializer
+    from quixstreams.models.serializers.schema_registry import SchemaRegistryClientConfig
 
-    what, servers, source, output, application, directory = sys.argv[1:]
+    what, servers, source, output, application, directory, *registry = sys.argv[1:]
+    values: Any = "json"
+    if registry:
+        config = SchemaRegistryClientConfig(url=registry[0])
+        values = AvroDeserializer(schema_registry_client_config=config)
     app: Any = Application(
         broker_address=servers,
         consumer_group=application,
@@ -36,7 +42,7 @@ def main() -> None:
         state_dir=directory,
         loglevel="ERROR",
     )
-    orders = app.topic(source, key_deserializer="str", value_deserializer="json")
+    orders = app.topic(source, key_deserializer="str", value_deserializer=values)
     totals = app.topic(output, key_serializer="str", value_serializer="json")
     stream = app.dataframe(orders)
     stream = stream.apply(total, stateful=True) if what == "fold" else stream.apply(doubled)

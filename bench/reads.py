@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Goal, Progress, Report, Table, percentile, ratios, spread
-from bench.kafka_streams import JavaReads, NotMeasured
-from bench.lab import Lab
+from bench.kafka_streams import JavaReads
+from bench.lab import Lab, NotMeasured
 from bench.stores import BATCH, Entries, apply_rate, entries, handle, rate, raw_database, window_handle
 from millstream.model import StoreKind, TaskId
 from millstream.query.metadata import default_partition

@@ -35,6 +35,12 @@ def test_each_program_names_its_source_and_what_it_cost(name: str) -> None:
     assert sum(len(step["out"]) for step in steps(name)) > 2
 
 
+def test_the_page_about_porting_has_each_program() -> None:
+    """With what its docstring says: tests/test_docs.py holds that, and `make docs` writes it."""
+    page = (PROGRAMS.parent.parent / "docs" / "porting.md").read_text("utf-8")
+    assert re.findall(r"\(\.\./examples/ported/(\w+)\.py\)", page) == NAMES
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("name", NAMES)
 def test_each_program_gives_what_the_original_gives(name: str) -> None:

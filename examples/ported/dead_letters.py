@@ -1,8 +1,8 @@
-"""Lets sport events pass that have a ball; all others go to a topic for dead letters.
+"""Passes on sport events that have a ball; all others become dead letters.
 
 Ported from: KafkaStreamsDLQApplication.java of confluentinc/tutorials (which names no licence)
-What it cost: An exception that the original throws is `F.raise_error`. Jackson also refuses an event with a
-    field that the class lacks, which `F.from_json` passes over.
+What it cost: Where the original throws, this calls `F.raise_error`. Jackson also rejects an event with an
+    unknown field, which `F.from_json` ignores.
 """
 
 from pyspark.sql import Column
@@ -19,7 +19,7 @@ OUTPUT = (Serdes.string(), Serdes.string())
 
 
 def checked(value: Column) -> Column:
-    """The text of the event as it came, or an error."""
+    """The event's text as it came, or an error."""
     event = F.from_json(value, SPORT_EVENT, {"mode": "FAILFAST"})
     missing = F.raise_error(F.lit("Sport event missing required 'ball' field"))
     return F.when(event.ball.isNotNull(), value).otherwise(missing)

@@ -1,8 +1,9 @@
-"""Completes orders, and writes those of a special article to a topic of their own.
+"""Completes orders, and writes those for a special article to a topic of their own.
 
 Ported from: DynamicOutputTopic.java of confluentinc/kafka-tutorials (Apache License 2.0)
-What it cost: Java's `substring` has a beginning and an end, `F.substr` a place and a length. As in the
-    original, the end is the fifth character of the whole id, so no order with two digits is special.
+What it cost: Java's `substring` takes a start and an end, `F.substr` a start and a length. As in the
+    original, the end is the fifth character of the whole id, so an order with a two-digit number is never
+    special.
 """
 
 from pyspark.sql import Column

@@ -3,7 +3,7 @@
 Ported from: IotStreamingAggregationEmitOnCloseTumblingWindow.java of
     bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
 What it cost: Less than it was: an aggregator and the class of its results are one function of Spark's
-    aggregates. Left out are two `peek`s that log, and two fields of the class that this program never sets.
+    aggregates. Two `peek`s that only log, and two fields that this program never sets, are left out.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ TEMP_THRESHOLD = 115.0
 
 
 def aggregation(reading: Column) -> dict[str, Column]:
-    """What is told of the readings of a minute."""
+    """The summary of a minute's readings."""
     return {
         "highestSeen": F.greatest(F.max(reading), F.lit(0.0)),
         "temperatureSum": F.sum(reading),

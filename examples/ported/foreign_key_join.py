@@ -1,7 +1,7 @@
-"""Says for each track that was bought which genre and artist that tells of, from the track's album.
+"""Derives a music interest, a genre and an artist, from each purchased track and its album.
 
 Ported from: FkJoinTableToTable.java of confluentinc/kafka-tutorials (Apache License 2.0)
-What it cost: Nothing. The schemas stand in the program, where Java has classes that were generated from them.
+What it cost: Nothing. Schemas are in the program, where Java has classes that are generated from them.
 """
 
 from pyspark.sql import Column
@@ -29,7 +29,7 @@ MUSIC_INTEREST = Serdes.avro(schema("MusicInterest", id="string", genre="string"
 
 
 def music_interest(purchase: Column, album: Column) -> Column:
-    """What a track and its album tell of who bought it."""
+    """What a purchase says about the buyer's taste."""
     return F.struct(F.concat_ws("-", album.id, purchase.id).alias("id"), album.genre, album.artist)
 
 

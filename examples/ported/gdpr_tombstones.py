@@ -1,13 +1,13 @@
-"""Reads what is known of people, which is encrypted, and forgets those who want to be forgotten.
+"""Collects what encrypted records say about each person, until the person asks to be forgotten.
 
-Each person has a key, which comes in a topic of its own; data wait in a store until it is there. A tombstone
-in the place of the key deletes what waits, and takes the place of all that was known.
+Each person has a key, which comes in a topic of its own; records wait in a store until it is there. A
+tombstone instead of the key deletes what waits, and replaces all that was collected.
 
 Ported from: event_consumer.clj of dlebrero/kafka-gdpr-event-sourcing (which names no licence; it belongs to
     the article "Kafka, GDPR and Event Sourcing")
-What it cost: The original reads both topics as one stream, whose values have any shape. Here the values of a
-    stream have one type, so there are two streams with a processor each, and these share the stores. What the
-    original prints goes to a topic. EDN is JSON.
+What it cost: The original reads both topics as one stream of values of any shape. Here the values of a stream
+    have one type, so there are two streams, each with a processor, and the processors share the stores. What
+    the original prints goes to a topic. EDN became JSON.
 """
 
 from collections.abc import Iterator
@@ -43,13 +43,13 @@ waiting_store = Stores.key_value_store_builder(
 
 
 def place(person: str, partition: int, offset: int) -> str:
-    """Where an item waits: those of a person lie together, in their order."""
+    """The key under which an item waits; the items of a person are adjacent and in order."""
     return f"{person}-{partition:04}-{offset:030}"
 
 
 @processor(stores=[keys_store, waiting_store])
 def on_key(record: Record, keys: KeyValueStore, waiting: KeyValueStore) -> Iterator[Record]:
-    """A key lets go on what has waited for it; a tombstone deletes that, and goes on itself."""
+    """A key releases the items that wait for it; a tombstone deletes them and goes on itself."""
     keys.put(record.key, record.value)
     for at, item in waiting.range(place(record.key, 0, 0), place(record.key, 2**31 - 1, 2**31 - 1)):
         waiting.delete(at)
@@ -72,7 +72,7 @@ def on_item(
 
 
 def decrypted(pair: Column) -> Column:
-    """What the item says. As in the original, it is encrypted by having its key beside it."""
+    """What the item says. As in the original, an item is 'encrypted' by having its key beside it."""
     return (
         F.when(pair.key == TOMBSTONE, pair.key)
         .when(pair.key == pair.item.encryption_key, pair.item.val)
@@ -81,7 +81,7 @@ def decrypted(pair: Column) -> Column:
 
 
 def together(known: str, new: str) -> str:
-    """All that is known, or that it was forgotten."""
+    """All that is known, unless the person is forgotten."""
     return TOMBSTONE if TOMBSTONE in (known, new) else f"{known},{new}"
 
 

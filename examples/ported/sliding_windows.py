@@ -1,4 +1,4 @@
-"""Averages the temperatures of each device over half a second, as the device's own clock has it.
+"""Averages each device's temperatures over half a second, by the device's own clock.
 
 Ported from: SlidingWindow.java of confluentinc/kafka-tutorials (Apache License 2.0)
 What it cost: Less than it was: Spark has an average and a rounding, so no class holds a count and a sum. The

@@ -1,14 +1,16 @@
-"""Writes the generated parts of docs/: state diagrams, the table of configuration keys, what the KIPs say.
+"""Writes the generated parts of docs/: state diagrams, configuration keys, claims of KIPs, ported programs.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
 
 What is generated stands between two comment lines in a file; all else in it is written by hand. The sources
-are the tables that the program itself runs on, so the documents cannot say anything else.
+are the tables that the program itself runs on, and docstrings, so the documents cannot say anything else.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
@@ -24,6 +26,7 @@ from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 KIPS = ROOT / "tests" / "kips"
+PORTED = ROOT / "examples" / "ported"
 
 S = TypeVar("S", bound=Enum)
 
@@ -112,6 +115,32 @@ def claims() -> str:
     return "\n\n".join(parts)
 
 
+def ported() -> str:
+    """Each ported program: what it does, where it comes from, what it cost; as its docstring says."""
+    rows = ["| program | what it does | ported from | what it cost |", "| --- | --- | --- | --- |"]
+    for path in sorted(PORTED.glob("*.py")):
+        does, source, cost = (said.replace("|", "\\|") for said in docstring_of(path))
+        rows.append(f"| [{path.stem}](../examples/ported/{path.name}) | {does} | {source} | {cost} |")
+    return "\n".join(rows)
+
+
+def docstring_of(program: Path) -> tuple[str, str, str]:
+    """The first sentence of a ported program's docstring, its source, and what it cost.
+
+    Raises:
+        ValueError: it does not say one of them.
+    """
+    text = ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
+    does = text.split("\n\n", 1)[0]
+    parts = [re.search(rf"^{head}: (.*(?:\n +.*)*)", text, re.MULTILINE) for head in PORTED_HEADS]
+    if not does or None in parts:
+        raise ValueError(f"{program.name}: the docstring needs a sentence, and {' and '.join(PORTED_HEADS)}")
+    source, cost = (" ".join(part[1].split()) for part in parts if part)
+    return " ".join(does.split()), source, cost
+
+
+PORTED_HEADS = ("Ported from", "What it cost")
+
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
         "client": lambda: state_diagram(CLIENT),
@@ -122,6 +151,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     },
     "configuration.md": {"keys": configuration},
     "kips.md": {"claims": claims},
+    "porting.md": {"ported": ported},
 }
 """For each file, its sections and what makes them."""
 

@@ -308,6 +308,8 @@ def avro_serde(
 ) -> AvroSerde:
     """See Serdes.avro."""
     text = "" if schema is None else schema_text(schema, "Serdes.avro()")
+    if text and text[0] not in '{["':
+        text = json.dumps(text)  # `long` is the schema "long"; Avro in Java takes JSON alone
     if text:
         _avro_type(text)
     return AvroSerde(

@@ -655,9 +655,9 @@ class Serdes(metaclass=TellsPythonNames):
         """Avro with a schema registry, in Confluent's wire format; a struct Column for a record.
 
         Args:
-            schema: to read and write with, as a text or a dict. None: what is read has the newest schema of
-                its subject; what is written the one that it was read with, if its type is the same, else one
-                that follows from the Column's type.
+            schema: to read and write with, as a text or a dict; of a primitive type, its name. None: what is
+                read has the newest schema of its subject; what is written the one that it was read with, if
+                its type is the same, else one that follows from the Column's type.
             subject: instead of the one that follows from the topic.
             record_name: how the record of a schema is called that follows from a type, such as `shop.Order`.
             registry: another registry than the configuration's: `schema.registry.url` and what belongs to it.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +27,7 @@ from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
 from millstream.spark.executors import ExecutorWatch
 from millstream.spark.failures import Report, first_line, is_fenced, is_jvm_lost, may_be_damage, translate
-from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, refuse_doubles
+from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
@@ -238,7 +240,8 @@ class SparkEngine:
     def refresh(self, table: FrameTable, start_of: str | None = None) -> int:
         topic = internal_topic(self._settings.application_id, table.topic)
         only_if_empty = start_of is not None and not table.reads_at_start
-        for tries_left in reversed(range(_REFRESH_TRIES)):
+        for fenced in range(1, _REFRESH_TRIES + 1):
+            began = time.monotonic()
             try:
                 with self._refreshing:
                     return self._refresh(table, topic, only_if_empty=only_if_empty)
@@ -246,8 +249,11 @@ class SparkEngine:
                 if is_jvm_lost(error) or is_jvm_lost(error.__cause__):
                     self._session.note_lost()
                 report = told_by_java(error) or Report.of_text(str(error))
-                if tries_left and is_fenced(report):
-                    continue  # another client does the same; what it has written is looked at now
+                if fenced < _REFRESH_TRIES and is_fenced(report):  # another client does the same
+                    took_s = time.monotonic() - began
+                    log.info("table %s: another client refreshes it, too; this one waits for it", table.name)
+                    if not self._closing.wait(pause_s(took_s, fenced, random.random())):  # noqa: S311
+                        continue
                 raise StreamsException(
                     f"table '{table.name}': its DataFrame could not be read, or what has changed in it not "
                     f"be written to '{topic}'; the table stays as it was: {first_line(report.text)}"
@@ -261,9 +267,9 @@ class SparkEngine:
         reading = {**settings.consumer, "bootstrap.servers": settings.bootstrap_servers}
         options = kafka_options({**reading, "isolation.level": "read_committed"})
         writing = {
+            "transaction.timeout.ms": _LONG_MS,
             **settings.producer,
             "bootstrap.servers": settings.bootstrap_servers,
-            "transaction.timeout.ms": _LONG_MS,
         }
         # 1. From here on nobody else writes to the topic, and nothing in it is open.
         writer: Any = java_class(self.spark._jvm, _WRITER)(writing, topic, f"{topic}-refresh")
@@ -424,7 +430,8 @@ class SparkEngine:
 
 
 _WRITER = "io.millstream.kernel.sink.TableWriter"
-_REFRESH_TRIES = 3
+_REFRESH_TRIES = 20
+"""How often a refresh may be shut out by those of other clients: by far more than there are, as a rule."""
 _LONG_MS = "900000"
 """As long a transaction as a broker allows, unless it is told otherwise: a large table takes its time."""
 

@@ -34,6 +34,7 @@ __all__ = [
     "changes",
     "dataframe_of",
     "last_rows",
+    "pause_s",
     "place_of_record",
     "record_columns",
     "refuse_doubles",
@@ -339,6 +340,20 @@ def dataframe_of(records: DataFrame, key_serde: Serde, value_serde: Serde) -> Da
     key = serdes.from_bytes(key_serde, F.col("key"), F.concat(where, F.lit(" key")))
     value = serdes.from_bytes(value_serde, F.col("value"), F.concat(where, F.lit(" value")))
     return records.select(*record_columns(key, value))
+
+
+def pause_s(took_s: float, fenced: int, chance: float) -> float:
+    """How long a refresh waits that another client's has shut out, before it begins anew; in seconds.
+
+    Whoever begins last shuts out the others, which learn it when they want to write. That one began later, so
+    as long as they took is time enough for it; and the more of them there are, the further apart they go.
+
+    Args:
+        took_s: how long this one took until it learned it.
+        fenced: how often that has happened to it.
+        chance: from 0 to 1.
+    """
+    return took_s * (1 + fenced * chance)
 
 
 def place_of_record() -> Column:

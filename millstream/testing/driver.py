@@ -45,7 +45,7 @@ from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import FrameRead, Repartition, Source
+from millstream.topology.nodes import FrameRead, GlobalTable, Repartition, Source
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
 
@@ -148,6 +148,7 @@ class TopologyTestDriver:
             if place.topic is not None:
                 self._fills.setdefault(place.topic, []).append(name)
         defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
+        self._defaults = defaults
         for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
             self._stores[part.store.name] = filled(
                 open_bytes_store(part.store, part.task_id, None),
@@ -204,13 +205,16 @@ class TopologyTestDriver:
     def create_input_topic(
         self,
         topic: str,
-        key_serde: Serde | str,
-        value_serde: Serde | str,
+        key_serde: Serde | str | None = None,
+        value_serde: Serde | str | None = None,
         *,
         start_timestamp: datetime | None = None,
         auto_advance: timedelta = timedelta(0),
     ) -> TestInputTopic:
         """A topic to pipe into. Records without a timestamp get `start_timestamp`, each `auto_advance` later.
+
+        Args:
+            key_serde, value_serde: what records are written with; None: what the program reads them with.
 
         Raises:
             ValueError: the topology does not read this topic.
@@ -222,20 +226,55 @@ class TopologyTestDriver:
             known = ", ".join(f"'{name}'" for name in names) or "patterns only"
             raise ValueError(f"the topology does not read the topic '{topic}'; it reads {known}")
         start = self._now if start_timestamp is None else round(start_timestamp.timestamp() * 1000)
-        key, value = self._bound(topic, key_serde, value_serde)
+        key, value = self._bound(topic, self._read_with(topic), key_serde, value_serde)
         return TestInputTopic(self, topic, key, value, start, auto_advance)
 
     def create_output_topic(
-        self, topic: str, key_serde: Serde | str, value_serde: Serde | str
+        self, topic: str, key_serde: Serde | str | None = None, value_serde: Serde | str | None = None
     ) -> TestOutputTopic:
-        """A topic to read from: also an internal one, by its full name."""
-        return TestOutputTopic(self, topic, *self._bound(topic, key_serde, value_serde))
+        """A topic to read from: also an internal one, by its full name.
 
-    def _bound(self, topic: str, key_serde: Serde | str, value_serde: Serde | str) -> tuple[Serde, Serde]:
-        """With the registry that the configuration names, if they need one."""
+        Args:
+            key_serde, value_serde: what records are read with; None: what the program writes them with.
+
+        Raises:
+            ValueError: no serde is given, and the program has none for this topic.
+        """
+        own = (None, None) if self._engine is None else self._engine.written_serdes.get(topic, (None, None))
+        return TestOutputTopic(self, topic, *self._bound(topic, own, key_serde, value_serde))
+
+    def _read_with(self, topic: str) -> tuple[Any, Any]:
+        """The serdes of the first source that reads the topic."""
+        sources: list[Any] = [
+            node
+            for pipeline in self._topology.pipelines
+            for node in pipeline.inputs
+            if not isinstance(node, Repartition | FrameRead) and _reads(node, topic, self._application_id)
+        ]
+        tables = (node for node in self._topology.nodes if isinstance(node, GlobalTable))
+        for node in (*sources, *(table for table in tables if table.topic == topic)):
+            return node.key_serde or self._defaults[0], node.value_serde or self._defaults[1]
+        return None, None
+
+    def _bound(
+        self,
+        topic: str,
+        own: tuple[Any, Any],
+        key_serde: Serde | str | None,
+        value_serde: Serde | str | None,
+    ) -> tuple[Serde, Serde]:
+        """What is given, or else the program's own, with the registry that the configuration names."""
+        key = own[0] if key_serde is None else key_serde
+        value = own[1] if value_serde is None else value_serde
+        for side, serde in (("key", key), ("value", value)):
+            if serde is None:
+                raise ValueError(
+                    f"the program does not say which {side} serde the topic '{topic}' has; give both, as in "
+                    f"('{topic}', Serdes.string(), Serdes.string())"
+                )
         return (
-            bound(Serdes.of(key_serde), self._registry, topic, is_key=True),
-            bound(Serdes.of(value_serde), self._registry, topic),
+            bound(Serdes.of(key), self._registry, topic, is_key=True),
+            bound(Serdes.of(value), self._registry, topic),
         )
 
     @property

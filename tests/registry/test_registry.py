@@ -363,6 +363,11 @@ def test_a_serde_without_a_registry_or_a_schema_says_so() -> None:
         Serdes.custom("own", serialize=str.encode, deserialize=bytes.decode)
 
 
+def test_the_schema_of_a_primitive_type_is_its_name() -> None:
+    """`long` is "long" in JSON, which is what Java's parser and registries take."""
+    assert Serdes.avro("long") == Serdes.avro(' "long"') != Serdes.avro("int")
+
+
 def test_what_a_schema_refers_to_is_put_in_once() -> None:
     """Also what is defined within another definition, whichever of them comes first."""
     inner = {"type": "record", "name": "Inner", "fields": [A]}

@@ -51,9 +51,10 @@ class KafkaStreams:
     Args:
         classes: a directory for what is compiled.
         runner: the program that answers.
+        sources: what is compiled for it; only itself, if there are none.
     """
 
-    def __init__(self, classes: Path, runner: Path = RUNNER) -> None:
+    def __init__(self, classes: Path, runner: Path = RUNNER, sources: Sequence[Path] = ()) -> None:
         self._runner = runner
         self._java = find_java().java
         streams, driver, compiler = ensure(TEST_JARS, "kafka-streams-4.3.1")
@@ -62,7 +63,8 @@ class KafkaStreams:
             map(str, (classes, streams, driver, *ensure_jars(BROKER_SET), rocksdb))
         )
         compile = ["-cp", str(compiler), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"]
-        self._run([*compile, "-cp", self._class_path, "-d", str(classes), str(runner)], "")
+        compiled = map(str, sources or [runner])
+        self._run([*compile, "-cp", self._class_path, "-d", str(classes), *compiled], "")
 
     def ask(self, cases: Iterable[str]) -> list[str]:
         """The traces of these cases, as they stand in a file."""

@@ -1,0 +1,75 @@
+"""Completes orders, and writes those for a special article to a topic of their own.
+
+Ported from: DynamicOutputTopic.java of confluentinc/kafka-tutorials (Apache License 2.0)
+What it cost: Java's `substring` takes a start and an end, `F.substr` a start and a length. As in the
+    original, the end is the fifth character of the whole id, so an order with a two-digit number is never
+    special.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder
+
+FAKE_PRICE = 0.467423
+
+ORDER = Serdes.avro(
+    {
+        "type": "record",
+        "name": "Order",
+        "namespace": "io.confluent.developer.avro",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "sku", "type": "string"},
+            {"name": "name", "type": "string"},
+            {"name": "quantity", "type": "long"},
+        ],
+    }
+)
+COMPLETED_ORDER = Serdes.avro(
+    {
+        "type": "record",
+        "name": "CompletedOrder",
+        "namespace": "io.confluent.developer.avro",
+        "fields": [
+            {"name": "id", "type": "string"},
+            {"name": "name", "type": "string"},
+            {"name": "amount", "type": "double"},
+        ],
+    }
+)
+OUTPUT = (Serdes.string(), COMPLETED_ORDER)
+
+
+def completed(order: Column) -> Column:
+    """The order with its price."""
+    return F.struct(
+        F.concat_ws("-", order.id, order.sku).alias("id"),
+        order["name"],
+        (order.quantity * FAKE_PRICE).alias("amount"),
+    )
+
+
+def topic(order: Column) -> Column:
+    """Where a completed order goes: its id is a number, a dash, and the article."""
+    dash = F.instr(order.id, "-")
+    article = F.substr(order.id, dash + 1, 5 - dash)
+    return F.when(article == "QUA", "special-order").otherwise("regular-order")
+
+
+builder = StreamsBuilder()
+(
+    builder.stream("input", Consumed.with_(Serdes.string(), ORDER))
+    .map_values(completed)
+    .to(topic, Produced.with_(*OUTPUT))
+)
+topology = builder.build()
+
+if __name__ == "__main__":
+    config = {
+        "application.id": "dynamic-output-topic",
+        "bootstrap.servers": "localhost:9092",
+        "schema.registry.url": "http://localhost:8081",
+    }
+    with KafkaStreams(topology, config) as streams:
+        streams.wait()  # Ctrl-C ends it

@@ -1,0 +1,29 @@
+"""Ends each phrase of a stream with what the table had at the time of the phrase.
+
+Ported from: VersionedKTableExample.java of confluentinc/kafka-tutorials (Apache License 2.0)
+What it cost: Nothing: a versioned store is a store with a history.
+"""
+
+from datetime import timedelta
+
+from pyspark.sql import functions as F
+
+from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
+
+STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
+
+builder = StreamsBuilder()
+stream = builder.stream("stream-input-topic", STRINGS)
+versioned = Materialized.as_("versioned-ktable-store").with_history(timedelta(minutes=10))
+table = builder.table("table-input-topic", STRINGS, versioned)
+(
+    stream.join(table, lambda left, right: F.concat_ws(" ", left, right))
+    .peek(lambda key, value: print(f"Joined value: {value}"))
+    .to("output-topic", Produced.with_(Serdes.string(), Serdes.string()))
+)
+topology = builder.build()
+
+if __name__ == "__main__":
+    config = {"application.id": "versioned-ktable-application", "bootstrap.servers": "localhost:9092"}
+    with KafkaStreams(topology, config) as streams:
+        streams.wait()  # Ctrl-C ends it

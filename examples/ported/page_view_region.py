@@ -16,6 +16,7 @@ from millstream import Consumed, Grouped, KafkaStreams, Produced, Serdes, Stream
 def record(name, /, **fields):
     """The serde of an Avro record."""
     typed = [{"name": field, "type": type} for field, type in fields.items()]
+    name = f"io.confluent.examples.streams.avro.{name}"
     return Serdes.avro({"type": "record", "name": name, "fields": typed})
 
 

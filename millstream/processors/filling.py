@@ -8,7 +8,7 @@ Source: org.apache.kafka.streams.processor.internals.GlobalStateUpdateTask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from millstream.clock import SystemClock
@@ -31,18 +31,20 @@ def filled(
     application_id: str,
     config: Mapping[str, Any],
     default: tuple[Any, Any],
+    bound: Callable[..., Any],
 ) -> BytesStore:
     """A part of a global store, filled by the processor that the topology has for it; as it is, if it has
-                  none.
+    none.
 
     Args:
         changelog: the partition of the topic that it is filled from.
         default: the configured serdes.
+        bound: gives a serde as it is used for that topic; it is called with the serde and `is_key`.
     """
     for node in topology.nodes:
         if isinstance(node, GlobalTable) and node.stored.name == store.name and node.supplier is not None:
             kept = cast("KeyValueBytesStore", store)
-            return cast("BytesStore", _Filled(kept, node, changelog, application_id, config, default))
+            return cast("BytesStore", _Filled(kept, node, changelog, application_id, config, default, bound))
     return store
 
 
@@ -57,16 +59,22 @@ class _Filled:
         application_id: str,
         config: Mapping[str, Any],
         default: tuple[Any, Any],
+        bound: Callable[..., Any],
     ) -> None:
         self._inner = inner
         self._table = table
         self._changelog = changelog
         self._entries = _Entries(inner)
         self._changes: list[tuple[bytes, bytes | None, int]] = []
-        key, value = table.key_serde or default[0], table.value_serde or default[1]
+        key = bound(table.key_serde or default[0], is_key=True)
+        value = bound(table.value_serde or default[1], is_key=False)
         store = table.stored
         spec = StoreSpec(
-            store.name, store.kind, store.key_serde or key, store.value_serde or value, store.timestamped
+            store.name,
+            store.kind,
+            bound(store.key_serde, is_key=True) or key,
+            bound(store.value_serde, is_key=False) or value,
+            store.timestamped,
         )
         graph = Graph(
             application_id,

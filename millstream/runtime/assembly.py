@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
+from millstream.dsl.registry_serdes import bound
 from millstream.errors import (
     MissingSourceTopicException,
     ProcessorStateException,
@@ -462,6 +464,7 @@ class Assembly:
             application_id=self._config.application_id,
             config=self._config,
             default=(serde_of(self._config.default_key_serde), serde_of(self._config.default_value_serde)),
+            bound=partial(bound, settings=self._registry, topic=part.changelog.topic),
         )
 
     def open_store(self, part: StorePart) -> BytesStore:
@@ -666,8 +669,12 @@ class Assembly:
             self._topology,
             serde_of(self._config.default_key_serde),
             serde_of(self._config.default_value_serde),
-            RegistrySettings.of(self._config.given, self._config.application_id),
+            self._registry,
         )
+
+    @property
+    def _registry(self) -> RegistrySettings | None:
+        return RegistrySettings.of(self._config.given, self._config.application_id)
 
     @property
     def _drops_records(self) -> bool:

@@ -24,10 +24,14 @@ from millstream.topology.nodes import Aggregate, ColumnAggregation
 __all__ = ["change", "changes", "of_both", "retractable"]
 
 
-def changes(new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
+def changes(new: tuple[Column, Column], old: tuple[Column, Column], nothing: Column) -> Column:
     """An array of structs `key`, `value` and `old`, of what a row gives now, and of what it gave.
 
     Each of the two is a key and a value; where one of them is NULL, it gives nothing.
+
+    Args:
+        nothing: a NULL of the values' type. For one without a type Spark would cast the structs, and its
+            optimizer makes such a cast of a key that has a window impossible.
     """
     (key, value), (old_key, old_value) = new, old
     has_new, has_old = (F.coalesce(k.isNotNull() & v.isNotNull(), F.lit(False)) for k, v in (new, old))
@@ -35,7 +39,6 @@ def changes(new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
     def each(key: Column, value: Column, old: Column) -> Column:
         return F.struct(key.alias("key"), value.alias("value"), old.alias("old"))
 
-    nothing = F.lit(None)
     both = F.array(each(key, value, old_value))
     only_new, only_old = each(key, value, nothing), each(old_key, nothing, old_value)
     return (

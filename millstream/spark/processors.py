@@ -195,8 +195,16 @@ def _bound(building: Building, plan: Plan, inputs: tuple[Input, ...]) -> Graph:
         )
 
     application_id = building.context.application_id
+    filled_from = {
+        given.processors[0]: node.of.topic
+        for given, node in zip(plan.graph.inputs, plan.inputs, strict=True)
+        if isinstance(node, GlobalRead) and node.of is not None
+    }
     stores = (
-        each if each.read_only else both(each, changelog_topic(application_id, each.name))
+        both(
+            each,
+            filled_from[each.filled_by] if each.read_only else changelog_topic(application_id, each.name),
+        )
         for each in plan.graph.stores
     )
     outside = (

@@ -147,11 +147,7 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
     lane, (key, value) = computable(building, node, node.mapper, flow, lane, key, value)
     old_key, old_value = of_before(building, flow, lane, *old)
     old = old_key, old_value
-    array = translated(
-        node,
-        node.mapper,
-        lambda: F.coalesce(changes((key, value), old), F.array().cast(_changes_type(flow, key, value))),
-    )
+    array = translated(node, node.mapper, lambda: _changes(flow, (key, value), old))
     lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
     names = {part: flow.with_column(part[0], F.col(element)[part]) for part in ("key", "value", "old")}
     building.put(
@@ -168,12 +164,14 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
     )
 
 
-def _changes_type(flow: Flow, key: Column, value: Column) -> T.ArrayType:
+def _changes(flow: Flow, new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
+    key, value = new
     key_type, value_type = (
         field.dataType for field in flow.df.select(key.alias("k"), value.alias("v")).schema
     )
     change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
-    return T.ArrayType(change)
+    none = F.array().cast(T.ArrayType(change))
+    return F.coalesce(changes(new, old, F.lit(None).cast(value_type)), none)
 
 
 def visit_suppress(building: Building, node: nodes.Suppress) -> None:

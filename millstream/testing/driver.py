@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -149,6 +150,9 @@ class TopologyTestDriver:
                 self._fills.setdefault(place.topic, []).append(name)
         defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
         self._defaults = defaults
+        self._registry = RegistrySettings.of(
+            {name: value for name, value in config.items() if is_of_registry(name)}, self._application_id
+        )
         for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
             self._stores[part.store.name] = filled(
                 open_bytes_store(part.store, part.task_id, None),
@@ -157,11 +161,9 @@ class TopologyTestDriver:
                 application_id=self._application_id,
                 config=config,
                 default=defaults,
+                bound=partial(bound, settings=self._registry, topic=part.changelog.topic),
             )
             self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
-        self._registry = RegistrySettings.of(
-            {name: value for name, value in config.items() if is_of_registry(name)}, self._application_id
-        )
         self._declared_serdes = declared_serdes(topology, *defaults, self._registry)
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline] = []

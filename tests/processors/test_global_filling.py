@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from millstream import Consumed, Processor, Record, Serdes, Stores, StreamsBuilder, Topology
+from millstream import Consumed, Processor, Record, Serdes, Stores, StreamsBuilder, Topology, processor
+from millstream.dsl.registry_serdes import bound
 from millstream.errors import StreamsException, TopologyException
 from millstream.model import TaskId, TopicPartition
 from millstream.processors.filling import filled
+from millstream.registry.settings import RegistrySettings
 from millstream.stores.api import to_stored
 from millstream.stores.opening import open_store
 
@@ -41,9 +44,17 @@ def topology(builder: Any = None) -> Topology:
     return builder.build()
 
 
-def opened(built: Topology, name: str) -> Any:
+def opened(built: Topology, name: str, registry: RegistrySettings | None = None) -> Any:
     inner = open_store(built.global_stores[name], TaskId(0, 0), None)
-    return filled(inner, built, TopicPartition("g", 0), application_id="a", config={}, default=(None, None))
+    return filled(
+        inner,
+        built,
+        TopicPartition("g", 0),
+        application_id="a",
+        config={},
+        default=(None, None),
+        bound=partial(bound, settings=registry, topic="g"),
+    )
 
 
 def test_what_is_read_goes_through_the_processor() -> None:
@@ -57,6 +68,29 @@ def test_what_is_read_goes_through_the_processor() -> None:
     assert store.get(b"count") == to_stored(b"3", 4)
     assert [key for key, _ in store.range(None, None)] == [b"a", b"ac", b"ad", b"count"]
     assert (store.name, store.position, store.epoch) == ("global", 4, 7)
+
+
+def test_serdes_with_a_registry_have_that_of_the_configuration() -> None:
+    """Those of the topic, and those of the store, which may be others."""
+    registry = RegistrySettings.of({"schema.registry.url": "mock://filling"}, "a")
+    schema = {"type": "record", "name": "Name", "fields": [{"name": "name", "type": "string"}]}
+    avro = Serdes.avro(schema)
+
+    @processor(store="global")
+    def named(record: Record, store: Any) -> None:
+        store.put(record.key, {"name": record.value["name"].title()})
+
+    for of_store in (avro, Serdes.json("name STRING")):
+        builder = StreamsBuilder()
+        store = Stores.key_value_store_builder(
+            Stores.in_memory_key_value_store("global"), Serdes.string(), of_store
+        )
+        builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), avro), named)
+        filling = opened(builder.build(), "global", registry)
+        name = bound(avro, registry, "g").serialize({"name": "ann"})
+        filling.apply([(b"a", name, 1)], 1)
+        written = bound(of_store, registry, "g").serialize({"name": "Ann"})
+        assert filling.get(b"a") == to_stored(written, 1)
 
 
 def test_a_global_table_is_kept_as_it_is_read() -> None:

@@ -22,6 +22,7 @@ from waiting import wait_until
 from millstream import (
     Consumed,
     DailyTimeWindows,
+    Grouped,
     KGroupedStream,
     KTable,
     Materialized,
@@ -93,6 +94,30 @@ def test_a_windowed_key_is_a_struct_of_key_and_window_and_a_windowed_in_stores()
         changelog = read(driver, "app-counts-changelog", "bytes", "long")
         assert sorted(changelog)[0] == (b"a" + bytes(8) + bytes(4), 1)
         assert (b"b" + (10).to_bytes(8, "big") + bytes(4), 1) in changelog
+
+
+def test_a_windowed_table_is_grouped_by_another_key_of_the_same_window() -> None:
+    """The new key is a struct as the old one is; what a window of one user gave is taken back by it."""
+    builder = StreamsBuilder()
+    windows = TimeWindows.of_size_with_no_grace(ms(10))
+    serde = key_serde(windows)
+    (
+        grouped(builder)
+        .windowed_by(windows)
+        .count()
+        .group_by(
+            lambda key, value: (F.struct(F.lit("all").alias("key"), key.window.alias("window")), value),
+            Grouped.with_(serde, Serdes.long()),
+        )
+        .aggregate(lambda key, value: F.sum(value))
+        .to_stream()
+        .to("out")
+    )
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "in", ("a", "x", 1), ("b", "x", 2), ("a", "x", 11), ("a", "x", 12))
+        pipe(driver, "in", ("b", "x", 13))
+        first, second = (Windowed("all", TimeWindow(start, start + 10)) for start in (0, 10))
+        assert read(driver, "out", serde, "long") == [(first, 2), (second, 2), (second, 3)]
 
 
 def test_sessions_that_merge_are_deleted_from_store_and_changelog() -> None:

@@ -1,0 +1,61 @@
+"""Puts the customer and the product of each order into it, from two global stores.
+
+Ported from: GlobalStoresExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
+What it cost: Nothing: each processor is a function of a few lines.
+"""
+
+from millstream import Consumed, KafkaStreams, Produced, Serdes, Stores, StreamsBuilder, processor
+
+
+def record(name, /, **fields):
+    """A record of Avro."""
+    typed = [{"name": field, "type": type} for field, type in fields.items()]
+    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
+
+
+ORDER = record("Order", customer_id="long", product_id="long", time_order_placed_at="long")
+CUSTOMER = record("Customer", name="string", gender="string", region="string")
+PRODUCT = record("Product", name="string", description="string", supplier_name="string")
+ENRICHED_ORDER = record("EnrichedOrder", product=PRODUCT, customer=CUSTOMER, order=ORDER)
+
+builder = StreamsBuilder()
+
+
+def add_global_store(name, topic, serde):
+    @processor(store=name)
+    def keep(record, store):
+        store.put(record.key, record.value)
+
+    builder.add_global_store(
+        Stores.key_value_store_builder(Stores.persistent_key_value_store(name), Serdes.long(), serde),
+        topic,
+        Consumed.with_(Serdes.long(), serde),
+        keep,
+    )
+
+
+@processor(stores=["customer-store", "product-store"])
+def enrich(record, customers, products):
+    order = record.value
+    customer = customers.get(order["customer_id"])
+    product = products.get(order["product_id"])
+    yield record.with_value({"product": product, "customer": customer, "order": order})
+
+
+add_global_store("customer-store", "customer", Serdes.avro(CUSTOMER))
+add_global_store("product-store", "product", Serdes.avro(PRODUCT))
+(
+    builder.stream("order", Consumed.with_(Serdes.long(), Serdes.avro(ORDER)))
+    .process_values(enrich)
+    .to("enriched-order", Produced.with_(Serdes.long(), Serdes.avro(ENRICHED_ORDER)))
+)
+topology = builder.build()
+
+if __name__ == "__main__":
+    config = {
+        "application.id": "global-stores-example",
+        "bootstrap.servers": "localhost:9092",
+        "schema.registry.url": "http://localhost:8081",
+    }
+    with KafkaStreams(topology, config) as streams:
+        streams.wait()  # Ctrl-C ends it

@@ -1,0 +1,57 @@
+"""Puts the customer and the product of each order into it, from two global tables.
+
+Ported from: GlobalKTablesExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
+What it cost: Nothing. The class for what is between both joins is a struct.
+"""
+
+from pyspark.sql import functions as F
+
+from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
+
+
+def record(name, /, **fields):
+    """A record of Avro."""
+    typed = [{"name": field, "type": type} for field, type in fields.items()]
+    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
+
+
+ORDER = record("Order", customer_id="long", product_id="long", time_order_placed_at="long")
+CUSTOMER = record("Customer", name="string", gender="string", region="string")
+PRODUCT = record("Product", name="string", description="string", supplier_name="string")
+ENRICHED_ORDER = record("EnrichedOrder", product=PRODUCT, customer=CUSTOMER, order=ORDER)
+
+builder = StreamsBuilder()
+orders = builder.stream("order", Consumed.with_(Serdes.long(), Serdes.avro(ORDER)))
+customers = builder.global_table(
+    "customer",
+    Consumed.with_(Serdes.long(), Serdes.avro(CUSTOMER)),
+    Materialized.as_("customer-store"),
+)
+products = builder.global_table(
+    "product",
+    Consumed.with_(Serdes.long(), Serdes.avro(PRODUCT)),
+    Materialized.as_("product-store"),
+)
+(
+    orders.join(
+        customers,
+        lambda order_id, order: order.customer_id,
+        lambda order, customer: F.struct(customer.alias("customer"), order.alias("order")),
+    )
+    .join(
+        products,
+        lambda order_id, both: both.order.product_id,
+        lambda both, product: F.struct(product.alias("product"), both.customer, both.order),
+    )
+    .to("enriched-order", Produced.with_(Serdes.long(), Serdes.avro(ENRICHED_ORDER)))
+)
+topology = builder.build()
+
+if __name__ == "__main__":
+    config = {
+        "application.id": "global-tables-example",
+        "bootstrap.servers": "localhost:9092",
+        "schema.registry.url": "http://localhost:8081",
+    }
+    with KafkaStreams(topology, config) as streams:
+        streams.wait()  # Ctrl-C ends it

@@ -71,7 +71,7 @@ from millstream.dsl.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, windowed_text
 from millstream.dsl.windowed_serdes import WindowedSerdes
 from millstream.errors import (
     ApplicationShutdownException,
@@ -364,6 +364,7 @@ __all__ = [
     "Windowed",
     "WindowedSerdes",
     "processor",
+    "windowed_text",
 ]
 
 # Reprs and tracebacks say `millstream.KafkaStreams`: where one imports it, not where it is written.

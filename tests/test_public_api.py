@@ -184,6 +184,7 @@ PUBLIC = [
     "Windowed",
     "WindowedSerdes",
     "processor",
+    "windowed_text",
 ]
 
 CLASSES = sorted(name for name in PUBLIC if isinstance(getattr(millstream, name, None), type))

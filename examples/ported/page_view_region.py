@@ -1,16 +1,24 @@
 """Counts page views by the region of the user, in windows of five minutes, a new one each minute.
 
 Ported from: PageViewRegionLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
-What it cost: A windowed key is a struct of Columns, so its text, `[asia@0/300000]`, is put together by hand.
-    A view by a user without a profile has no region and is not counted; it ends the original, with a
-    NullPointerException.
+What it cost: Next to nothing. A view by a user without a profile has no region and is not counted; it ends
+    the original, with a NullPointerException.
 """
 
 from datetime import timedelta
 
 from pyspark.sql import functions as F
 
-from millstream import Consumed, Grouped, KafkaStreams, Produced, Serdes, StreamsBuilder, TimeWindows
+from millstream import (
+    Consumed,
+    Grouped,
+    KafkaStreams,
+    Produced,
+    Serdes,
+    StreamsBuilder,
+    TimeWindows,
+    windowed_text,
+)
 
 
 def record(name, /, **fields):
@@ -23,11 +31,6 @@ def record(name, /, **fields):
 page_view = record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
 user_profile = record("UserProfile", experience=["string", "null"], region="string")
 page_view_with_region = record("PageViewWithRegion", user="string", page="string", region="string")
-
-
-def as_text(windowed):
-    start, end = F.unix_millis(windowed.window.start), F.unix_millis(windowed.window.end)
-    return F.format_string("[%s@%d/%d]", windowed.key, start, end)
 
 
 builder = StreamsBuilder()
@@ -46,7 +49,7 @@ views_by_region = (
     .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5)).advance_by(timedelta(minutes=1)))
     .count()
 )
-views_by_region.to_stream(lambda region, count: as_text(region)).to(
+views_by_region.to_stream(lambda region, count: windowed_text(region)).to(
     "PageViewsByRegion", Produced.with_(Serdes.string(), Serdes.long())
 )
 topology = builder.build()

@@ -1,8 +1,8 @@
 """Windowed groups: records of one key and window together, waiting to become one value.
 
 The keys of the tables that come out of here are windowed. In Spark's functions such a key is a struct:
-`key.key` is the key itself, `key.window.start` and `key.window.end` are timestamps. In Python it is a
-`Windowed`.
+`key.key` is the key itself, `key.window.start` and `key.window.end` are timestamps, and `windowed_text(key)`
+is its text. In Python it is a `Windowed`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from millstream.topology.windows import UnlimitedWindows, Windows
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["SessionWindowedKStream", "TimeWindowedKStream"]
+    from pyspark.sql import Column
+
+__all__ = ["SessionWindowedKStream", "TimeWindowedKStream", "windowed_text"]
 
 Function = nodes.Function
 
@@ -123,3 +125,19 @@ class SessionWindowedKStream(_WindowedKStream):
         record by record, and merges with the third function.
         """
         return self._aggregate(first, rest, materialized, named, merges=True)
+
+
+def windowed_text(key: Any) -> Column:
+    """The text of a windowed key as a Column, `[alice@0/60000]`: the key, and beginning and end of its window
+    in milliseconds since the epoch.
+
+        counts.to_stream(lambda key, count: windowed_text(key)).to("counts")
+
+    In Python a `Windowed` has the same text.
+
+    Source: org.apache.kafka.streams.kstream.Windowed.toString.
+    """
+    from pyspark.sql import functions as F
+
+    start, end = (F.unix_millis(key["window"][side]) for side in ("start", "end"))
+    return F.format_string("[%s@%d/%d]", key["key"].cast("string"), start, end)

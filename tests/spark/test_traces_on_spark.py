@@ -34,6 +34,7 @@ from millstream import (
     TimeWindows,
     UnlimitedWindows,
     WindowedSerdes,
+    windowed_text,
 )
 from millstream.spark.dropped import new_reports, read_drops
 from millstream.testing import TopologyTestDriver
@@ -196,9 +197,7 @@ KEYS: Mapping[str, Any] = {
     "value": lambda key, value: value.cast("string"),
     "all": lambda key, value: F.lit("all"),
     "key": lambda key, value: key.key,
-    "text": lambda key, value: F.format_string(
-        "[%s@%d/%d]", key.key, F.unix_millis(key.window.start), F.unix_millis(key.window.end)
-    ),
+    "text": lambda key, value: windowed_text(key),
     "key and start": lambda key, value: F.concat(key.key, F.lit("@"), F.unix_millis(key.window.start)),
 }
 

@@ -30,7 +30,7 @@ def test_each_program_has_an_original_and_records() -> None:
 def test_each_program_names_its_source_and_what_it_cost(name: str) -> None:
     """In its first lines, where its reader begins; and its records make something come out."""
     text = (PROGRAMS / f"{name}.py").read_text("utf-8")
-    assert re.search(r"^Ported from: \w+\.java of [\w.-]+/[\w.-]+ \(", text, re.MULTILINE), name
+    assert re.search(r"^Ported from: \w+\.java\s+of [\w.-]+/[\w.-]+ \(", text, re.MULTILINE), name
     assert re.search(r"^What it cost: ", text, re.MULTILINE), name
     assert sum(len(step["out"]) for step in steps(name)) > 2
 

@@ -47,6 +47,9 @@ def test_each_program_gives_what_the_original_gives(name: str) -> None:
         record_by_record=True,
     ) as driver:
         for step in steps(name):
+            if step["in"][0] == "store":
+                assert kept(driver, step["in"][1]) == plain(step["out"])
+                continue
             if step["in"][0] == "advance":
                 driver.advance_wall_clock_time(timedelta(milliseconds=step["in"][1]))
             else:
@@ -66,6 +69,11 @@ def written(driver: TopologyTestDriver, example: dict[str, Any]) -> list[Any]:
                 for each in output.read_records_to_list()
             ]
     return rows
+
+
+def kept(driver: TopologyTestDriver, store: str) -> list[Any]:
+    """What is in a store of keys and values."""
+    return [[store, plain(key), plain(value)] for key, value in driver.get_key_value_store(store).all()]
 
 
 def plain(value: Any) -> Any:

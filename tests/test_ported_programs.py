@@ -30,7 +30,7 @@ def test_each_program_has_an_original_and_records() -> None:
 def test_each_program_names_its_source_and_what_it_cost(name: str) -> None:
     """In its first lines, where its reader begins; and its records make something come out."""
     text = (PROGRAMS / f"{name}.py").read_text("utf-8")
-    assert re.search(r"^Ported from: \w+\.(java|clj) of\s+[\w.-]+/[\w.-]+\s+\(", text, re.MULTILINE), name
+    assert re.search(r"^Ported from: \w+\.(java|clj)\s+of\s+[\w.-]+/[\w.-]+\s+\(", text, re.MULTILINE), name
     assert re.search(r"^What it cost: ", text, re.MULTILINE), name
     assert sum(len(step["out"]) for step in steps(name)) > 2
 
@@ -53,6 +53,9 @@ def test_each_program_gives_what_the_original_gives(name: str) -> None:
         record_by_record=True,
     ) as driver:
         for step in steps(name):
+            if step["in"][0] == "store":
+                assert kept(driver, step["in"][1]) == plain(step["out"])
+                continue
             if step["in"][0] == "advance":
                 driver.advance_wall_clock_time(timedelta(milliseconds=step["in"][1]))
             else:
@@ -72,6 +75,11 @@ def written(driver: TopologyTestDriver, example: dict[str, Any]) -> list[Any]:
                 for each in output.read_records_to_list()
             ]
     return rows
+
+
+def kept(driver: TopologyTestDriver, store: str) -> list[Any]:
+    """What is in a store of keys and values."""
+    return [[store, plain(key), plain(value)] for key, value in driver.get_key_value_store(store).all()]
 
 
 def plain(value: Any) -> Any:

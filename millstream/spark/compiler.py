@@ -50,6 +50,7 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.FrameRead: topics.visit_frame_read,
     nodes.Repartition: topics.visit_repartition,
     nodes.SparkTopic: topics.visit_repartition,
+    topics.WrittenBack: topics.visit_written_back,
     nodes.SparkSink: topics.visit_spark_sink,
     nodes.Sink: topics.visit_sink,
     # streams
@@ -169,12 +170,12 @@ def _compile(building: Building) -> Compiled:
 def _visit_all(building: Building) -> None:
     """Visit each node when its parents are done; when nothing else can go on, build what waits."""
     inputs = set(building.pipeline.inputs)
-    for node in building.pipeline.nodes:
+    waiting = [*building.pipeline.nodes, *topics.written_back(building.pipeline)]
+    for node in waiting:
         if node not in inputs:
             for parent in building.parents(node):
                 building.uses[parent] = building.uses.get(parent, 0) + 1
     tables.note_remembering(building)
-    waiting = list(building.pipeline.nodes)
     done: set[Node] = set()
     while waiting:
         ready = [n for n in waiting if n in inputs or all(parent in done for parent in building.parents(n))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column
@@ -34,15 +34,18 @@ from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
-from millstream.topology.pipeline import input_label
+from millstream.topology.pipeline import Pipeline, input_label
 
 __all__ = [
+    "WrittenBack",
     "visit_frame_read",
     "visit_repartition",
     "visit_sink",
     "visit_source",
     "visit_spark_sink",
     "visit_table_source",
+    "visit_written_back",
+    "written_back",
 ]
 
 
@@ -169,6 +172,30 @@ def visit_repartition(building: Building, node: Repartition) -> None:
         flow, lane = _open(building, node, *_written_with(building, node))
         building.put(node, flow, lane)
         return
+    _repartition(building, node, node)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenBack(Node):
+    """The writing half of a repartition topic that its own pipeline reads. In no topology: ours alone."""
+
+    repartition: Repartition = field(default_factory=lambda: Repartition("", ()))
+
+
+def written_back(pipeline: Pipeline) -> list[WrittenBack]:
+    """The repartition topics of a pipeline that it reads itself, for the visit that writes them."""
+    return [
+        WrittenBack(node.name, node.parents, repartition=node)
+        for node in pipeline.inputs
+        if isinstance(node, Repartition) and node in pipeline.outputs and not is_between_tables(node)
+    ]
+
+
+def visit_written_back(building: Building, node: WrittenBack) -> None:
+    _repartition(building, node.repartition, node)
+
+
+def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
     flow, lane, alone = building.take(node.parents[0])
     if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here
         lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
@@ -183,7 +210,7 @@ def visit_repartition(building: Building, node: Repartition) -> None:
     topic = building.internal(node.topic)
     lane, partition, key, value = _written(building, node, flow, lane, key_serde, value_serde, topic)
     building.pin(
-        node,
+        pinned,
         flow,
         lane,
         Output(

@@ -10,6 +10,11 @@ Each line of a file is a record and what comes of it:
     "in"     [topic, key, value, timestamp], or ["advance", milliseconds] for the clock
     "out"    [[topic, key, value, timestamp], ...] by topic, and of each topic in its order
 
+or what is in one of its stores then:
+
+    "in"     ["store", name]
+    "out"    [[name, key, value], ...]
+
 A key with a window is [key, start, end]. There are no caches, so each update is there. Whoever adds a record
 writes "in" alone, and has Kafka Streams answer anew:
 

@@ -6,7 +6,7 @@ import pytest
 from driving import STRINGS, pipe, read
 from pyspark.sql import functions as F
 
-from millstream import Produced, Serdes, StreamsBuilder
+from millstream import Consumed, Joined, Produced, Serdes, StreamsBuilder
 from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark
@@ -70,3 +70,28 @@ def test_filters_are_asked_in_the_order_of_the_program() -> None:
         assert read(driver, "branched") == [("k", "2")]
         pipe(driver, "in2", ("many", "t:"), ("1", "n:"), ("2", "n:x"))
         assert read(driver, "mapped", value="bytes") == [("2", b'{"text":"n:x","kind":"n"}')]
+
+
+def test_a_condition_asks_for_its_parts_in_their_order() -> None:
+    """With generated code, too, what a condition has twice is not computed for what its first part drops."""
+    numbers = Consumed.with_(Serdes.string(), Serdes.long())
+    builder = StreamsBuilder()
+    names = builder.table("in", STRINGS)
+    (
+        builder.stream("numbers", numbers)
+        .filter(lambda number: number > 1)
+        .map(lambda key, number: (number.cast("string"), number))
+        .join(names, lambda number, name: name, Joined.with_(Serdes.string(), Serdes.long(), Serdes.string()))
+        .to("named")
+    )
+    (
+        builder.stream("texts", STRINGS)
+        .filter(lambda text: text.rlike("^[0-9]+$") & (text.cast("int") > 1) & (text.cast("int") < 9))
+        .to("digits")
+    )
+    with TopologyTestDriver(builder.build(), {"spark.sql.codegen.factoryMode": "FALLBACK"}) as driver:
+        pipe(driver, "in", ("5", "five"))  # four bytes, which are no long
+        driver.create_input_topic("numbers").pipe_input("a", 5)
+        pipe(driver, "texts", ("k", "x"), ("k", "5"))
+        assert read(driver, "named") == [("5", "five")]
+        assert read(driver, "digits") == [("k", "5")]

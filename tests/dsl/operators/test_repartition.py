@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from driving import STRINGS, pipe, read, records
 from pyspark.sql import functions as F
 
-from millstream import Repartitioned, Serdes, StreamsBuilder
+from millstream import JoinWindows, Repartitioned, Serdes, StreamJoined, StreamsBuilder
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
@@ -61,3 +63,23 @@ def test_a_partitioner_chooses_the_partition_of_the_topic() -> None:
         again = driver._output("app-again-repartition")
         assert [record.partition for record in again] == [3, 2, -1]
         assert read(driver, "out", value=Serdes.long()) == [("k", 2), ("l", 1)]
+
+
+def test_a_pipeline_reads_the_repartition_topic_that_it_writes() -> None:
+    """A join with a stream brings what is behind the topic into the pipeline of what is in front of it."""
+    builder = StreamsBuilder()
+    left, right = builder.stream("left", STRINGS), builder.stream("in", STRINGS)
+    near = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
+    strings = StreamJoined.with_(Serdes.string(), Serdes.string(), Serdes.string())
+    left.join(right, lambda one, other: F.concat(one, other), near, strings).to("joined")
+    again = left.map(lambda key, value: (key, F.upper(value))).repartition(
+        Repartitioned.with_(Serdes.string(), Serdes.string())
+    )
+    again.join(right, lambda one, other: F.concat(one, other), near, strings).to("joined-again")
+    topology = builder.build()
+    assert [pipeline.name for pipeline in topology.pipelines] == ["p0"]
+    with TopologyTestDriver(topology) as driver:
+        pipe(driver, "in", ("k", "b", 1))
+        pipe(driver, "left", ("k", "a", 2))
+        assert read(driver, "joined") == [("k", "ab")]
+        assert read(driver, "joined-again") == [("k", "Ab")]

@@ -41,7 +41,7 @@ public class Ported {
     public interface Program {
         Topology topology();
 
-        /** The keys and values of its topics, by a topic's name; "*" is any other. */
+        /** The keys and values of its topics, and stores, by their names; "*" is any other. */
         Map<String, Kind<?>[]> topics();
 
         /** What is configured besides. */
@@ -136,7 +136,12 @@ public class Ported {
         final ArrayNode steps = each.putArray("steps");
         try (TopologyTestDriver driver = new TopologyTestDriver(program.topology(), config, Instant.ofEpochMilli(0))) {
             for (final JsonNode record : each.get("records")) {
-                if (record.get(0).asText().equals("advance")) {
+                final String what = record.get(0).asText();
+                if (what.equals("store")) {
+                    steps.add(kept(driver, program, record.get(1).asText()));
+                    continue;
+                }
+                if (what.equals("advance")) {
                     driver.advanceWallClockTime(Duration.ofMillis(record.get(1).asLong()));
                 } else {
                     pipe(driver, program, record);
@@ -179,6 +184,16 @@ public class Ported {
                 rows.addArray().add(topic).add(kinds[0].text(record.key())).add(kinds[1].text(record.value()))
                     .add(record.timestamp());
             }
+        }
+        return rows;
+    }
+
+    static ArrayNode kept(final TopologyTestDriver driver, final Program program, final String store) {
+        final Kind<?>[] kinds = kinds(program, store);
+        final ArrayNode rows = NODES.arrayNode();
+        try (var all = driver.getKeyValueStore(store).all()) {
+            all.forEachRemaining(each ->
+                rows.addArray().add(store).add(kinds[0].text(each.key)).add(kinds[1].text(each.value)));
         }
         return rows;
     }

@@ -3,8 +3,8 @@
 Ported from: InventoryService.java of confluentinc/kafka-streams-examples (Apache License 2.0), with
     FraudService.java and ValidationsAggregatorService.java of the same: three applications are one here.
 What it cost: A processor with a store is a function here, the sum of a customer's session a Spark expression,
-    and the pair that Java's join makes for its processor a struct. In Kafka Streams what two branches
-    write of one record to a topic comes in the order of the program; here that is not said.
+    and the pair that Java's join makes for its processor a struct. The fraud check stands first: in which
+    order two branches write to one topic is not promised, and differs where the processor stands first.
 """
 
 from datetime import timedelta

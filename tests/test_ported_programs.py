@@ -20,7 +20,7 @@ CONFIG = {"statestore.cache.max.bytes": 0, "schema.registry.url": "mock://ported
 
 
 def test_each_program_has_an_original_and_records() -> None:
-    """None is without the others, so none goes untested."""
+    """Each program has all three, so none goes untested."""
     java = {path.stem for path in (FOLDER / "java").glob("*.java")} - {"Ported"}
     assert sorted(path.stem for path in FOLDER.glob("*.jsonl")) == NAMES
     assert java == {name.title().replace("_", "") for name in NAMES}

@@ -1,7 +1,7 @@
-"""Tells which users clicked three times or more within a minute.
+"""Reports the users who clicked three times or more in the same minute.
 
 Ported from: AnomalyDetectionLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
-What it cost: Nothing; `windowed_text` is the `toString` of a windowed key.
+What it cost: Nothing. `windowed_text` is the `toString()` of a windowed key.
 """
 
 from datetime import timedelta

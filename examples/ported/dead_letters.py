@@ -2,7 +2,8 @@
 
 Ported from: KafkaStreamsDLQApplication.java of confluentinc/tutorials (which names no licence)
 What it cost: Where the original throws, this calls `F.raise_error`. Jackson also rejects an event with an
-    unknown field, which `F.from_json` ignores.
+    unknown field, which `F.from_json` ignores. A function of Columns cannot log, so the log
+    lines are left out.
 """
 
 from pyspark.sql import Column

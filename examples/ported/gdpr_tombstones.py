@@ -7,7 +7,7 @@ Ported from: event_consumer.clj of dlebrero/kafka-gdpr-event-sourcing (which nam
     the article "Kafka, GDPR and Event Sourcing")
 What it cost: The original reads both topics as one stream of values of any shape. Here the values of a stream
     have one type, so there are two streams, each with a processor, and the processors share the stores. What
-    the original prints goes to a topic. EDN became JSON.
+    the original prints goes to a topic. EDN became JSON, and the stores have no cache.
 """
 
 from collections.abc import Iterator

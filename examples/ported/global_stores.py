@@ -1,4 +1,4 @@
-"""Puts the customer and the product of each order into it, from two global stores.
+"""Adds the customer and the product to each order, from two global stores.
 
 Ported from: GlobalStoresExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: Nothing: each processor is a function of a few lines.

@@ -1,7 +1,7 @@
-"""Puts the customer and the product of each order into it, from two global tables.
+"""Adds the customer and the product to each order, from two global tables.
 
 Ported from: GlobalKTablesExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
-What it cost: Nothing. The class for what is between both joins is a struct.
+What it cost: Nothing. The class that the original has for the result of the first join is a struct.
 """
 
 from pyspark.sql import functions as F

@@ -3,7 +3,8 @@
 Ported from: IotStreamingAggregationMapWindowTimeTumblingWindows.java
     of bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
 What it cost: The aggregator is one Spark expression for each field; a window's times are timestamps, and
-    `F.unix_millis` makes the original's numbers of them.
+    `F.unix_millis` turns them into the original's numbers. `peek` runs in Spark's workers, and prints where
+    the original logs.
 """
 
 from datetime import timedelta

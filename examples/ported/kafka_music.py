@@ -1,9 +1,10 @@
-"""Keeps charts of the songs that are played most: five of each genre, and five of all.
+"""Keeps charts of the songs that are played most: the top five of each genre, and of all.
 
 Ported from: KafkaMusicExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: The charts are lists of Avro values with Kafka's own `ListSerde`, in place of a class with its
-    own serde, and `add` and `remove` return new lists. The program prints the charts that the original
-    serves over HTTP, which would be a setting, `query.server.enabled`.
+    own serde, and `add` and `remove` return new lists. The original serves the charts over HTTP; this
+    prints those of the genres. With `query.server.enabled` the stores can be read over HTTP too, under
+    Millstream's own paths.
 """
 
 from datetime import timedelta

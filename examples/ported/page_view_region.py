@@ -1,8 +1,8 @@
-"""Counts page views by the region of the user, in windows of five minutes, a new one each minute.
+"""Counts page views by the region of the user, in windows of five minutes that begin every minute.
 
 Ported from: PageViewRegionLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
-What it cost: Next to nothing. A view by a user without a profile has no region and is not counted; it ends
-    the original, with a NullPointerException.
+What it cost: Next to nothing. A view by a user without a profile has no region and is not counted; the
+    original ends with a NullPointerException.
 """
 
 from datetime import timedelta

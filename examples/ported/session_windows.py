@@ -1,7 +1,7 @@
 """Counts what each user played in a session, which ends when nothing was played for half an hour.
 
 Ported from: SessionWindowsExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
-What it cost: Times of a window are timestamps, so their milliseconds are asked for.
+What it cost: A window's times are timestamps, and `F.unix_millis` turns them into the original's numbers.
 """
 
 from datetime import timedelta

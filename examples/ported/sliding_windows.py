@@ -2,7 +2,8 @@
 
 Ported from: SlidingWindow.java of confluentinc/kafka-tutorials (Apache License 2.0)
 What it cost: Less than it was: Spark has an average and a rounding, so no class holds a count and a sum. The
-    timestamp extractor is a lambda, and belongs to the source instead of the configuration.
+    timestamp extractor is a lambda, and given with the source; the original's is a class that the
+    configuration names.
 """
 
 from datetime import timedelta

@@ -2,9 +2,10 @@
 
 Ported from: StreamsStockTransactionAggregations.java
     of bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
-What it cost: The aggregator, thirty lines that change a builder, is one Spark expression for each field; it
-    takes a price of nothing for a price, where the original takes it for none. JSON takes the place of
-    Protobuf, which would need generated classes beside this file.
+What it cost: The aggregator, thirty lines that change a builder, is one Spark expression for each field. If
+    the first price is 0, it stays the lowest; the original takes it for no price yet. JSON takes the place of
+    Protobuf, whose schemas would stand in a registry or in generated classes beside this file. `peek` runs in
+    Spark's workers, and prints where the original logs.
 """
 
 from pyspark.sql import functions as F

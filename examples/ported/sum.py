@@ -1,8 +1,8 @@
-"""Adds up the odd ones of all numbers.
+"""Adds up the odd numbers of a stream.
 
 Ported from: SumLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: Spark's sum of integers is a long, so it is cast back. A sum that is too large for an integer
-    ends the program, where Java's goes on with a negative number.
+    ends the program; Java's overflows, and goes on with a negative number.
 """
 
 from pyspark.sql import functions as F

@@ -1,8 +1,8 @@
-"""Tells the highest temperature of each five seconds, as often as it changes, if it is above a threshold.
+"""Reports the highest temperature of each five seconds, at each reading, if it is above a threshold.
 
 Ported from: TemperatureDemo.java of apache/kafka (Apache License 2.0)
-What it cost: `reduce` takes Spark's `F.max_by` in place of a comparison of two. A key of Python's is not a
-    Column, so it stands in `F.lit`. The rest is word for word; serdes of windowed keys need not be given.
+What it cost: `reduce` takes Spark's `F.max_by` in place of a function that compares two values. A
+    constant key needs `F.lit`. The rest is word for word; the serde of the windowed keys need not be given.
 """
 
 from datetime import timedelta

@@ -1,9 +1,9 @@
-"""Tells the hundred articles of each industry that are read most, hour by hour.
+"""Lists the hundred most read articles of each industry, hour by hour.
 
 Ported from: TopArticlesLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: A key with a window is a struct of Columns, put together by hand. The queue is a list in Avro,
     sorted when it is read, so it needs no serde of its own. Of articles that are read equally often, the one
-    comes first that was so first; in the original, whichever its queue gives.
+    that reached the number first comes first; in the original, whichever its queue gives.
 """
 
 from datetime import timedelta

@@ -1,7 +1,8 @@
-"""Ends each phrase of a stream with what the table had at the time of the phrase.
+"""Completes each phrase of a stream with what the table held at the time of the phrase.
 
 Ported from: VersionedKTableExample.java of confluentinc/kafka-tutorials (Apache License 2.0)
-What it cost: Nothing: a versioned store is a store with a history.
+What it cost: Nothing. `with_history` makes a store versioned; `Stores.persistent_versioned_key_value_store`
+    is there too.
 """
 
 from datetime import timedelta

@@ -1,9 +1,10 @@
-"""Masks the cards of a shop's customers, tells what is bought where, gives rewards, and parts departments.
+"""Masks card numbers in a shop's purchases, says what is bought where, gives rewards, and splits departments.
 
 Ported from: ZMartKafkaStreamsFilteringBranchingApp.java
     of bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
-What it cost: JSON takes the place of Protobuf, which would need generated classes beside this file. The
-    mappers are Columns: `F.transform` and `F.aggregate` go over the items in place of Java's streams.
+What it cost: JSON takes the place of Protobuf, whose schemas would stand in a registry or in generated
+    classes beside this file; two fields that the original never sets are left out. The mappers are Columns:
+    `F.transform` and `F.aggregate` go over the items in place of Java's streams.
 """
 
 from pyspark.sql import functions as F

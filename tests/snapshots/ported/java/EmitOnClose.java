@@ -14,7 +14,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
 /** As IotStreamingAggregationEmitOnCloseTumblingWindow of bbejeck/KafkaStreamsInAction2ndEdition has it, without its two
- * logging peeks. */
+ * logging peeks, and the start and end of a window, which it leaves 0. */
 public class EmitOnClose implements Ported.Program {
     static final double THRESHOLD = 115.0;
 

@@ -21,7 +21,7 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.state.KeyValueStore;
 
-/** As KafkaMusicExample of confluentinc/kafka-streams-examples has it. */
+/** As KafkaMusicExample of confluentinc/kafka-streams-examples has it; its TopFiveSongs is an array here. */
 public class KafkaMusic implements Ported.Program {
     private static final long SHORTEST = 30 * 1000L;
     private static final Serde<JsonNode> OBJECT = Ported.OBJECT.serde();

@@ -27,7 +27,8 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
-/** As InventoryService, FraudService and ValidationsAggregatorService of confluentinc/kafka-streams-examples have it. */
+/** As InventoryService, FraudService and ValidationsAggregatorService of confluentinc/kafka-streams-examples have it, in one
+ * application: they share the filter of new orders, which InventoryService has after its selectKey. */
 public class OrderValidation implements Ported.Program {
     private static final Serde<JsonNode> OBJECT = Ported.OBJECT.serde();
     private static final Produced<String, JsonNode> PRODUCED = Produced.with(Serdes.String(), OBJECT);

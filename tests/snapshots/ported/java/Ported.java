@@ -1,7 +1,7 @@
 // Runs well-known programs on real Kafka Streams (its TopologyTestDriver), record by record, and says what comes out.
 //
 // Each program is a class of its own in this directory. Reads cases from its input, one JSON object per line, and writes
-// them to its output with "steps". What these mean, and how to write them anew: tests/snapshots/ported.py.
+// them to its output with "steps". What these mean, and how to write them anew: tests/snapshots/ported_programs.py.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

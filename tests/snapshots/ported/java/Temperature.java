@@ -12,7 +12,8 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 
-/** As TemperatureDemo of apache/kafka has it. */
+/** As TemperatureDemo of apache/kafka has it, but for the size of its windows' serde, which there is 5 ms; only reading
+ * needs it. */
 public class Temperature implements Ported.Program {
     private static final int THRESHOLD = 20;
     private static final Duration SIZE = Duration.ofSeconds(5);

@@ -11,7 +11,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
-/** As VersionedKTableExample of confluentinc/kafka-tutorials has it. */
+/** As VersionedKTableExample of confluentinc/kafka-tutorials has it, without a store supplier that it does not use. */
 public class VersionedJoin implements Ported.Program {
     @Override
     public Topology topology() {

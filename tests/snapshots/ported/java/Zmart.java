@@ -15,7 +15,8 @@ import org.apache.kafka.streams.kstream.ForeachAction;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** As ZMartKafkaStreamsFilteringBranchingApp of bbejeck/KafkaStreamsInAction2ndEdition has it. */
+/** As ZMartKafkaStreamsFilteringBranchingApp of bbejeck/KafkaStreamsInAction2ndEdition has it, without the fields that it
+ * never sets. */
 public class Zmart implements Ported.Program {
     private static final Serde<JsonNode> OBJECT = Ported.OBJECT.serde();
 

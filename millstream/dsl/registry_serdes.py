@@ -343,9 +343,9 @@ def _avro_reader(*texts: str) -> Any:
 
     Bytes may claim to be as deep as they are long: the compiled one ends the process then, and Python raises.
     """
-    if not _has_itself(_avro_parsed(*texts), frozenset()):
+    schemas = (_avro_parsed(*texts[: n + 1]) for n in range(len(texts)))  # one refers to those before it
+    if not any(_has_itself(schema, frozenset()) for schema in schemas):
         return _fastavro().schemaless_reader
-    _fastavro()
     from fastavro._read_py import schemaless_reader
 
     return schemaless_reader

@@ -115,6 +115,9 @@ class _Filled:
     def out(self, *record: object) -> None:
         raise AssertionError(f"nothing is behind the processor of a global store: {record}")
 
+    def unwritten(self, *failure: object) -> None:
+        raise AssertionError(f"nothing is behind the processor of a global store: {failure}")
+
     def now_ms(self) -> int:
         return SystemClock().epoch_ms()
 

@@ -62,12 +62,14 @@ class Outside:
     Attributes:
         name: as `forward` calls it.
         has_old: what leaves says as well what was there before (changes.py).
+        is_sink: it writes what leaves to a topic, as it is.
     """
 
     name: str
     key_serde: Any
     value_serde: Any
     has_old: bool = False
+    is_sink: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,8 @@ def plan_graph(
                 key, value = child.key_serde or key, child.value_serde or value
             children.append(Child(len(ends), outside=True))
             tells = node in telling and not isinstance(child, ToStream)
-            ends.append(Outside(first_names.get((node.name, child), child.name), key, value, tells))
+            name = first_names.get((node.name, child), child.name)
+            ends.append(Outside(name, key, value, tells, isinstance(child, Sink)))
             outside.append((node, child))
         of_table = isinstance(node, TableTransformValues)
         supplier = (

@@ -12,7 +12,7 @@ Differs: stream time is the newest timestamp of the records that processors of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -80,6 +80,13 @@ class Home(Protocol):
 
         It returns if the record is to be given up: what was done stays, and `forward` returns to the
         processor before. Else it raises, the same exception or another one, and the task is at its end.
+        """
+
+    def unwritten(self, outside: int, part: str, error: Exception, /) -> None:
+        """A sink, by its number, cannot write what is forwarded to it: the "key" or the "value".
+
+        Likewise it returns if the record is to be given up, and so does `forward`; or it raises. No processor
+        has failed.
         """
 
 
@@ -273,10 +280,15 @@ class ProcessorTask:
                 what = "value"
                 value = write_value(record.value)
             except SerializationException as error:
-                raise SerializationException(
+                said = SerializationException(
                     f"processor {of.name} forwards a {what} to {outside.name} that cannot be written: "
                     f"{error}. What is forwarded has the serdes of {serdes}"
-                ) from error
+                )
+                said.__cause__ = error
+                if not outside.is_sink:
+                    raise said from error
+                self._unwritten(number, what, said)
+                return
             out(number, key, value, record.timestamp, record.headers, scope.of)
 
         return leave
@@ -299,8 +311,18 @@ class ProcessorTask:
         """What was raised passes every processor on the way; only the first one is asked for."""
         if error is self._raised:
             raise error
-        try:
+        with self._raising():
             self._home.failed(node.number, record, error)
+
+    def _unwritten(self, outside: int, part: str, error: Exception) -> None:
+        """A sink's serde has refused a record: that is not the fault of those before it."""
+        with self._raising():
+            self._home.unwritten(outside, part, error)
+
+    @contextmanager
+    def _raising(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as raised:
             self._raised = raised
             raise

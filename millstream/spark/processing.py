@@ -24,7 +24,7 @@ from millstream.processors.graph import Graph
 from millstream.processors.task import ProcessorTask, RawRecord
 from millstream.spark.worker import Caller, Column
 
-__all__ = ["NO_TIME", "Processing", "ProcessorError"]
+__all__ = ["NO_TIME", "Processing", "ProcessorError", "unwritten_number"]
 
 NO_TIME = -(2**63)
 """The stream time of a task that has had no record."""
@@ -51,11 +51,13 @@ class Processing:
     Frames of the answer: of each record that is forwarded the step outside, the record that it comes of or
     -1, key, value, timestamp, and headers likewise; the changes of stores: store, key and value; likewise of
     their changelogs, with timestamps; the stream time; and of each failure that is passed over the processor,
-    the record, the exception's class and what it says.
+    the record, the exception's class and what it says. A failure to write a record is told with a number
+    behind those of all processors: two for each step outside, of keys and of values (`unwritten_number`).
 
     Args:
         has_ticks: it is told the time of day, so that processors can be punctuated by it.
         passes_over: where a processor raises, its record is given up, and told of, and the next one comes.
+        writes_over: likewise where a sink's serde cannot write what is forwarded to it.
         is_timed: the time of day is the last that it was told, for tests; not that of the machine.
     """
 
@@ -66,12 +68,14 @@ class Processing:
         *,
         has_ticks: bool = False,
         passes_over: bool = False,
+        writes_over: bool = False,
         is_timed: bool = False,
     ) -> None:
         self._graph = graph
         self._subtopology = subtopology
         self._has_ticks = has_ticks
         self._passes_over = passes_over
+        self._writes_over = writes_over
         self._is_timed = is_timed
         self._run = b""
         self._tasks: dict[int, _Task] = {}
@@ -89,7 +93,12 @@ class Processing:
                 task.close()
             task_id = TaskId(self._subtopology, partition)
             task = _Task(
-                self._graph, task_id, stream_time, is_timed=self._is_timed, passes_over=self._passes_over
+                self._graph,
+                task_id,
+                stream_time,
+                is_timed=self._is_timed,
+                passes_over=self._passes_over,
+                writes_over=self._writes_over,
             )
             self._tasks[partition] = task
         task.batch = batch
@@ -108,6 +117,11 @@ class Processing:
             task.close()
 
 
+def unwritten_number(graph: Graph, outside: int, part: str) -> int:
+    """What stands in the place of a processor's number where a record could not be written."""
+    return len(graph.processors) + 2 * outside + (part == "value")
+
+
 class ProcessorError(Exception):
     """A processor has raised, which is its cause; it says which one, and with which record."""
 
@@ -120,11 +134,19 @@ class _Task:
     """
 
     def __init__(
-        self, graph: Graph, task_id: TaskId, stream_time: int, *, is_timed: bool, passes_over: bool
+        self,
+        graph: Graph,
+        task_id: TaskId,
+        stream_time: int,
+        *,
+        is_timed: bool,
+        passes_over: bool,
+        writes_over: bool,
     ) -> None:
         self.batch = -1
         self._graph = graph
         self._passes_over = passes_over
+        self._writes_over = writes_over
         self._filling = {store.filled_by for store in graph.stores if store.read_only}
         self._task_id = task_id
         self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
@@ -280,19 +302,29 @@ class _Task:
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
         name = self._graph.processors[processor].name
-        has_record = self._task.has_record
-        if not has_record:
+        if not self._task.has_record:
             self._record = None
         # What fills a global store does so in each client too: none may leave out what others have.
         if not self._passes_over or processor in self._filling:
             raise self._raised(error, name) from error
+        self._give_up(processor, name, error)
+
+    def unwritten(self, outside: int, part: str, error: Exception, /) -> None:
+        if not self._task.has_record:
+            self._record = None
+        name = self._graph.outside[outside].name
+        if not self._writes_over:
+            raise self._raised(error, name) from error
+        self._give_up(unwritten_number(self._graph, outside, part), name, error)
+
+    def _give_up(self, number: int, name: str, error: Exception) -> None:
         what = type(error)
         kind = (
             what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
         )
         told = f"{name} in task {self._task_id}{self._where()}: {error}"
-        place = self._place if has_record else _NOTHING
-        self._failures.append((processor, place, kind.encode(), told.encode(errors="replace")))
+        place = self._place if self._task.has_record else _NOTHING
+        self._failures.append((number, place, kind.encode(), told.encode(errors="replace")))
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock_ms is None else self._clock_ms

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millstream.dsl.error_handlers import SerializationExceptionOrigin
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.ports import Scan
@@ -37,7 +38,7 @@ from millstream.spark.flow import (
     Lane,
 )
 from millstream.spark.java_names import java_class
-from millstream.spark.processing import Processing
+from millstream.spark.processing import Processing, unwritten_number
 from millstream.spark.programs import python_program
 from millstream.spark.record_failures import ask, drop
 from millstream.spark.sink import Output
@@ -243,6 +244,7 @@ def _operator(building: Building, plan: Plan, rows: DataFrame, *, by_clock: bool
         subtopology,
         has_ticks=by_clock,
         passes_over=context.handlers.processing,
+        writes_over=context.handlers.production,
         is_timed=context.is_timed,
     )
     try:
@@ -534,6 +536,11 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
     if building.context.handlers.processing:
         for number, process in enumerate(plan.processes):
             _put_failures(building, plan, flow, process, tag == -1 - number, told)
+    if building.context.handlers.production:
+        for number, (_, child) in enumerate(plan.outside):
+            if isinstance(child, Sink):
+                parts = {part: -1 - unwritten_number(plan.graph, number, part) for part in ("key", "value")}
+                _put_unwritten(building, flow, child, {part: tag == of for part, of in parts.items()}, told)
     stores = {store.name: store for store in _stores(plan)}
     for number, spec in enumerate(plan.graph.stores):
         if spec.read_only:
@@ -559,6 +566,23 @@ def _put_failures(
         ask(building, process, flow, failed, place, exception, message, shown)
     else:
         drop(building, process, flow, failed, "processing", exception, message)
+
+
+def _put_unwritten(
+    building: Building, flow: Flow, sink: Sink, mine: Mapping[str, Column], told: Mapping[str, str]
+) -> None:
+    """What becomes of the records that a sink's serdes cannot write, by the part that they cannot."""
+    exception, message = (F.col(told[name]) for name in ("exception", "message"))
+    if "production" not in building.context.handlers.own:
+        failed = flow.with_column("d", mine["key"] | mine["value"])
+        drop(building, sink, flow, failed, "production", exception, message)
+        return
+    nothing = F.lit(None).cast("binary")
+    topic = F.lit(sink.topic).cast("string")
+    for part, of in mine.items():
+        place = Place("production", sink.name, origin=SerializationExceptionOrigin(part))
+        failed = flow.with_column("d", of)
+        ask(building, sink, flow, failed, place, exception, message, (nothing, nothing), topic)
 
 
 def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> None:

@@ -51,15 +51,18 @@ class Bytes:
 
 
 class MemoryHome:
-    """A Home in memory. `goes_on`: a record at which a processor raises is given up."""
+    """A Home in memory. `goes_on`: a record at which a processor raises is given up; `writes_on`: one that a
+    sink cannot write is, too."""
 
-    def __init__(self, *, goes_on: bool = False) -> None:
+    def __init__(self, *, goes_on: bool = False, writes_on: bool = False) -> None:
         self.stores: dict[int, Bytes] = {}
         self.changes: list[tuple[int, bytes, bytes | None, int]] = []
         self.left: list[tuple[int, RawRecord]] = []
         self.failures: list[tuple[int, Any, Exception]] = []
         self.now = 0
+        self.unwritable: list[tuple[int, str, Exception]] = []
         self.goes_on = goes_on
+        self.writes_on = writes_on
 
     def store(self, number: int) -> Bytes:
         return self.stores.setdefault(number, Bytes())
@@ -85,6 +88,11 @@ class MemoryHome:
     def failed(self, processor: int, record: Any, error: Exception) -> None:
         self.failures.append((processor, record, error))
         if not self.goes_on:
+            raise error
+
+    def unwritten(self, outside: int, part: str, error: Exception) -> None:
+        self.unwritable.append((outside, part, error))
+        if not self.writes_on:
             raise error
 
 

@@ -337,11 +337,6 @@ def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
             lambda context, record: context.forward(FixedKeyRecord("a", 1, 2)),
         ),
         (
-            SerializationException,
-            "processor it forwards a value to sink that cannot be written: .*serde 'long' cannot write 'x'",
-            lambda context, record: context.forward(record),
-        ),
-        (
             ValueError,
             "store 'counts': a key cannot be None",
             lambda context, record: context.get_state_store("counts").put(None, 1),
@@ -433,6 +428,30 @@ def test_a_fixed_key_is_fixed() -> None:
     assert [(record.key, record.value) for _, record in home.left] == [(b"any", b"x"), (b"b", b"y")]
     ((_, _, error),) = home.failures
     assert "processor it forwards a record with another key: process_values() keeps it" in str(error)
+
+
+@pytest.mark.parametrize("writes_on", [False, True])
+def test_what_a_sink_cannot_write_is_no_failure_of_a_processor(writes_on: bool) -> None:
+    """Whoever runs the task is asked about the record, and not whether a processor's may be given up.
+
+    Source: RecordCollectorImpl.handleException.
+    """
+
+    def forwards(context: Any, record: Record) -> None:
+        context.forward(record)
+        context.forward(record.with_value(7))
+
+    task, home = doing(forwards, home=MemoryHome(goes_on=True, writes_on=writes_on))
+    if writes_on:
+        fed(task, [("a", "x", 5)])
+    else:
+        with pytest.raises(SerializationException, match="forwards a value to sink that cannot be written"):
+            fed(task, [("a", "x", 5)])
+    ((outside, part, error),) = home.unwritable
+    assert (outside, part) == (0, "value")
+    assert "serde 'long' cannot write 'x'" in str(error)
+    assert home.failures == []
+    assert [record.value for _, record in home.left] == ([(7).to_bytes(8, "big")] if writes_on else [])
 
 
 def test_a_timestamped_store_says_what_it_takes() -> None:

@@ -186,6 +186,22 @@ def test_the_client_follows_references_and_asks_once(server: RegistryServer) -> 
     assert client.by_id(99) is None
 
 
+def test_bytes_that_are_deeper_than_a_stack_are_refused(server: RegistryServer) -> None:
+    """A schema that has itself as a part says no depth, and what it refers to may be such a one."""
+    loop = record("Node", {"name": "next", "type": ["null", "Node"]}, A)
+    ask(server, "POST", "/subjects/node/versions", {"schema": loop})
+    holder = {
+        "schema": record("Holder", {"name": "node", "type": "Node"}, A),
+        "references": [{"name": "Node", "subject": "node", "version": 1}],
+    }
+    _, said = ask(server, "POST", "/subjects/holder/versions", holder)
+    serde = bound(Serdes.avro(record("Holder", A)), settings(server.url), "t")
+    head = b"\0" + said["id"].to_bytes(4, "big")
+    assert serde.deserialize(head + b"\x02\x00\x04\x02" + b"\x06") == {"a": 3}
+    with pytest.raises(SerializationException, match=r"Avro .* read \(RecursionError"):
+        serde.deserialize(head + b"\x02" * 100_000)
+
+
 def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryServer) -> None:
     """With its address, and without the password."""
     guarded = RegistryServer(users={"u": "secret-word"})

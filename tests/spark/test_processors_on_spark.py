@@ -17,12 +17,17 @@ from pyspark.sql import functions as F
 
 from millstream import (
     Consumed,
+    ErrorHandlerContext,
+    ErrorHandlerResponse,
     Materialized,
     PipelineException,
     Produced,
+    ProducerRecord,
+    ProductionExceptionHandler,
     PunctuationType,
     PythonWorkerException,
     Serdes,
+    SerializationExceptionOrigin,
     StoreBuilder,
     Stores,
     StreamsBuilder,
@@ -360,6 +365,50 @@ def test_a_record_is_given_up_where_the_handler_says_so() -> None:
         assert (dead.key, dead.value, dead.timestamp, told["h"]) == ("a", "raise", 7, b"1")
         assert told["__streams.errors.exception"] == b"LookupError"
         assert told["__streams.errors.offset"] == b"0"
+
+
+class Wrong(Forwarding):
+    """Forwards what is no text, and then what is."""
+
+    def process(self, record: Record) -> None:
+        self.context.forward(record.with_value(1))
+        self.context.forward(record)
+
+
+class Telling(ProductionExceptionHandler):
+    """Goes on, and writes what it is asked about to a topic."""
+
+    def handle_serialization_error(
+        self,
+        context: ErrorHandlerContext,
+        record: ProducerRecord,
+        exception: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> ErrorHandlerResponse:
+        told = f"{origin.name} for {record.topic} at {context.processor_node_id}".encode()
+        return ErrorHandlerResponse.resume([ProducerRecord("asked", record.key, told)])
+
+
+def test_what_a_sink_cannot_write_is_for_the_production_handler() -> None:
+    """Whatever the processing handler says, for no processor has failed."""
+    goes_on = {"processing.exception.handler": "continue"}
+    with TopologyTestDriver(processing(Wrong), goes_on) as driver:
+        records = driver.create_input_topic("in", TEXT, TEXT)
+        with pytest.raises(PipelineException, match="a value to KSTREAM-SINK-0000000002 that cannot be"):
+            records.pipe_input("a", "x")
+    dead = {
+        "production.exception.handler": "continue",
+        "errors.dead.letter.queue.topic.name": "dead",
+    }
+    with TopologyTestDriver(processing(Wrong), dead) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("a", "x")
+        assert pairs(driver, "out") == [("a", "x")]
+        assert pairs(driver, "dead") == [("a", "x")]
+        assert driver.dropped_records == 1
+    with TopologyTestDriver(processing(Wrong), {"production.exception.handler": Telling}) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("a", "x")
+        assert pairs(driver, "out") == [("a", "x")]
+        assert pairs(driver, "asked") == [(None, "VALUE for out at KSTREAM-SINK-0000000002")]
 
 
 class Hidden(Forwarding):

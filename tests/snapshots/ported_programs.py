@@ -2,9 +2,9 @@
 tests/snapshots/ported.
 
 Each program of examples/ported has a file there with its name, and in `java` a class with the original's
-topology: the same operators in the same order, with names and lambdas of ours, but for what the comment of the
-class says. Values that are Avro, Protobuf or classes in the original are JSON there. The default serdes of an
-original are named at its sources.
+topology: the same operators in the same order, with names and lambdas of ours, but for what the class's
+comment says. Values that are Avro, Protobuf or classes in the original are JSON there. The default serdes of
+an original are named at its sources.
 
 Each line of a file is a record and what comes of it:
 

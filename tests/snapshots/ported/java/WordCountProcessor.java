@@ -24,10 +24,10 @@ public class WordCountProcessor implements Ported.Program {
             counts = context.getStateStore("Counts");
             context.schedule(Duration.ofSeconds(1), PunctuationType.STREAM_TIME, time -> {
                 try (KeyValueIterator<String, Integer> all = counts.all()) {
-                    System.out.println("----------- " + time + " ----------- ");
+                    System.out.println("The counts at " + time + ":");
                     while (all.hasNext()) {
                         final KeyValue<String, Integer> each = all.next();
-                        System.out.println("[" + each.key + ", " + each.value + "]");
+                        System.out.println("  " + each.key + ": " + each.value);
                         context.forward(new Record<>(each.key, each.value.toString(), time));
                     }
                 }

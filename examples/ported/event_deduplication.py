@@ -40,6 +40,9 @@ builder = StreamsBuilder()
 topology = builder.build()
 
 if __name__ == "__main__":
-    config = {"application.id": "deduplication", "bootstrap.servers": "localhost:9092"}
+    config = {
+        "application.id": "deduplication-lambda-integration-test",
+        "bootstrap.servers": "localhost:9092",
+    }
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

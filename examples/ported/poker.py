@@ -22,6 +22,6 @@ builder = StreamsBuilder()
 topology = builder.build()
 
 if __name__ == "__main__":
-    config = {"application.id": "poker-game", "bootstrap.servers": "localhost:9092"}
+    config = {"application.id": "streams-poker-game-reducer", "bootstrap.servers": "localhost:9092"}
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

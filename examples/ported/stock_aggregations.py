@@ -41,12 +41,15 @@ builder = StreamsBuilder()
     .group_by(lambda key, transaction: transaction.symbol, Grouped.with_(Serdes.string(), transaction_serde))
     .aggregate(aggregate, Materialized.with_(Serdes.string(), aggregate_serde))
     .to_stream()
-    .peek(lambda symbol, aggregate: print(f"Aggregation result {aggregate}"))
+    .peek(lambda symbol, aggregate: print(f"{symbol}: {aggregate}"))
     .to("stock-aggregations", Produced.with_(Serdes.string(), aggregate_serde))
 )
 topology = builder.build()
 
 if __name__ == "__main__":
-    config = {"application.id": "stock-aggregations", "bootstrap.servers": "localhost:9092"}
+    config = {
+        "application.id": "streams-stock-transaction-aggregations",
+        "bootstrap.servers": "localhost:9092",
+    }
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

@@ -11,20 +11,20 @@ from pyspark.sql import functions as F
 
 from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
 
-STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
+strings = Consumed.with_(Serdes.string(), Serdes.string())
 
 builder = StreamsBuilder()
-stream = builder.stream("stream-input-topic", STRINGS)
+stream = builder.stream("stream-input-topic", strings)
 versioned = Materialized.as_("versioned-ktable-store").with_history(timedelta(minutes=10))
-table = builder.table("table-input-topic", STRINGS, versioned)
+table = builder.table("table-input-topic", strings, versioned)
 (
     stream.join(table, lambda left, right: F.concat_ws(" ", left, right))
-    .peek(lambda key, value: print(f"Joined value: {value}"))
+    .peek(lambda key, value: print(f"{key}: {value}"))
     .to("output-topic", Produced.with_(Serdes.string(), Serdes.string()))
 )
 topology = builder.build()
 
 if __name__ == "__main__":
-    config = {"application.id": "versioned-ktable-application", "bootstrap.servers": "localhost:9092"}
+    config = {"application.id": "versioned-ktables", "bootstrap.servers": "localhost:9092"}
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

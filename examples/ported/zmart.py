@@ -49,7 +49,7 @@ def branch_to(topic):
     return Branched.with_consumer(
         lambda branch: branch.peek(
             lambda key, purchase: print(
-                f"Branch {purchase['department']} of number of items {len(purchase['purchasedItems'])}"
+                f"{purchase['department']}: {len(purchase['purchasedItems'])} items bought"
             )
         ).to(topic, purchase_produced)
     )
@@ -70,7 +70,7 @@ purchases = builder.stream("transactions", Consumed.with_(Serdes.string(), purch
 (
     purchases.filter(lambda purchase: total(purchase) > 10)
     .map_values(reward)
-    .peek(lambda key, reward: print(f"Found a reward over 10 dollars {reward['purchaseTotal']}"))
+    .peek(lambda key, reward: print(f"A reward for buying for {reward['purchaseTotal']}"))
     .to("rewards", Produced.with_(Serdes.string(), reward_serde))
 )
 (
@@ -82,6 +82,9 @@ purchases = builder.stream("transactions", Consumed.with_(Serdes.string(), purch
 topology = builder.build()
 
 if __name__ == "__main__":
-    config = {"application.id": "zmart-filtering-branching", "bootstrap.servers": "localhost:9092"}
+    config = {
+        "application.id": "FirstZmart-Kafka-Streams-App-Branching-Filtering",
+        "bootstrap.servers": "localhost:9092",
+    }
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

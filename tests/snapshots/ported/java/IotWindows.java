@@ -21,7 +21,7 @@ public class IotWindows implements Ported.Program {
     public Topology topology() {
         final StreamsBuilder builder = new StreamsBuilder();
         builder.stream("heat-sensor-input", Consumed.with(Serdes.String(), Serdes.Double()))
-            .peek((sensor, reading) -> System.out.println("Incoming " + sensor + ": " + reading))
+            .peek((sensor, reading) -> System.out.println(sensor + " reads " + reading))
             .groupByKey()
             .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(1)))
             .aggregate(
@@ -34,7 +34,7 @@ public class IotWindows implements Ported.Program {
                 (JsonNode) ((ObjectNode) aggregation)
                     .put("windowStart", windowed.window().start())
                     .put("windowEnd", windowed.window().end())))
-            .peek((sensor, aggregation) -> System.out.println("Tumbling " + sensor + ": " + aggregation))
+            .peek((sensor, aggregation) -> System.out.println(sensor + " by the minute: " + aggregation))
             .to("sensor-agg-output-tumbling", Produced.with(Serdes.String(), Ported.OBJECT.serde()));
         return builder.build();
     }

@@ -23,7 +23,7 @@ public class StockAggregations implements Ported.Program {
                 StockAggregations::add,
                 Materialized.with(Serdes.String(), Ported.OBJECT.serde()))
             .toStream()
-            .peek((symbol, aggregate) -> System.out.println("Aggregation result " + aggregate))
+            .peek((symbol, aggregate) -> System.out.println(symbol + ": " + aggregate))
             .to("stock-aggregations", Produced.with(Serdes.String(), Ported.OBJECT.serde()));
         return builder.build();
     }

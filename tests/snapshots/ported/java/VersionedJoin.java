@@ -25,7 +25,7 @@ public class VersionedJoin implements Ported.Program {
                 .withKeySerde(Serdes.String())
                 .withValueSerde(Serdes.String()));
         stream.join(table, (left, right) -> left + " " + right)
-            .peek((key, joined) -> System.out.println("Joined value: " + joined))
+            .peek((key, joined) -> System.out.println(key + ": " + joined))
             .to("output-topic", Produced.with(Serdes.String(), Serdes.String()));
         return builder.build();
     }

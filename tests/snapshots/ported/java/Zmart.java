@@ -39,11 +39,11 @@ public class Zmart implements Ported.Program {
             .filter((key, purchase) -> total(purchase) > 10.00)
             .mapValues(Zmart::reward)
             .peek((key, reward) ->
-                System.out.println("Found a reward over 10 dollars " + reward.get("purchaseTotal")))
+                System.out.println("A reward for buying for " + reward.get("purchaseTotal")))
             .to("rewards", produced);
 
         final ForeachAction<String, JsonNode> print = (key, purchase) -> System.out.println(
-            "Branch " + purchase.get("department") + " of number of items " + purchase.get("purchasedItems").size());
+            purchase.get("department").asText() + ": " + purchase.get("purchasedItems").size() + " items bought");
         purchases.split()
             .branch((key, purchase) -> purchase.get("department").asText().equalsIgnoreCase("coffee"),
                 Branched.withConsumer(coffee -> coffee.peek(print).to("coffee-topic", produced)))

@@ -16,13 +16,12 @@ SPORT_EVENT = """
     ball STRUCT<shape: STRING, dimensions: STRUCT<diameter: STRING, weight: STRING>>,
     details MAP<STRING, STRING>
 """
-OUTPUT = (Serdes.string(), Serdes.string())
 
 
 def checked(value: Column) -> Column:
     """The event's text as it came, or an error."""
     event = F.from_json(value, SPORT_EVENT, {"mode": "FAILFAST"})
-    missing = F.raise_error(F.lit("Sport event missing required 'ball' field"))
+    missing = F.raise_error(F.lit("an event without a ball"))
     return F.when(event.ball.isNotNull(), value).otherwise(missing)
 
 
@@ -30,17 +29,15 @@ builder = StreamsBuilder()
 (
     builder.stream("input", Consumed.with_(Serdes.string(), Serdes.string()))
     .map_values(checked)
-    .to("output", Produced.with_(*OUTPUT))
+    .to("output", Produced.with_(Serdes.string(), Serdes.string()))
 )
 topology = builder.build()
-
 config = {
-    "application.id": "kafka-streams-dlq-demo",
-    "bootstrap.servers": "localhost:9092",
     "errors.dead.letter.queue.topic.name": "dlq-topic",
     "processing.exception.handler": "continue",
 }
 
 if __name__ == "__main__":
+    config |= {"application.id": "kafka-streams-dlq-demo", "bootstrap.servers": "localhost:9092"}
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

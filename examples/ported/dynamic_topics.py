@@ -14,32 +14,17 @@ from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder
 
 FAKE_PRICE = 0.467423
 
-ORDER = Serdes.avro(
-    {
-        "type": "record",
-        "name": "Order",
-        "namespace": "io.confluent.developer.avro",
-        "fields": [
-            {"name": "id", "type": "long"},
-            {"name": "sku", "type": "string"},
-            {"name": "name", "type": "string"},
-            {"name": "quantity", "type": "long"},
-        ],
-    }
+
+def avro_record(name, /, **fields) -> dict:
+    """The schema of an Avro record, from the types of its fields."""
+    typed = [{"name": field, "type": type} for field, type in fields.items()]
+    return {"type": "record", "name": f"io.confluent.developer.avro.{name}", "fields": typed}
+
+
+order_serde = Serdes.avro(avro_record("Order", id="long", sku="string", name="string", quantity="long"))
+completed_order_serde = Serdes.avro(
+    avro_record("CompletedOrder", id="string", name="string", amount="double")
 )
-COMPLETED_ORDER = Serdes.avro(
-    {
-        "type": "record",
-        "name": "CompletedOrder",
-        "namespace": "io.confluent.developer.avro",
-        "fields": [
-            {"name": "id", "type": "string"},
-            {"name": "name", "type": "string"},
-            {"name": "amount", "type": "double"},
-        ],
-    }
-)
-OUTPUT = (Serdes.string(), COMPLETED_ORDER)
 
 
 def completed(order: Column) -> Column:
@@ -60,9 +45,9 @@ def topic(order: Column) -> Column:
 
 builder = StreamsBuilder()
 (
-    builder.stream("input", Consumed.with_(Serdes.string(), ORDER))
+    builder.stream("input", Consumed.with_(Serdes.string(), order_serde))
     .map_values(completed)
-    .to(topic, Produced.with_(*OUTPUT))
+    .to(topic, Produced.with_(Serdes.string(), completed_order_serde))
 )
 topology = builder.build()
 

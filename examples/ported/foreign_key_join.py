@@ -10,22 +10,18 @@ from pyspark.sql import functions as F
 from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder
 
 
-def schema(name: str, **fields: str) -> dict[str, object]:
-    """An Avro record with these fields."""
-    return {
-        "type": "record",
-        "name": name,
-        "namespace": "io.confluent.developer.avro",
-        "fields": [{"name": field, "type": type} for field, type in fields.items()],
-    }
+def avro_record(name, /, **fields) -> dict:
+    """The schema of an Avro record, from the types of its fields."""
+    typed = [{"name": field, "type": type} for field, type in fields.items()]
+    return {"type": "record", "name": f"io.confluent.developer.avro.{name}", "fields": typed}
 
 
-ID = Serdes.avro("long")
-ALBUM = Serdes.avro(schema("Album", id="long", title="string", genre="string", artist="string"))
-TRACK_PURCHASE = Serdes.avro(
-    schema("TrackPurchase", id="long", song_title="string", album_id="long", price="double")
+id_serde = Serdes.avro("long")
+album_serde = Serdes.avro(avro_record("Album", id="long", title="string", genre="string", artist="string"))
+purchase_serde = Serdes.avro(
+    avro_record("TrackPurchase", id="long", song_title="string", album_id="long", price="double")
 )
-MUSIC_INTEREST = Serdes.avro(schema("MusicInterest", id="string", genre="string", artist="string"))
+interest_serde = Serdes.avro(avro_record("MusicInterest", id="string", genre="string", artist="string"))
 
 
 def music_interest(purchase: Column, album: Column) -> Column:
@@ -34,10 +30,10 @@ def music_interest(purchase: Column, album: Column) -> Column:
 
 
 builder = StreamsBuilder()
-albums = builder.table("albums", Consumed.with_(ID, ALBUM))
-purchases = builder.table("purchases", Consumed.with_(ID, TRACK_PURCHASE))
+albums = builder.table("albums", Consumed.with_(id_serde, album_serde))
+purchases = builder.table("purchases", Consumed.with_(id_serde, purchase_serde))
 interests = purchases.join(albums, lambda purchase: purchase.album_id, music_interest)
-interests.to_stream().to("music-interest", Produced.with_(ID, MUSIC_INTEREST))
+interests.to_stream().to("music-interest", Produced.with_(id_serde, interest_serde))
 topology = builder.build()
 
 if __name__ == "__main__":

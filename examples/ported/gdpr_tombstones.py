@@ -30,15 +30,15 @@ from millstream import (
 )
 
 TOMBSTONE = "forget-me!"
-TEXT = Serdes.json("STRING")
-ITEM = Serdes.json("val STRING, encryption_key STRING")
-KEY_AND_ITEM = Serdes.json("key STRING, item STRUCT<val: STRING, encryption_key: STRING>")
+text_serde = Serdes.json("STRING")
+item_serde = Serdes.json("val STRING, encryption_key STRING")
+key_and_item_serde = Serdes.json("key STRING, item STRUCT<val: STRING, encryption_key: STRING>")
 
 keys_store = Stores.key_value_store_builder(
-    Stores.persistent_key_value_store("encryption-keys-local"), Serdes.string(), TEXT
+    Stores.persistent_key_value_store("encryption-keys-local"), Serdes.string(), text_serde
 ).with_logging_disabled()
 waiting_store = Stores.key_value_store_builder(
-    Stores.persistent_key_value_store("waiting-for-encryption-keys-local"), Serdes.string(), ITEM
+    Stores.persistent_key_value_store("waiting-for-encryption-keys-local"), Serdes.string(), item_serde
 )
 
 
@@ -51,10 +51,12 @@ def place(person: str, partition: int, offset: int) -> str:
 def on_key(record: Record, keys: KeyValueStore, waiting: KeyValueStore) -> Iterator[Record]:
     """A key releases the items that wait for it; a tombstone deletes them and goes on itself."""
     keys.put(record.key, record.value)
-    for at, item in waiting.range(place(record.key, 0, 0), place(record.key, 2**31 - 1, 2**31 - 1)):
-        waiting.delete(at)
-        if record.value != TOMBSTONE:
-            yield record.with_value({"key": record.value, "item": item})
+    first, last = place(record.key, 0, 0), place(record.key, 2**31 - 1, 2**31 - 1)
+    with waiting.range(first, last) as items:
+        for at, item in items:
+            waiting.delete(at)
+            if record.value != TOMBSTONE:
+                yield record.with_value({"key": record.value, "item": item})
     if record.value == TOMBSTONE:
         yield record.with_value({"key": TOMBSTONE, "item": None})
 
@@ -86,16 +88,16 @@ def together(known: str, new: str) -> str:
 
 
 builder = StreamsBuilder()
-keys = builder.stream("encryption-keys", Consumed.with_(Serdes.string(), TEXT))
-items = builder.stream("user-info.encrypted", Consumed.with_(Serdes.string(), ITEM))
+keys = builder.stream("encryption-keys", Consumed.with_(Serdes.string(), text_serde))
+items = builder.stream("user-info.encrypted", Consumed.with_(Serdes.string(), item_serde))
 (
-    keys.process(on_key, value_serde=KEY_AND_ITEM)
-    .merge(items.process(on_item, value_serde=KEY_AND_ITEM))
+    keys.process(on_key, value_serde=key_and_item_serde)
+    .merge(items.process(on_item, value_serde=key_and_item_serde))
     .map_values(decrypted)
     .group_by_key()
-    .reduce(together, Materialized.with_(Serdes.string(), TEXT))
+    .reduce(together, Materialized.with_(Serdes.string(), text_serde))
     .to_stream()
-    .to("user-info", Produced.with_(Serdes.string(), TEXT))
+    .to("user-info", Produced.with_(Serdes.string(), text_serde))
 )
 topology = builder.build()
 

@@ -26,15 +26,17 @@ from millstream import (
 MIN_CHARTABLE_DURATION = 30_000
 
 
-def avro(record, /, **types):
-    fields = [{"name": field, "type": type} for field, type in types.items()]
-    name = f"io.confluent.examples.streams.avro.{record}"
-    return Serdes.avro({"type": "record", "name": name, "fields": fields})
+def avro_record(name, /, **fields) -> dict:
+    """The schema of an Avro record, from the types of its fields."""
+    typed = [{"name": field, "type": type} for field, type in fields.items()]
+    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
 
 
-play_event_serde = avro("PlayEvent", song_id="long", duration="long")
-song_serde = avro("Song", id="long", album="string", artist="string", name="string", genre="string")
-play_count_serde = avro("SongPlayCount", song_id="long", plays="long")
+play_event_serde = Serdes.avro(avro_record("PlayEvent", song_id="long", duration="long"))
+song_serde = Serdes.avro(
+    avro_record("Song", id="long", album="string", artist="string", name="string", genre="string")
+)
+play_count_serde = Serdes.avro(avro_record("SongPlayCount", song_id="long", plays="long"))
 
 
 def add(key, song, top_five):
@@ -88,5 +90,6 @@ if __name__ == "__main__":
             )
         )
         while streams.wait(timedelta(seconds=10)) is KafkaStreams.State.RUNNING:  # Ctrl-C ends it
-            for genre, top_five in charts.all():
-                print(genre, top_five)
+            with charts.all() as all_charts:
+                for genre, top_five in all_charts:
+                    print(genre, top_five)

@@ -33,19 +33,20 @@ from millstream import (
 
 FRAUD_LIMIT = 2000
 NUMBER_OF_RULES = 3
+AVRO = "io.confluent.examples.streams.avro.microservices"
 
 
-def record(name, /, **types):
-    fields = [{"name": field, "type": type} for field, type in types.items()]
-    namespace = "io.confluent.examples.streams.avro.microservices"
-    return {"namespace": namespace, "type": "record", "name": name, "fields": fields}
+def avro_record(name, /, **fields) -> dict:
+    """The schema of an Avro record, from the types of its fields."""
+    typed = [{"name": field, "type": type} for field, type in fields.items()]
+    return {"type": "record", "name": f"{AVRO}.{name}", "fields": typed}
 
 
 def enum(name, *symbols):
     return {"type": "enum", "name": name, "symbols": symbols}
 
 
-order_schema = record(
+ORDER = avro_record(
     "Order",
     id="string",
     customerId="long",
@@ -54,10 +55,10 @@ order_schema = record(
     quantity="int",
     price="double",
 )
-order_serde = Serdes.avro(order_schema)
-order_value_serde = Serdes.avro(record("OrderValue", order=order_schema, value="double"))
+order_serde = Serdes.avro(ORDER)
+order_value_serde = Serdes.avro(avro_record("OrderValue", order=ORDER, value="double"))
 validation_serde = Serdes.avro(
-    record(
+    avro_record(
         "OrderValidation",
         orderId="string",
         checkType=enum("OrderValidationType", "INVENTORY_CHECK", "FRAUD_CHECK", "ORDER_DETAILS_CHECK"),
@@ -146,7 +147,7 @@ near = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
     .aggregate(
         lambda: 0,
         lambda key, validation, total: total + (validation["validationResult"] == "PASS"),
-        lambda key, total, other: other,
+        lambda key, total, other: other,  # as in the original: sessions that merge are not added up
         Materialized.with_(Serdes.string(), Serdes.long()),
     )
     .to_stream(lambda windowed, total: windowed.key)

@@ -21,23 +21,25 @@ from millstream import (
 )
 
 
-def record(name, /, **fields):
-    """The serde of an Avro record."""
+def avro_record(name, /, **fields) -> dict:
+    """The schema of an Avro record, from the types of its fields."""
     typed = [{"name": field, "type": type} for field, type in fields.items()]
-    name = f"io.confluent.examples.streams.avro.{name}"
-    return Serdes.avro({"type": "record", "name": name, "fields": typed})
+    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
 
 
-page_view = record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
-user_profile = record("UserProfile", experience=["string", "null"], region="string")
-page_view_with_region = record("PageViewWithRegion", user="string", page="string", region="string")
-
+page_view_serde = Serdes.avro(
+    avro_record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
+)
+user_profile_serde = Serdes.avro(avro_record("UserProfile", experience=["string", "null"], region="string"))
+view_with_region_serde = Serdes.avro(
+    avro_record("PageViewWithRegion", user="string", page="string", region="string")
+)
 
 builder = StreamsBuilder()
-views_by_user = builder.stream("PageViews", Consumed.with_(Serdes.string(), page_view)).map(
+views_by_user = builder.stream("PageViews", Consumed.with_(Serdes.string(), page_view_serde)).map(
     lambda ignored_key, view: (view.user, view)
 )
-user_regions = builder.table("UserProfiles", Consumed.with_(Serdes.string(), user_profile)).map_values(
+user_regions = builder.table("UserProfiles", Consumed.with_(Serdes.string(), user_profile_serde)).map_values(
     lambda profile: profile.region
 )
 views_by_region = (
@@ -45,7 +47,7 @@ views_by_region = (
         user_regions, lambda view, region: F.struct(view.user, view.page, region.alias("region"))
     )
     .map(lambda user, view: (view.region, view))
-    .group_by_key(Grouped.with_(Serdes.string(), page_view_with_region))
+    .group_by_key(Grouped.with_(Serdes.string(), view_with_region_serde))
     .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5)).advance_by(timedelta(minutes=1)))
     .count()
 )

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from millstream import Consumed, Grouped, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
 
-RATING = Serdes.avro(
+rating_serde = Serdes.avro(
     {
         "type": "record",
         "name": "Rating",
@@ -20,7 +20,7 @@ RATING = Serdes.avro(
 
 builder = StreamsBuilder()
 (
-    builder.stream("ratings", Consumed.with_(Serdes.long(), RATING))
+    builder.stream("ratings", Consumed.with_(Serdes.long(), rating_serde))
     .map(lambda key, rating: (rating.movie_id, rating.rating))
     .group_by_key(Grouped.with_(Serdes.long(), Serdes.double()))
     .aggregate(lambda rating: F.avg(rating), Materialized.as_("average-ratings"))
@@ -34,6 +34,7 @@ if __name__ == "__main__":
         "application.id": "kafka-films",
         "bootstrap.servers": "localhost:9092",
         "schema.registry.url": "http://localhost:8081",
+        "statestore.cache.max.bytes": 0,  # so that each update is seen
     }
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

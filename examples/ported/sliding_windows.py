@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from millstream import Consumed, KafkaStreams, Produced, Serdes, SlidingWindows, StreamsBuilder
 
-TEMPERATURE_READING = Serdes.avro(
+reading_serde = Serdes.avro(
     {
         "type": "record",
         "name": "TemperatureReading",
@@ -26,7 +26,7 @@ TEMPERATURE_READING = Serdes.avro(
 )
 
 builder = StreamsBuilder()
-readings = Consumed.with_(Serdes.string(), TEMPERATURE_READING)
+readings = Consumed.with_(Serdes.string(), reading_serde)
 half_a_second, grace = timedelta(milliseconds=500), timedelta(milliseconds=100)
 (
     builder.stream("temp-readings", readings.with_timestamp_extractor(lambda reading: reading.timestamp))

@@ -25,18 +25,18 @@ from millstream import (
 HOUR = timedelta(hours=1)
 
 
-def record(name, /, **fields):
-    """A record of Avro."""
+def avro_record(name, /, **fields) -> dict:
+    """The schema of an Avro record, from the types of its fields."""
     typed = [{"name": field, "type": type} for field, type in fields.items()]
     return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
 
 
-PAGE_VIEW = record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
-PAGE_VIEW_STATS = record("PageViewStats", user="string", page="string", industry="string", count="long")
+PAGE_VIEW = avro_record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
+PAGE_VIEW_STATS = avro_record("PageViewStats", user="string", page="string", industry="string", count="long")
 
-page_view, stats = Serdes.avro(PAGE_VIEW), Serdes.avro(PAGE_VIEW_STATS)
-queue = Serdes.avro({"type": "array", "items": PAGE_VIEW_STATS})
-windowed_string = WindowedSerdes.time_windowed_serde_from(Serdes.string(), HOUR)
+page_view_serde, stats_serde = Serdes.avro(PAGE_VIEW), Serdes.avro(PAGE_VIEW_STATS)
+queue_serde = Serdes.avro({"type": "array", "items": PAGE_VIEW_STATS})
+windowed_serde = WindowedSerdes.time_windowed_serde_from(Serdes.string(), HOUR)
 
 
 def article_of(view):
@@ -60,24 +60,24 @@ def top_pages(queue):
 
 builder = StreamsBuilder()
 view_counts = (
-    builder.stream("PageViews", Consumed.with_(Serdes.string(), page_view))
+    builder.stream("PageViews", Consumed.with_(Serdes.string(), page_view_serde))
     .filter(lambda view: view.flags.contains("ARTICLE"))
     .map(lambda ignored_key, view: (article_of(view), article_of(view)))
-    .group_by_key(Grouped.with_(page_view, page_view))
+    .group_by_key(Grouped.with_(page_view_serde, page_view_serde))
     .windowed_by(TimeWindows.of_size_with_no_grace(HOUR))
     .count()
 )
 (
-    view_counts.group_by(by_industry, Grouped.with_(windowed_string, stats))
+    view_counts.group_by(by_industry, Grouped.with_(windowed_serde, stats_serde))
     .aggregate(
         list,
         lambda industry, stats, queue: [*queue, stats],
         lambda industry, stats, queue: [each for each in queue if each != stats],
-        Materialized.with_(windowed_string, queue),
+        Materialized.with_(windowed_serde, queue_serde),
     )
     .map_values(top_pages)
     .to_stream()
-    .to("TopNewsPerIndustry", Produced.with_(windowed_string, Serdes.string()))
+    .to("TopNewsPerIndustry", Produced.with_(windowed_serde, Serdes.string()))
 )
 topology = builder.build()
 

@@ -9,7 +9,8 @@ an original are named at its sources.
 Each line of a file is a record and what comes of it:
 
     "in"     [topic, key, value, timestamp], or ["advance", milliseconds] for the clock
-    "out"    [[topic, key, value, timestamp], ...] by topic, and of each topic in its order
+    "out"    [[topic, key, value, timestamp], ...] by topic, and of each topic in its order; ["error"], if it
+             ends the program: then it is the last one
 
 or what is in one of its stores then:
 

@@ -1,4 +1,5 @@
 import java.util.Map;
+import java.util.Objects;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
@@ -17,7 +18,8 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
-/** As GlobalStoresExample of confluentinc/kafka-streams-examples has it. */
+/** As GlobalStoresExample of confluentinc/kafka-streams-examples has it. Its Avro takes no null for a customer or a
+ * product. */
 public class GlobalStores implements Ported.Program {
     @Override
     public Topology topology() {
@@ -76,8 +78,10 @@ public class GlobalStores implements Ported.Program {
             final JsonNode order = record.value();
             final JsonNode customer = customers.get(order.get("customer_id").asLong());
             final JsonNode product = products.get(order.get("product_id").asLong());
-            context.forward(record.withValue(
-                Ported.object("product", product, "customer", customer, "order", order)));
+            context.forward(record.withValue(Ported.object(
+                "product", Objects.requireNonNull(product),
+                "customer", Objects.requireNonNull(customer),
+                "order", order)));
         }
     }
 

@@ -28,6 +28,7 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.errors.StreamsException;
 import org.apache.kafka.streams.kstream.TimeWindowedDeserializer;
 import org.apache.kafka.streams.kstream.TimeWindowedSerializer;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -144,7 +145,12 @@ public class Ported {
                 if (what.equals("advance")) {
                     driver.advanceWallClockTime(Duration.ofMillis(record.get(1).asLong()));
                 } else {
-                    pipe(driver, program, record);
+                    try {
+                        pipe(driver, program, record);
+                    } catch (final StreamsException error) {
+                        steps.addArray().add("error");
+                        continue;
+                    }
                 }
                 steps.add(written(driver, program));
             }

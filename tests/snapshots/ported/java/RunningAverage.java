@@ -42,6 +42,6 @@ public class RunningAverage implements Ported.Program {
     public Map<String, Ported.Kind<?>[]> topics() {
         return Map.of(
             "ratings", Ported.of(Ported.LONG, Ported.OBJECT),
-            "rating-averages", Ported.of(Ported.LONG, Ported.DOUBLE));
+            "*", Ported.of(Ported.LONG, Ported.DOUBLE));
     }
 }

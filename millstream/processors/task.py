@@ -282,7 +282,7 @@ class ProcessorTask:
                 said = SerializationException(
                     f"processor {of.name} forwards a {what} to {outside.name} that cannot be written: "
                     f"{error}. What is forwarded has the serdes of {serdes}"
-                )
+                ).with_traceback(error.__traceback__)
                 said.__cause__ = error
                 if not outside.is_sink:
                     raise said from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 
 import pytest
 from driving import STRINGS, pipe, read, records
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import functions as F
 
 from millstream import JoinWindows, Repartitioned, Serdes, StreamJoined, StreamsBuilder
@@ -13,6 +15,8 @@ from millstream.processors.api import Processor, ProcessorContext, Record
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
+
+register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
 
 def test_repartition_joins_two_pipelines_by_a_topic() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,7 @@ from millstream import (
     Materialized,
     Position,
     PositionBound,
+    Repartitioned,
     Serdes,
     StateQueryRequest,
     StreamsBuilder,
@@ -80,7 +82,9 @@ def test_a_pipeline_that_writes_to_itself_reads_all_of_it_once(world: World) -> 
     left, right = builder.stream(lines, text), builder.stream(others, text)
     near = JoinWindows.of_time_difference_with_no_grace(timedelta(days=1))
     left.join(right, lambda line, other: F.concat(line, other), near).to(out)
-    again = left.select_key(lambda line: line).repartition()
+    again = left.select_key(lambda line: line).repartition(
+        Repartitioned.with_(Serdes.string(), Serdes.string())
+    )
     again.join(right, lambda line, other: F.concat(line, other), near).to(out)
     again.group_by_key().count(Materialized.as_("counts"))
     topology = builder.build()
@@ -88,7 +92,7 @@ def test_a_pipeline_that_writes_to_itself_reads_all_of_it_once(world: World) -> 
     application = world.name("itself")
     write(world, others, "a", "!")
     for run in (0, 1):
-        with world.client(topology, application, processing_guarantee="exactly_once_v2") as client:
+        with closing(world.client(topology, application, processing_guarantee="exactly_once_v2")) as client:
             for number in (1, 2):
                 bound = client.position_bound_after("counts", write(world, lines, "k", "a"), SOON)
                 request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a"))

@@ -91,7 +91,7 @@ class Codec:
         return self._of.read(json.loads(data, parse_float=Decimal if self._of.exact else None))
 
     def quick_read(self, otherwise: Read) -> Read:
-        """The same for many values. What is no plain JSON in UTF-8 that fits is left to another function."""
+        """The same for many values; `otherwise`, unless the bytes are plain JSON in UTF-8 that fits."""
         decode = json.JSONDecoder(parse_float=Decimal if self._of.exact else None).raw_decode
         read = self._of.read
 
@@ -101,7 +101,7 @@ class Codec:
                 value, end = decode(text)
                 if end == len(text):
                     return read(value)
-            except (ValueError, RecursionError, MisfitError):
+            except (ValueError, ArithmeticError, RecursionError, MisfitError):
                 pass
             return otherwise(data)
 

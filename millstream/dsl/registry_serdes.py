@@ -15,7 +15,7 @@ import io
 import json
 import struct
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -178,6 +178,18 @@ class RegistrySerde(Serde):
         """A schema of the registry's as one text."""
         return found.text
 
+    def encoder(self) -> Callable[[Any], bytes | None]:
+        ready: list[RegistrySerde] = []  # the registry is asked for the newest schema once
+
+        def encode(value: Any) -> bytes | None:
+            if value is None:
+                return None
+            if not ready:
+                ready.append(self._ready())
+            return ready[0]._encode(value)
+
+        return encode
+
     def _ready(self) -> Self:
         """With a schema to write.
 
@@ -339,9 +351,9 @@ def _avro_parsed(*texts: str) -> Any:
 
 @cache
 def _avro_reader(*texts: str) -> Any:
-    """fastavro's compiled reader; its one in Python for a schema that has itself as a part.
+    """fastavro's compiled reader; if the schema is recursive, the one that it has in Python.
 
-    Bytes may claim to be as deep as they are long: the compiled one ends the process then, and Python raises.
+    A record can nest as deep as it is long. The compiled reader crashes the process then; Python raises.
     """
     schemas = (_avro_parsed(*texts[: n + 1]) for n in range(len(texts)))  # one refers to those before it
     if not any(_has_itself(schema, frozenset()) for schema in schemas):

@@ -133,7 +133,7 @@ def windowed_text(key: Any) -> Column:
 
         counts.to_stream(lambda key, count: windowed_text(key)).to("counts")
 
-    In Python a `Windowed` has the same text.
+    In Python a `Windowed` has the same text, if its key is a string or a whole number.
 
     Source: org.apache.kafka.streams.kstream.Windowed.toString.
     """

@@ -147,7 +147,6 @@ class ProcessorTask:
             node.targets = tuple(node.children.values())
         self._inputs = [
             _Input(
-                given.name,
                 tuple(nodes[number].process for number in given.processors),
                 _of_null(given.key_serde.decoder()),
                 reading(_of_null(given.value_serde.decoder()), graph.has_old, given.is_of_table),
@@ -243,7 +242,7 @@ class ProcessorTask:
             scope.live = False
 
     def _unreadable(self, given: _Input, record: RawRecord, error: Exception) -> Exception:
-        """What is wrong with a record: what is quick has raised anything, and serdes say it in words."""
+        """What is wrong with a record: its quick decoder failed, and the serde itself says why."""
         what, read = "key", given.of.key_serde.deserialize
         try:
             read(record.key)
@@ -254,8 +253,8 @@ class ProcessorTask:
         if not isinstance(error, SerializationException):
             return error
         return SerializationException(
-            f"task {self._task_id} cannot read the {what} of a record of {given.name}: {error}",
-            topic=record.topic or given.name,
+            f"task {self._task_id} cannot read the {what} of a record of {given.of.name}: {error}",
+            topic=record.topic or given.of.name,
             partition=record.partition,
             offset=record.offset,
         )
@@ -283,7 +282,7 @@ class ProcessorTask:
                 said = SerializationException(
                     f"processor {of.name} forwards a {what} to {outside.name} that cannot be written: "
                     f"{error}. What is forwarded has the serdes of {serdes}"
-                )
+                ).with_traceback(error.__traceback__)
                 said.__cause__ = error
                 if not outside.is_sink:
                     raise said from error
@@ -352,7 +351,6 @@ class _Scope:
 
 
 class _Input(NamedTuple):
-    name: str
     processors: tuple[Callable[[Record], None], ...]
     read_key: Callable[[bytes | None], Any]
     read_value: Callable[[bytes | None], Any]

@@ -66,8 +66,11 @@ def bound_after(
     bound = Position({at: offset for at, offset in written.items() if at.topic == own_topic})
     needed = {at: offset + 1 for at, offset in written.items() if at.topic != own_topic}
     reached = not bound.is_empty
-    # Of a join by a foreign key, one pipeline writes to another, which writes back.
+    # Of a join by a foreign key, one pipeline writes to another, which writes back; and one that is joined
+    # with what comes behind a topic of its own writes to itself.
     circles = sum(isinstance(node, ForeignKeyJoin) for node in topology.nodes)
+    for pipeline in topology.queries:
+        circles += sum(isinstance(node, Repartition) for node in {*pipeline.inputs} & {*pipeline.outputs})
     for pipeline in writers_first(topology.queries) * (1 + 2 * circles):
         inputs = _topics_read(pipeline, application_id, {at.topic for at in needed})
         mine = {at: offset for at, offset in needed.items() if at.topic in inputs}

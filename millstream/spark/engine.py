@@ -241,9 +241,9 @@ class SparkEngine:
         topic = internal_topic(self._settings.application_id, table.topic)
         only_if_empty = start_of is not None and not table.reads_at_start
         for fenced in range(1, _REFRESH_TRIES + 1):
-            began = time.monotonic()
             try:
                 with self._refreshing:
+                    began = time.monotonic()
                     return self._refresh(table, topic, only_if_empty=only_if_empty)
             except (PySparkException, Py4JError, OSError) as error:
                 if is_jvm_lost(error) or is_jvm_lost(error.__cause__):

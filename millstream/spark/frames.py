@@ -343,17 +343,22 @@ def dataframe_of(records: DataFrame, key_serde: Serde, value_serde: Serde) -> Da
 
 
 def pause_s(took_s: float, fenced: int, chance: float) -> float:
-    """How long a refresh waits that another client's has shut out, before it begins anew; in seconds.
+    """How long a refresh waits before it begins anew, after another client's has shut it out; in seconds.
 
-    Whoever begins last shuts out the others, which learn it when they want to write. That one began later, so
-    as long as they took is time enough for it; and the more of them there are, the further apart they go.
+    The refresh that begins last shuts out the others, and they learn it when they want to write. It began
+    after them, so it is done when they have waited for as long as they took. They wait somewhat longer, each
+    for a time of its own, so that they do not shut each other out again.
 
     Args:
         took_s: how long this one took until it learned it.
         fenced: how often that has happened to it.
         chance: from 0 to 1.
     """
-    return took_s * (1 + fenced * chance)
+    return took_s * (1 + min(fenced, _FURTHEST) * chance)
+
+
+_FURTHEST = 8
+"""How many times as long as they took clients go apart, at most."""
 
 
 def place_of_record() -> Column:

@@ -30,8 +30,8 @@ def changes(new: tuple[Column, Column], old: tuple[Column, Column], nothing: Col
     Each of the two is a key and a value; where one of them is NULL, it gives nothing.
 
     Args:
-        nothing: a NULL of the values' type. For one without a type Spark would cast the structs, and its
-            optimizer makes such a cast of a key that has a window impossible.
+        nothing: a NULL of the values' type. An untyped NULL makes Spark cast the structs, and its optimizer
+            fails on that cast when the key has a window.
     """
     (key, value), (old_key, old_value) = new, old
     has_new, has_old = (F.coalesce(k.isNotNull() & v.isNotNull(), F.lit(False)) for k, v in (new, old))

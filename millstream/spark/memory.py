@@ -301,9 +301,11 @@ class _MemoryStream:
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
         rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
-        return rows.where(record["i"] == number).select(
-            F.unhex(record["k"]).alias("key"),
-            F.unhex(record["v"]).alias("value"),
+        mine = record["i"] == number
+        # What comes after the filter may be computed before it (decision 0008): then from nothing.
+        return rows.where(mine).select(
+            F.when(mine, F.unhex(record["k"])).alias("key"),
+            F.when(mine, F.unhex(record["v"])).alias("value"),
             record["t"].alias(TOPIC),
             record["p"].alias(PARTITION),
             record["o"].alias(OFFSET),

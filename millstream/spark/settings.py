@@ -43,8 +43,8 @@ SQL_DEFAULTS: Mapping[str, str] = {
     # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
     # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
     "spark.sql.constraintPropagation.enabled": "false",
-    # Of `a and b(x) and c(x)` Spark computes x, which is there twice, before it asks for a: so a serde reads
-    # records of another topic, which the filter before it is there to drop, and fails.
+    # Of `a and b(x) and c(x)` Spark computes x, which is there twice, before it asks for a. With this it
+    # does not, and in conditions of more parts less often.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
     # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",

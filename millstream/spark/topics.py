@@ -192,6 +192,7 @@ def written_back(pipeline: Pipeline) -> list[WrittenBack]:
 
 
 def visit_written_back(building: Building, node: WrittenBack) -> None:
+    building.visiting = node.repartition  # that is what a processor before it forwards to
     _repartition(building, node.repartition, node)
 
 

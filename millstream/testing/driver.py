@@ -237,7 +237,8 @@ class TopologyTestDriver:
         """A topic to read from: also an internal one, by its full name.
 
         Args:
-            key_serde, value_serde: what records are read with; None: what the program writes them with.
+            key_serde, value_serde: what records are read with; None: what the program's sinks write them
+                with. Of internal topics they have to be given.
 
         Raises:
             ValueError: no serde is given, and the program has none for this topic.

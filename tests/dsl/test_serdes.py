@@ -31,9 +31,10 @@ PARSE = {
     "uuid": uuid.UUID,
 }
 JSON = Serdes.json("user STRING, amount DOUBLE")
+PRECISE = Serdes.json("amount DECIMAL(10,2)")
 PLAIN_JSON = JsonSerde()
 """One without a schema."""
-SERDES = [Serdes.bytes(), JSON, *(Serdes.of(name) for name in GOLDEN)]
+SERDES = [Serdes.bytes(), JSON, PRECISE, *(Serdes.of(name) for name in GOLDEN)]
 
 
 # The machine decides how fast an example is; a test must not.
@@ -43,7 +44,15 @@ quick = settings(deadline=None, max_examples=examples(50), suppress_health_check
 ODD_JSON = st.sampled_from(
     [
         text.encode(encoding)
-        for text in ('{"user":"a","amount":1.5}', ' {"user":null} ', "{} 1", '{"amount":1}x', "[1]", "NaN")
+        for text in (
+            '{"user":"a","amount":1.5}',
+            ' {"user":null} ',
+            "{} 1",
+            '{"amount":1}x',
+            "[1]",
+            "NaN",
+            f'{{"amount":1e{20 * "9"}}}',
+        )
         for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32-le")
     ]
 )

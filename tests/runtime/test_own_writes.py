@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import TableJoined
-from millstream.dsl.options import Consumed, Materialized
+from millstream.dsl.options import Consumed, Materialized, Repartitioned
 from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     StateStoreNotAvailableException,
@@ -28,6 +28,7 @@ from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
+from millstream.topology.windows import JoinWindows
 
 LINES = TopicPartition("lines", 1)
 CHANGELOG = "app-counts-changelog"
@@ -128,6 +129,25 @@ def test_a_join_by_a_foreign_key_is_followed_there_and_back() -> None:
     bound = bound_after(topology.stores["s"], {written: 0}, topology, "app", progress)
     assert bound == PositionBound.at(Position.from_map({"app-s-changelog": {0: 2}}))
     assert len(progress.pages) == 2, "it waited for the answer, and for nothing else"
+
+
+def test_a_pipeline_that_reads_a_topic_of_its_own_is_followed_through_it() -> None:
+    """Only what it has made of that topic's records is in the store."""
+    builder = StreamsBuilder()
+    lines, others = (builder.stream(topic, LINES_SERDES) for topic in ("lines", "others"))
+    near = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
+    lines.join(others, lambda line, other: line, near)
+    again = lines.select_key(lambda line: line).repartition(Repartitioned.as_("again"))
+    again.join(others, lambda line, other: line, near)
+    again.group_by_key().count(Materialized.as_("counts"))
+    topology = builder.build()
+    (name,) = (each.name for each in topology.pipelines)
+    own = TopicPartition("app-again-repartition", 0)
+    progress = Scripted({}, {name: {LINES: 8}}, {name: {LINES: 8, own: 4}}, {name: {LINES: 8, own: 5}}, {})
+    progress.all_ends = {"app_again_repartition": {0: 5}, "app_counts_changelog": {0: 3}}
+    bound = bound_after(topology.stores["counts"], {LINES: 7}, topology, "app", progress)
+    assert bound == PositionBound.at(Position.from_map({CHANGELOG: {0: 2}}))
+    assert len(progress.pages) == 2, "it waited for its own records, and for nothing else"
 
 
 def test_a_pipeline_that_is_not_done_in_time_is_told() -> None:

@@ -378,6 +378,9 @@ class Wrong(Forwarding):
 class Telling(ProductionExceptionHandler):
     """Goes on, and writes what it is asked about to a topic."""
 
+    def handle_error(self, *_: Any) -> ErrorHandlerResponse:
+        return ErrorHandlerResponse.fail()
+
     def handle_serialization_error(
         self,
         context: ErrorHandlerContext,

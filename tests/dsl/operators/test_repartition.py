@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 
 import pytest
 from driving import STRINGS, pipe, read, records
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import functions as F
 
 from millstream import JoinWindows, Repartitioned, Serdes, StreamJoined, StreamsBuilder
+from millstream.processors.api import Processor, ProcessorContext, Record
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
+
+register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
 
 def test_repartition_joins_two_pipelines_by_a_topic() -> None:
@@ -65,7 +70,15 @@ def test_a_partitioner_chooses_the_partition_of_the_topic() -> None:
         assert read(driver, "out", value=Serdes.long()) == [("k", 2), ("l", 1)]
 
 
-def test_a_pipeline_reads_the_repartition_topic_that_it_writes() -> None:
+class Thrice(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        self.context.forward(record.with_value(3 * record.value))
+
+
+def test_a_pipeline_reads_the_repartition_topics_that_it_writes() -> None:
     """A join with a stream brings what is behind the topic into the pipeline of what is in front of it."""
     builder = StreamsBuilder()
     left, right = builder.stream("left", STRINGS), builder.stream("in", STRINGS)
@@ -76,6 +89,8 @@ def test_a_pipeline_reads_the_repartition_topic_that_it_writes() -> None:
         Repartitioned.with_(Serdes.string(), Serdes.string())
     )
     again.join(right, lambda one, other: F.concat(one, other), near, strings).to("joined-again")
+    thrice = left.process(Thrice).repartition(Repartitioned.with_(Serdes.string(), Serdes.string()))
+    thrice.join(right, lambda one, other: F.concat(one, other), near, strings).to("joined-thrice")
     topology = builder.build()
     assert [pipeline.name for pipeline in topology.pipelines] == ["p0"]
     with TopologyTestDriver(topology) as driver:
@@ -83,3 +98,4 @@ def test_a_pipeline_reads_the_repartition_topic_that_it_writes() -> None:
         pipe(driver, "left", ("k", "a", 2))
         assert read(driver, "joined") == [("k", "ab")]
         assert read(driver, "joined-again") == [("k", "Ab")]
+        assert read(driver, "joined-thrice") == [("k", "aaab")]

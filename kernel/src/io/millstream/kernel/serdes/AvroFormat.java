@@ -60,7 +60,7 @@ final class AvroFormat implements Format {
         } catch (IOException | RuntimeException error) { // Avro raises what comes, when bytes make no sense
             throw new UnreadableException("Avro that its schema can read" + reason(error));
         } catch (StackOverflowError error) { // Spark would end the process: it takes this for the end of everything
-            throw new UnreadableException("Avro that is not so deep (" + error.getClass().getSimpleName() + ")");
+            throw new UnreadableException("Avro nested less deeply (" + error.getClass().getSimpleName() + ")");
         }
     }
 

@@ -13,15 +13,18 @@ import org.apache.avro.util.Utf8;
  * it; this one looks first, so that bytes that make no sense do not take all memory, and the process with it.
  */
 final class AvroRecord extends Decoder {
-    /** How many elements a block may have that take no bytes, as nulls do. */
-    private static final int MOST_EMPTY = 1 << 16;
+    /** How many elements a record may have beyond its bytes: there are such as take none, as nulls do. */
+    private static final int MOST_EMPTY = 1 << 20;
 
     private final BinaryDecoder bytes;
     private final InputStream rest;
+    private final int size;
+    private long elements;
 
-    AvroRecord(BinaryDecoder bytes) {
+    AvroRecord(BinaryDecoder bytes) throws IOException {
         this.bytes = bytes;
         rest = bytes.inputStream();
+        size = rest.available();
     }
 
     private int length() throws IOException {
@@ -35,8 +38,9 @@ final class AvroRecord extends Decoder {
 
     private long elements(long claimed) throws IOException {
         int left = rest.available();
-        if (claimed > left + MOST_EMPTY) {
-            throw new EOFException(claimed + " elements, and " + left + " bytes follow");
+        elements += claimed;
+        if (claimed > left + MOST_EMPTY || elements > size + MOST_EMPTY) {
+            throw new EOFException(elements + " elements in a record of " + size + " bytes");
         }
         return claimed;
     }
@@ -139,12 +143,12 @@ final class AvroRecord extends Decoder {
 
     @Override
     public long skipArray() throws IOException {
-        return bytes.skipArray();
+        return elements(bytes.skipArray());
     }
 
     @Override
     public long skipMap() throws IOException {
-        return bytes.skipMap();
+        return elements(bytes.skipMap());
     }
 
     @Override

@@ -428,11 +428,7 @@ class JsonSerde(Serde):
             whole = "a JSON object" if self.is_object else f"JSON of the type {misfit.wanted}"
             what = f"{misfit.wanted} in the field '{misfit.field}'" if misfit.field else whole
             raise self._refuse_data(data, f"{what}, and this is JSON of another kind") from None
-        except (
-            ValueError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:  # 1e9999999999
+        except (ValueError, ArithmeticError, RecursionError) as error:
             raise self._refuse_data(
                 data, "a JSON object in UTF-8" if self.is_object else "JSON in UTF-8"
             ) from error

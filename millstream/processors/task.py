@@ -150,7 +150,6 @@ class ProcessorTask:
                 tuple(nodes[number].process for number in given.processors),
                 _of_null(given.key_serde.decoder()),
                 reading(_of_null(given.value_serde.decoder()), graph.has_old, given.is_of_table),
-                given.is_global,
                 given,
             )
             for given in graph.inputs
@@ -179,7 +178,7 @@ class ProcessorTask:
             raise self._unreadable(given, record, error) from error
         made = Record(key, value, timestamp, record.headers)
         newest = self.stream_time_ms
-        if (newest is None or timestamp > newest) and not given.is_global:
+        if (newest is None or timestamp > newest) and not given.of.is_global:
             self.stream_time_ms = newest = timestamp
         scope.live, scope.timestamp, scope.of = True, timestamp, record
         try:
@@ -187,7 +186,7 @@ class ProcessorTask:
                 process(made)
         finally:
             scope.live, scope.of = False, None
-        if self._by_stream_time and newest is not None and not given.is_global:
+        if self._by_stream_time and newest is not None and not given.of.is_global:
             self._punctuate(self._by_stream_time, newest)
 
     def advance_wall_clock(self, now_ms: int) -> None:
@@ -354,7 +353,6 @@ class _Input(NamedTuple):
     processors: tuple[Callable[[Record], None], ...]
     read_key: Callable[[bytes | None], Any]
     read_value: Callable[[bytes | None], Any]
-    is_global: bool
     of: Input
 
 

@@ -302,28 +302,26 @@ class _Task:
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
         name = self._graph.processors[processor].name
-        if not self._task.has_record:
-            self._record = None
         # What fills a global store does so in each client too: none may leave out what others have.
-        if not self._passes_over or processor in self._filling:
-            raise self._raised(error, name) from error
-        self._give_up(processor, name, error)
+        self._give_up(processor, name, error, may=self._passes_over and processor not in self._filling)
 
     def unwritten(self, outside: int, part: str, error: Exception, /) -> None:
-        if not self._task.has_record:
-            self._record = None
-        name = self._graph.outside[outside].name
-        if not self._writes_over:
-            raise self._raised(error, name) from error
-        self._give_up(unwritten_number(self._graph, outside, part), name, error)
+        number = unwritten_number(self._graph, outside, part)
+        self._give_up(number, self._graph.outside[outside].name, error, may=self._writes_over)
 
-    def _give_up(self, number: int, name: str, error: Exception) -> None:
+    def _give_up(self, number: int, name: str, error: Exception, *, may: bool) -> None:
+        """Note that the record was given up, if it may be; else raise."""
+        has_record = self._task.has_record
+        if not has_record:
+            self._record = None
+        if not may:
+            raise self._raised(error, name) from error
         what = type(error)
         kind = (
             what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
         )
         told = f"{name} in task {self._task_id}{self._where()}: {error}"
-        place = self._place if self._task.has_record else _NOTHING
+        place = self._place if has_record else _NOTHING
         self._failures.append((number, place, kind.encode(), told.encode(errors="replace")))
 
     def now_ms(self) -> int:

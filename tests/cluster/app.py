@@ -12,9 +12,11 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -395,8 +397,18 @@ def answer_questions(client: KafkaStreams, spec: dict[str, Any]) -> None:
     client.close(timedelta(seconds=60))
 
 
+def tell_where_it_is(*_: Any) -> None:
+    """At SIGUSR1, into the log: where each thread is, the innermost call first; a line for each."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        calls = traceback.extract_stack(frame)[-12:]
+        where = (f"{call.name} ({Path(call.filename).name}:{call.lineno})" for call in reversed(calls))
+        print(f"@ {names.get(ident, ident)}: {' < '.join(where)}", file=sys.stderr, flush=True)
+
+
 def main(arguments: list[str]) -> None:
     """Run the client that the argument describes; or one after the other as they come from the input."""
+    signal.signal(signal.SIGUSR1, tell_where_it_is)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
     )

@@ -55,6 +55,7 @@ LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
 SETTLE_S = 120.0
+"""How long all of it may take to be as it has to be, after the last fault."""
 SPARK_S = 20.0
 """How long a fault that is about Spark waits until there is one."""
 LOUD_S = 30.0
@@ -200,11 +201,15 @@ class Chaos:
             AssertionError: the clients never got to RUNNING, or a record could not be written.
         """
         kinds = kinds or ((*FAULTS, *MORE_FAULTS) if self._exactly_once else FAULTS)
+        logger = logging.getLogger("kafka")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)  # the feed's producer says each time that the broker is away
         try:
             self._run(seconds, plan(self._report.seed, seconds, faults, kinds))
         finally:
             self._cluster.close()
             self._broker.close()
+            logger.setLevel(level)
         return self._report
 
     def _run(self, seconds: float, faults: Sequence[Fault]) -> None:
@@ -378,15 +383,22 @@ class Chaos:
     def _settle(self, output: str, proof: Proof | None) -> None:
         cluster, report = self._cluster, self._report
         began = time.monotonic()
+
+        def left_s() -> float:
+            return max(1.0, began + SETTLE_S - time.monotonic())
+
         try:
-            cluster.wait_until_running(timeout_s=SETTLE_S)
-            counts = cluster.wait_until_counted(timeout_s=SETTLE_S)
+            cluster.wait_until_running(timeout_s=left_s())
+            counts = cluster.wait_until_counted(timeout_s=left_s())
             if self._windows:
-                self._judge_windows(counts)
+                self._judge_windows(counts, left_s())
             if proof is not None:
-                self._prove(proof)
+                self._prove(proof, left_s)
         except AssertionError as error:
             report.wrong.append(str(error))
+            for client in cluster.clients:
+                report.wrong.append(f"{client.name} was {client.states()}; {client.end_of_log()}")
+                report.wrong.append(client.stacks())
         report.settled_s = time.monotonic() - began
         if not report.wrong:
             last = cluster.last_values(output)
@@ -400,9 +412,9 @@ class Chaos:
         for client in cluster.clients:
             self._count_failures(client)
 
-    def _prove(self, proof: Proof) -> None:
+    def _prove(self, proof: Proof, left_s: Callable[[], float]) -> None:
         """What is written exactly once may come a little later than the store of the count."""
-        proof.settle("everything is there once", SETTLE_S)
+        proof.settle("everything is there once", left_s())
 
         def windows() -> dict[str, int]:
             found: dict[str, int] = {}
@@ -411,7 +423,7 @@ class Chaos:
                     found |= client.ask("windowed counts", "windows")
             return found
 
-        wait_until(lambda: windows() == self._cluster.expected, "the store of windows is right", SETTLE_S)
+        wait_until(lambda: windows() == self._cluster.expected, "the store of windows is right", left_s())
 
     def _take_away(self, topic: str) -> None:
         """Delete a topic that the application needs; who needs it has to hear of it, by name."""
@@ -445,7 +457,7 @@ class Chaos:
             else:
                 report.wrong.append(f"{client.name} died by itself; {client.end_of_log()}")
 
-    def _judge_windows(self, counts: dict[str, int]) -> None:
+    def _judge_windows(self, counts: dict[str, int], timeout_s: float) -> None:
         found: list[dict[str, int]] = []
 
         def exact() -> bool:
@@ -453,7 +465,7 @@ class Chaos:
             return found == [counts, counts]
 
         try:
-            wait_until(exact, "windows and sessions have every record once", SETTLE_S)
+            wait_until(exact, "windows and sessions have every record once", timeout_s)
         except AssertionError as error:
             for what, there in zip(("windows", "sessions"), found, strict=False):
                 wrong = {
@@ -483,7 +495,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--exactly-once", action="store_true", help="four programs, each record once")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it says each time that the broker is away
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-", ignore_cleanup_errors=True) as folder:
         try:

@@ -214,6 +214,21 @@ class ClientProcess:
     def end_of_log(self, lines: int = 40) -> str:
         return f"the end of {self.name}'s log:\n" + "\n".join(self.log().splitlines()[-lines:])
 
+    def stacks(self) -> str:
+        """Where each of its Python threads is. For a report about a client that does not go on."""
+        before = len(self.log())
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGUSR1)
+        found: list[str] = []
+
+        def there() -> bool:
+            found[:] = [line for line in self.log()[before:].splitlines() if line.startswith("@ ")]
+            return any(line.startswith("@ MainThread") for line in found)
+
+        with suppress(AssertionError):
+            wait_until(there, f"{self.name} says where its threads are", 5.0)
+        return f"{self.name}'s threads:\n" + "\n".join(found)
+
     def told(self, what: str) -> str:
         return _Lazy(lambda: f"{what}; its states: {self.states()}; {self.end_of_log()}")
 

@@ -28,7 +28,7 @@ def test_counts_are_exact_after_one_fault_of_each_kind(tmp_path: Path) -> None:
     assert not report.wrong, str(report)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_each_record_is_there_once_after_faults(tmp_path: Path) -> None:
     """Exactly once: a map, a count, a windowed count and a chain, while a record fails, Python workers are
     killed, both pipelines change hands, and the broker is killed."""

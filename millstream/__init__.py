@@ -9,6 +9,7 @@ Everything public can be imported from here; exceptions also from `millstream.er
 """
 
 from millstream.config import StreamsConfig
+from millstream.dsl.avro_types import avro_record
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.cogrouped import (
     CogroupedKStream,
@@ -363,6 +364,7 @@ __all__ = [
     "WindowStoreIterator",
     "Windowed",
     "WindowedSerdes",
+    "avro_record",
     "processor",
     "windowed_text",
 ]

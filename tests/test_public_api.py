@@ -183,6 +183,7 @@ PUBLIC = [
     "WindowStoreIterator",
     "Windowed",
     "WindowedSerdes",
+    "avro_record",
     "processor",
     "windowed_text",
 ]

@@ -10,20 +10,17 @@ What it cost: Java's `substring` takes a start and an end, `F.substr` a start an
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder
+from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder, avro_record
 
+AVRO = "io.confluent.developer.avro"
 FAKE_PRICE = 0.467423
 
 
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.developer.avro.{name}", "fields": typed}
-
-
-order_serde = Serdes.avro(avro_record("Order", id="long", sku="string", name="string", quantity="long"))
+order_serde = Serdes.avro(
+    avro_record(f"{AVRO}.Order", id="long", sku="string", name="string", quantity="long")
+)
 completed_order_serde = Serdes.avro(
-    avro_record("CompletedOrder", id="string", name="string", amount="double")
+    avro_record(f"{AVRO}.CompletedOrder", id="string", name="string", amount="double")
 )
 
 

@@ -7,21 +7,20 @@ What it cost: Nothing. Schemas are in the program, where Java has classes that a
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder
+from millstream import Consumed, KafkaStreams, Produced, Serdes, StreamsBuilder, avro_record
 
-
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.developer.avro.{name}", "fields": typed}
-
+AVRO = "io.confluent.developer.avro"
 
 id_serde = Serdes.avro("long")
-album_serde = Serdes.avro(avro_record("Album", id="long", title="string", genre="string", artist="string"))
-purchase_serde = Serdes.avro(
-    avro_record("TrackPurchase", id="long", song_title="string", album_id="long", price="double")
+album_serde = Serdes.avro(
+    avro_record(f"{AVRO}.Album", id="long", title="string", genre="string", artist="string")
 )
-interest_serde = Serdes.avro(avro_record("MusicInterest", id="string", genre="string", artist="string"))
+purchase_serde = Serdes.avro(
+    avro_record(f"{AVRO}.TrackPurchase", id="long", song_title="string", album_id="long", price="double")
+)
+interest_serde = Serdes.avro(
+    avro_record(f"{AVRO}.MusicInterest", id="string", genre="string", artist="string")
+)
 
 
 def music_interest(purchase: Column, album: Column) -> Column:

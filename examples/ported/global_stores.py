@@ -4,19 +4,22 @@ Ported from: GlobalStoresExample.java of confluentinc/kafka-streams-examples (Ap
 What it cost: Nothing: each processor is a function of a few lines.
 """
 
-from millstream import Consumed, KafkaStreams, Produced, Serdes, Stores, StreamsBuilder, processor
+from millstream import (
+    Consumed,
+    KafkaStreams,
+    Produced,
+    Serdes,
+    Stores,
+    StreamsBuilder,
+    avro_record,
+    processor,
+)
 
-
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
-
-
-ORDER = avro_record("Order", customer_id="long", product_id="long", time_order_placed_at="long")
-CUSTOMER = avro_record("Customer", name="string", gender="string", region="string")
-PRODUCT = avro_record("Product", name="string", description="string", supplier_name="string")
-ENRICHED_ORDER = avro_record("EnrichedOrder", product=PRODUCT, customer=CUSTOMER, order=ORDER)
+AVRO = "io.confluent.examples.streams.avro"
+ORDER = avro_record(f"{AVRO}.Order", customer_id="long", product_id="long", time_order_placed_at="long")
+CUSTOMER = avro_record(f"{AVRO}.Customer", name="string", gender="string", region="string")
+PRODUCT = avro_record(f"{AVRO}.Product", name="string", description="string", supplier_name="string")
+ENRICHED_ORDER = avro_record(f"{AVRO}.EnrichedOrder", product=PRODUCT, customer=CUSTOMER, order=ORDER)
 
 builder = StreamsBuilder()
 

@@ -6,19 +6,13 @@ What it cost: Nothing. The class that the original has for the result of the fir
 
 from pyspark.sql import functions as F
 
-from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
+from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder, avro_record
 
-
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
-
-
-ORDER = avro_record("Order", customer_id="long", product_id="long", time_order_placed_at="long")
-CUSTOMER = avro_record("Customer", name="string", gender="string", region="string")
-PRODUCT = avro_record("Product", name="string", description="string", supplier_name="string")
-ENRICHED_ORDER = avro_record("EnrichedOrder", product=PRODUCT, customer=CUSTOMER, order=ORDER)
+AVRO = "io.confluent.examples.streams.avro"
+ORDER = avro_record(f"{AVRO}.Order", customer_id="long", product_id="long", time_order_placed_at="long")
+CUSTOMER = avro_record(f"{AVRO}.Customer", name="string", gender="string", region="string")
+PRODUCT = avro_record(f"{AVRO}.Product", name="string", description="string", supplier_name="string")
+ENRICHED_ORDER = avro_record(f"{AVRO}.EnrichedOrder", product=PRODUCT, customer=CUSTOMER, order=ORDER)
 
 builder = StreamsBuilder()
 orders = builder.stream("order", Consumed.with_(Serdes.long(), Serdes.avro(ORDER)))

@@ -21,22 +21,18 @@ from millstream import (
     Serdes,
     StoreQueryParameters,
     StreamsBuilder,
+    avro_record,
 )
 
+AVRO = "io.confluent.examples.streams.avro"
 MIN_CHARTABLE_DURATION = 30_000
 
 
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
-
-
-play_event_serde = Serdes.avro(avro_record("PlayEvent", song_id="long", duration="long"))
+play_event_serde = Serdes.avro(avro_record(f"{AVRO}.PlayEvent", song_id="long", duration="long"))
 song_serde = Serdes.avro(
-    avro_record("Song", id="long", album="string", artist="string", name="string", genre="string")
+    avro_record(f"{AVRO}.Song", id="long", album="string", artist="string", name="string", genre="string")
 )
-play_count_serde = Serdes.avro(avro_record("SongPlayCount", song_id="long", plays="long"))
+play_count_serde = Serdes.avro(avro_record(f"{AVRO}.SongPlayCount", song_id="long", plays="long"))
 
 
 def add(key, song, top_five):

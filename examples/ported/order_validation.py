@@ -28,6 +28,7 @@ from millstream import (
     Stores,
     StreamJoined,
     StreamsBuilder,
+    avro_record,
     processor,
 )
 
@@ -36,18 +37,12 @@ NUMBER_OF_RULES = 3
 AVRO = "io.confluent.examples.streams.avro.microservices"
 
 
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"{AVRO}.{name}", "fields": typed}
-
-
 def enum(name, *symbols):
     return {"type": "enum", "name": name, "symbols": symbols}
 
 
 ORDER = avro_record(
-    "Order",
+    f"{AVRO}.Order",
     id="string",
     customerId="long",
     state=enum("OrderState", "CREATED", "VALIDATED", "FAILED", "SHIPPED"),
@@ -56,10 +51,10 @@ ORDER = avro_record(
     price="double",
 )
 order_serde = Serdes.avro(ORDER)
-order_value_serde = Serdes.avro(avro_record("OrderValue", order=ORDER, value="double"))
+order_value_serde = Serdes.avro(avro_record(f"{AVRO}.OrderValue", order=ORDER, value="double"))
 validation_serde = Serdes.avro(
     avro_record(
-        "OrderValidation",
+        f"{AVRO}.OrderValidation",
         orderId="string",
         checkType=enum("OrderValidationType", "INVENTORY_CHECK", "FRAUD_CHECK", "ORDER_DETAILS_CHECK"),
         validationResult=enum("OrderValidationResult", "PASS", "FAIL", "ERROR"),

@@ -17,22 +17,20 @@ from millstream import (
     Serdes,
     StreamsBuilder,
     TimeWindows,
+    avro_record,
     windowed_text,
 )
 
-
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
-
+AVRO = "io.confluent.examples.streams.avro"
 
 page_view_serde = Serdes.avro(
-    avro_record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
+    avro_record(f"{AVRO}.PageView", user="string", page="string", industry="string", flags=["null", "string"])
 )
-user_profile_serde = Serdes.avro(avro_record("UserProfile", experience=["string", "null"], region="string"))
+user_profile_serde = Serdes.avro(
+    avro_record(f"{AVRO}.UserProfile", experience=["string", "null"], region="string")
+)
 view_with_region_serde = Serdes.avro(
-    avro_record("PageViewWithRegion", user="string", page="string", region="string")
+    avro_record(f"{AVRO}.PageViewWithRegion", user="string", page="string", region="string")
 )
 
 builder = StreamsBuilder()

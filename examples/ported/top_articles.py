@@ -20,19 +20,19 @@ from millstream import (
     StreamsBuilder,
     TimeWindows,
     WindowedSerdes,
+    avro_record,
 )
 
+AVRO = "io.confluent.examples.streams.avro"
 HOUR = timedelta(hours=1)
 
 
-def avro_record(name, /, **fields) -> dict:
-    """The schema of an Avro record, from the types of its fields."""
-    typed = [{"name": field, "type": type} for field, type in fields.items()]
-    return {"type": "record", "name": f"io.confluent.examples.streams.avro.{name}", "fields": typed}
-
-
-PAGE_VIEW = avro_record("PageView", user="string", page="string", industry="string", flags=["null", "string"])
-PAGE_VIEW_STATS = avro_record("PageViewStats", user="string", page="string", industry="string", count="long")
+PAGE_VIEW = avro_record(
+    f"{AVRO}.PageView", user="string", page="string", industry="string", flags=["null", "string"]
+)
+PAGE_VIEW_STATS = avro_record(
+    f"{AVRO}.PageViewStats", user="string", page="string", industry="string", count="long"
+)
 
 page_view_serde, stats_serde = Serdes.avro(PAGE_VIEW), Serdes.avro(PAGE_VIEW_STATS)
 queue_serde = Serdes.avro({"type": "array", "items": PAGE_VIEW_STATS})

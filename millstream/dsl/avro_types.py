@@ -16,7 +16,7 @@ from typing import Any
 
 from millstream.errors import TopologyException
 
-__all__ = ["avro_schema", "misfit", "record_name", "spark_type"]
+__all__ = ["avro_record", "avro_schema", "misfit", "record_name", "spark_type"]
 
 Type = Any
 """A type of Spark's as its JSON: a name, or an object."""
@@ -74,6 +74,26 @@ def spark_type(text: str) -> Type:
     """
     schema, names = _read(text)
     return _type(schema, "", names, (), "")
+
+
+def avro_record(name: str, /, **fields: Any) -> dict[str, Any]:
+    """The schema of an Avro record, for `Serdes.avro`.
+
+        ORDER = avro_record("shop.Order", id="long", tags={"type": "array", "items": "string"})
+        Serdes.avro(avro_record("shop.Checked", order=ORDER, note=["null", "string"]))
+
+    Args:
+        name: the record's full name.
+        fields: the type of each field: a primitive type's name, a union as a list, or a schema as a dict,
+            such as another record. A named type may be given more than once; Avro gets its name the second
+            time. For defaults and aliases write the schema out.
+    """
+    typed = [{"name": field, "type": type_} for field, type_ in fields.items()]
+    schema: Any = {"type": "record", "name": name, "fields": typed}
+    names: Names = {}
+    _define(schema, "", names)
+    found: dict[str, Any] = _inlined(schema, "", names, set())
+    return found
 
 
 def record_name(text: str) -> str:

@@ -23,6 +23,7 @@ from millstream import (
     Serdes,
     SerializationException,
     TopologyException,
+    avro_record,
 )
 from millstream.dsl import avro_types
 from millstream.dsl.registry_serdes import bound
@@ -401,6 +402,22 @@ def test_what_a_schema_refers_to_is_put_in_once() -> None:
         assert whole.count('"fields"') == 3
         fastavro.parse_schema(json.loads(whole))
         assert len(avro_types.spark_type(whole)["fields"]) == len(wanted)
+
+
+def test_a_record_is_described_by_its_fields() -> None:
+    """One that stands in another twice is defined once, which is all that Avro's parsers take."""
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+    order = avro_record("shop.Order", id="long", kind=kind)
+    pair = avro_record("shop.Pair", now=order, before=["null", order], all={"type": "array", "items": order})
+    assert order["fields"] == [{"name": "id", "type": "long"}, {"name": "kind", "type": kind}]
+    fastavro.parse_schema(pair)
+    now, before, every = (field["type"] for field in pair["fields"])
+    assert (now["name"], before, every["items"]) == ("shop.Order", ["null", "shop.Order"], "shop.Order")
+    assert [field["name"] for field in avro_types.spark_type(json.dumps(pair))["fields"]] == [
+        "now",
+        "before",
+        "all",
+    ]
 
 
 def test_a_column_of_another_kind_does_not_fit_a_schema() -> None:

@@ -83,10 +83,7 @@ class EngineWorld:
     def start(self, compiled: CompiledPipeline, claim: CheckpointClaim | None = None) -> RunningPipeline:
         return self.engine.start(compiled, claim or self.claim(compiled.pipeline.name), self.ends.put)
 
-    def wait_for_end(self, timeout_s: float = 90.0) -> BaseException | None:
-        """What the query ended with. Where a topic goes away between two of its questions, Kafka's client
-        tries on for a minute (default.api.timeout.ms).
-        """
+    def wait_for_end(self, timeout_s: float = 60.0) -> BaseException | None:
         return self.ends.get(timeout=timeout_s).error
 
     def read(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Message]:

@@ -455,7 +455,17 @@ def _iso_duration_ms(text: str) -> int | None:
     return milliseconds if milliseconds >= 0 else None
 
 
+def _checked_as(known: str, name: str, value: Any) -> Any:
+    """A value of a key that is another key's, for a part of what that is for."""
+    try:
+        return _checked(known, value)
+    except ConfigException as error:
+        raise ConfigException(str(error).replace(f"'{known}'", f"'{name}'")) from None
+
+
 def _passed_on(name: str, value: Any) -> Any:
+    if name.startswith("processing.mode."):
+        return _checked_as("processing.mode", name, value)
     if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset"):
         reset_of(value, name)
     goes_to = next(

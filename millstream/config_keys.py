@@ -148,9 +148,20 @@ _WORKING = (
         Type.STRING,
         "micro-batch",
         _MEDIUM,
-        "Which of Spark's engines runs the pipelines.",
-        valid=("micro-batch",),
-        refused=(("real-time", "real-time mode comes in a later version"),),
+        "How Spark runs the pipelines. micro-batch: all that has come since the last time, together. "
+        "real-time: each record as it comes, in milliseconds; what cannot run so is refused. auto: real-time "
+        "where that gives what micro-batches give, and micro-batch elsewhere. See docs/real-time.md.",
+        valid=("micro-batch", "real-time", "auto"),
+    ),
+    Key(
+        "real.time.batch.ms",
+        Type.INT,
+        60_000,
+        _LOW,
+        "How long a batch lasts in Real-Time Mode; at its end it is committed, and a crash repeats at most "
+        "one. From one to the next no record is processed for some tenths of a second, so a short one costs "
+        "latency.",
+        least=100,
     ),
     Key(
         "processing.guarantee",
@@ -690,6 +701,8 @@ PREFIXES: dict[str, str] = {
     "topic.": "a setting of every internal topic",
     "client.tag.": "describes this client, for placing standby tasks; not used yet",
     "schema.registry.": "a setting of what asks the schema registry: the keys of its login, and ssl.*",
+    "processing.mode.": "the processing.mode of one pipeline, by the name that explain() shows: "
+    "'processing.mode.p0'",
     "sasl.": "how every client of Kafka's logs in",
     "ssl.": "how every client of Kafka's encrypts",
 }

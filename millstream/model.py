@@ -258,10 +258,11 @@ class TaskMetadata:
 class PipelineMetadata:
     """What a thread tells about one of its pipelines.
 
-    `records` counts source records read since this query started; `lag` is how many there still are to
-    read, by source partition; None where it is not known yet. `dropped` counts the records that were dropped
-    because a record-level handler says 'continue', since this query started. `lost_executors` are those that
-    its Spark cluster has lost in the last ten minutes, in words.
+    `records` counts source records read since this query started; `position` is where it reads on, by source
+    partition, and `finished` how far all is written that came of the records; None: as far as `position`.
+    `lag` is how many there still are to read; None where it is not known yet. `dropped` counts the records
+    that were dropped because a record-level handler says 'continue', since this query started.
+    `lost_executors` are those that its Spark cluster has lost in the last ten minutes, in words.
     """
 
     name: str
@@ -274,6 +275,7 @@ class PipelineMetadata:
     lag: dict[TopicPartition, int] | None = None
     dropped: int = 0
     lost_executors: tuple[str, ...] = ()
+    finished: dict[TopicPartition, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

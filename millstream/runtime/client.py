@@ -63,6 +63,7 @@ from millstream.runtime.global_thread import GlobalStreamThread, global_thread_n
 from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
 from millstream.runtime.health import Health, assess
 from millstream.runtime.history import FailureRecord
+from millstream.runtime.modes import modes_of
 from millstream.runtime.owner import Owner
 from millstream.runtime.participation import Participation
 from millstream.runtime.performer import Performer
@@ -118,6 +119,7 @@ class KafkaStreams(InteractiveQueries, DataFrames):
 
     Raises:
         ConfigException: the configuration is wrong.
+        TopologyException: a pipeline cannot run as `processing.mode` wants it to.
 
     Source: org.apache.kafka.streams.KafkaStreams.
     """
@@ -133,6 +135,7 @@ class KafkaStreams(InteractiveQueries, DataFrames):
         parts: Parts | None = None,
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        modes_of(self._config).check(topology.queries)
         parts = parts or real_parts()
         self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock

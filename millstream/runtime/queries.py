@@ -371,7 +371,7 @@ class _Progress:
         for thread in self._crew.metadata():
             for running in thread.pipelines:
                 if running.name == pipeline:
-                    return running.position
+                    return running.position if running.finished is None else running.finished
         return {}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:

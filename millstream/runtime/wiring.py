@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.registry.settings import RegistrySettings
+from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
 __all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
@@ -122,6 +124,8 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
             timestamp_extractor=default_extractor(config),
             registry=RegistrySettings.of(config.given, config.application_id),
+            modes=modes_of(config),
+            real_time_batch=timedelta(milliseconds=config["real.time.batch.ms"]),
         ),
         spark,
         closing=closing,

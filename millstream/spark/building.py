@@ -78,6 +78,7 @@ class CompileContext:
         registry: the schema registry of the configuration, or None.
         frame: the DataFrame of a table; asked once for each table.
         written_serdes: filled with the serdes of keys and values that topics are written with.
+        real_time: rows are processed as they come: nothing may wait for all rows of a batch.
     """
 
     application_id: str
@@ -99,6 +100,7 @@ class CompileContext:
     registry: RegistrySettings | None = None
     frame: Callable[[FrameTable], StaticFrame] | None = None
     written_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
+    real_time: bool = False
 
 
 @dataclass(frozen=True, eq=False)

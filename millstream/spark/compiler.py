@@ -115,6 +115,8 @@ class Compiled:
     """Asks the user's own handlers; None: there are none."""
     user_writer: UserWriter | None = None
     """Writes what the pipeline reads, instead of rows to Kafka."""
+    run: str | None = None
+    """What its runs in Real-Time Mode are called; None: it runs in micro-batches."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -33,6 +34,7 @@ from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import end_processors, python_program
+from millstream.spark.real_time import SQL, RealTimeRun, has_python, launch_defaults
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
@@ -56,6 +58,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 from millstream.topology.pipeline import Pipeline
+from millstream.topology.real_time import Mode, Modes, refusal, twice
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +82,8 @@ class SparkSettings:
             None: at least once.
         timestamp_extractor: of sources that have none of their own; None: Kafka's default.
         registry: the schema registry, or None.
+        modes: which pipelines run in Real-Time Mode.
+        real_time_batch: how long a batch lasts in it.
     """
 
     application_id: str
@@ -96,10 +101,12 @@ class SparkSettings:
     transaction_timeout_ms: int | None = None
     timestamp_extractor: Extractor | None = None
     registry: RegistrySettings | None = None
+    modes: Modes = field(default_factory=Modes)
+    real_time_batch: timedelta = timedelta(minutes=1)
 
 
 class SparkEngine:
-    """Runs pipelines on Spark Structured Streaming in micro-batches. Thread-safe."""
+    """Runs pipelines on Spark Structured Streaming, in micro-batches or in Real-Time Mode. Thread-safe."""
 
     def __init__(
         self,
@@ -125,7 +132,15 @@ class SparkEngine:
         self._frames: dict[str, StaticFrame] = {}
         self._refreshing = threading.Lock()
         self._closing = closing or threading.Event()
-        self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
+        # By it tasks know in which run of which pipeline they are.
+        self._token = uuid.uuid4().hex
+        self._session = SharedSession(
+            {**(SQL if settings.modes.any else {}), **settings.spark},
+            settings.application_id,
+            spark,
+            self._closing,
+            defaults=launch_defaults() if settings.modes.any else {},
+        )
         if settings.transaction_timeout_ms is not None:
             fit_session(self.spark, settings.spark)
             check_session(self.spark)
@@ -144,14 +159,30 @@ class SparkEngine:
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
         self._partitions = partitions
         with self._lock:
-            compiled = compile_pipeline(pipeline, self._context(partitions))
+            compiled = self._compiled(pipeline, partitions)
         return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
 
-    def _context(self, partitions: Mapping[str, int]) -> CompileContext:
+    def _compiled(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> Compiled:
+        modes = self._settings.modes
+        if modes.is_real_time(pipeline):
+            run = f"{self._token}-{pipeline.name}"
+            compiled = compile_pipeline(pipeline, self._context(partitions, run))
+            why = _seen_now(compiled)
+            if not why:
+                return replace(compiled, run=None if compiled.rows is None else run)
+            if modes.of(pipeline) is Mode.REAL_TIME:
+                raise TopologyException(refusal(pipeline.name, why))
+            log.info("pipeline %s runs in micro-batches: %s", pipeline.name, " ".join(why))
+        elif modes.of(pipeline) is Mode.AUTO and (why := modes.why_not(pipeline)):
+            log.info("pipeline %s runs in micro-batches: %s", pipeline.name, " ".join(why))
+        return compile_pipeline(pipeline, self._context(partitions))
+
+    def _context(self, partitions: Mapping[str, int], run: str | None = None) -> CompileContext:
         return CompileContext(
             application_id=self._settings.application_id,
             partitions=partitions,
-            read=self._read,
+            read=partial(self._read, run=run),
+            real_time=run is not None,
             default_key_serde=self._settings.default_key_serde,
             default_value_serde=self._settings.default_value_serde,
             handlers=self._settings.handlers,
@@ -181,7 +212,7 @@ class SparkEngine:
     def _patience_ms(self) -> int:
         return int(self._settings.consumer.get("max.poll.interval.ms", 300_000))
 
-    def _read(self, node: Source | TableSource | Repartition) -> DataFrame:
+    def _read(self, node: Source | TableSource | Repartition, run: str | None = None) -> DataFrame:
         settings = self._settings
         return read_kafka(
             self.spark,
@@ -190,6 +221,7 @@ class SparkEngine:
             options=kafka_options(self._consumer_options),
             default_reset=settings.offset_reset,
             max_records_per_batch=settings.max_records_per_batch,
+            run=run,
         )
 
     @property
@@ -209,6 +241,7 @@ class SparkEngine:
             run=uuid.uuid4().hex,
             transactions=transactions,
             asking=None if compiled is None else self._asking(compiled.plan),
+            real_time=None if compiled is None else compiled.plan.run,
         )
 
     def _asking(self, plan: Compiled) -> str | None:
@@ -326,7 +359,6 @@ class SparkEngine:
         for table in compiled.pipeline.frame_tables:
             self.refresh(table, start_of=name)
         put_right(self.checkpoint_files(claim.path), claim.path)
-        interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         topics = _topics(compiled.pipeline)
         # A writer of the user's writes nothing to Kafka.
         transactions = self._transactions(claim) if user is None else None
@@ -334,6 +366,9 @@ class SparkEngine:
         if transactions is not None:
             take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
         query_name = f"{self._settings.application_id}-{name}"
+        run = None
+        if rows is not None and plan.run is not None:
+            run = RealTimeRun(self.spark, plan.run, name, rows)
         try:
             if user is not None:
                 query = user.start(claim.path, query_name)
@@ -343,7 +378,7 @@ class SparkEngine:
                     rows.writeStream.format(FORMAT)
                     .options(**sink)
                     .option("checkpointLocation", claim.path)
-                    .trigger(processingTime=f"{interval_ms} milliseconds")
+                    .trigger(**self._trigger(plan))
                     .outputMode("update")
                     .queryName(query_name)
                     .start()
@@ -362,6 +397,7 @@ class SparkEngine:
         )
 
         def ended(end: PipelineEnd) -> None:
+            _forget(run)
             # With an error class it is what Spark has told, such as a user's function that met no server.
             told = getattr(end.error, "error_class", None) is not None
             if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
@@ -382,11 +418,18 @@ class SparkEngine:
             lambda: self.checkpoint_files(claim.path),
             drops,
             self._executors.recent,
+            run,
         )
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
         return running
+
+    def _trigger(self, plan: Compiled) -> dict[str, Any]:
+        if plan.run is not None:
+            return {"realTime": f"{self._settings.real_time_batch // timedelta(milliseconds=1)} milliseconds"}
+        interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
+        return {"processingTime": f"{interval_ms} milliseconds"}
 
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
@@ -434,6 +477,26 @@ _REFRESH_TRIES = 20
 """How often a refresh may be shut out by those of other clients: by far more than there are, as a rule."""
 _LONG_MS = "900000"
 """As long a transaction as a broker allows, unless it is told otherwise: a large table takes its time."""
+
+
+def _seen_now(compiled: Compiled) -> tuple[str, ...]:
+    """What stands in the way of Real-Time Mode, as far as it shows only in what was compiled."""
+    why = [
+        f"It reads '{each}' more than once, since not all its aggregations can be computed from parts."
+        for each in twice(compiled.scans)
+    ]
+    if compiled.rows is not None and has_python(compiled.rows):
+        why.append("It has a function in Python that Spark hands records to in batches: a UDF, or a serde.")
+    return tuple(why)
+
+
+def _forget(run: RealTimeRun | None) -> None:
+    if run is None:
+        return
+    try:
+        run.forget()
+    except Exception:  # the JVM may be gone
+        log.debug("forgetting a run", exc_info=True)
 
 
 def _topics(pipeline: Pipeline) -> tuple[str, ...]:

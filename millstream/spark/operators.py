@@ -120,6 +120,7 @@ def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alon
         list(passing.values()),
         letters=needs_letters(building.context.handlers),
         patience_ms=building.context.patience_ms,
+        as_they_come=building.context.real_time,
         kept=kept,
         restored=None if building.context.restored is None else partial(_restored, building),
     )
@@ -283,7 +284,8 @@ def _passing(building: Building, flow: Flow, but: Collection[Node]) -> dict[Node
     the next operator as they are. Nothing, where that cannot be.
     """
     others = [node for node in flow.lanes if node not in but]
-    if not any(scan.feeds for scan in flow.scans):
+    # A second read of the source is cheaper than a shuffle; Real-Time Mode does not do it.
+    if not building.context.real_time and not any(scan.feeds for scan in flow.scans):
         return {}
     if any(node not in flow.pinned or building.outputs[node].look is not None for node in others):
         return {}

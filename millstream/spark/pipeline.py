@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
 from millstream.spark.ending import raise_failure, wait_for_end
 from millstream.spark.failures import report_of, translate
+from millstream.spark.real_time import RealTimeRun
 from millstream.spark.source import positions
 
 __all__ = ["IdlePipeline", "QueryPipeline"]
@@ -28,6 +29,8 @@ log.addFilter(ESCAPED)
 
 _STOP_SECONDS = 5.0
 """How long stopping waits for the query to have ended; it takes 10 to 30 ms."""
+_SETTLE_SECONDS = 10.0
+"""How long stopping waits for a batch in Real-Time Mode to be committed, after which nothing is repeated."""
 
 
 class QueryPipeline:
@@ -43,6 +46,7 @@ class QueryPipeline:
         files: Callable[[], CheckpointFiles],
         drops: DropWatch | None = None,
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
+        run: RealTimeRun | None = None,
     ) -> None:
         self._name = name
         self._claim = claim
@@ -53,7 +57,8 @@ class QueryPipeline:
         self._drops = drops
         self._lost_executors = lost_executors
         self._stopping = False
-        self._stop_seconds = _STOP_SECONDS
+        self._run = run
+        self._stop_seconds = _STOP_SECONDS + (0.0 if run is None else _SETTLE_SECONDS)
         self._finishing = threading.Lock()
         self._first: int | None = None
         self._last = PipelineMetadata(name, True)
@@ -130,6 +135,8 @@ class QueryPipeline:
 
     def _ask_to_stop(self) -> None:
         try:
+            if self._run is not None and not self._run.end(_SETTLE_SECONDS):
+                log.info("pipeline %s: its batch is not committed, and will be repeated", self._name)
             self._query.stop()
         except Exception:  # the JVM may be gone already; the query then is too
             log.debug("pipeline %s: stop", self._name, exc_info=True)
@@ -145,6 +152,8 @@ class QueryPipeline:
                 progress = self._query._jsq.lastProgress()
                 if progress is not None:
                     self._last = self._parsed(_json(progress))
+                if self._run is not None:
+                    self._last = _with_read(self._last, self._run.read())
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:
@@ -185,6 +194,14 @@ class QueryPipeline:
     @property
     def _dropped(self) -> int:
         return 0 if self._drops is None else self._drops.total
+
+
+def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int]) -> PipelineMetadata:
+    """What a progress report tells, which comes at the end of a batch, with what was read since."""
+    finished = told.position if told.finished is None else told.finished
+    position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
+    since = sum(offset - finished[at] for at, offset in position.items() if at in finished)
+    return replace(told, position=position, finished=finished, records=told.records + since)
 
 
 class IdlePipeline:

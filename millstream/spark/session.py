@@ -69,11 +69,14 @@ class SharedSession:
         app_name: str,
         given: SparkSession | None = None,
         closing: threading.Event | None = None,
+        *,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
         """Start Spark, or join the one that runs.
 
         Args:
             settings: `spark.*` of the configuration.
+            defaults: what a Spark that is started has where nobody says otherwise, over our other defaults.
             given: the user's own session; it is left running.
             closing: set, from any thread, when the session is not wanted any more; starting ends soon then.
 
@@ -92,7 +95,7 @@ class SharedSession:
         else:
             _acquire(SharedSession._lock, closing)
             try:
-                base = _start(settings, app_name, closing)
+                base = _start(settings, app_name, closing, defaults or {})
                 SharedSession._users += 1
                 told = SharedSession._told
             finally:
@@ -262,7 +265,9 @@ def _forget_jvm() -> None:
     SparkSession._activeSession = None
 
 
-def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event) -> SparkSession:
+def _start(
+    settings: Mapping[str, str], app_name: str, closing: threading.Event, defaults: Mapping[str, str]
+) -> SparkSession:
     if not _has_jvm():
         _forget_jvm()
     if SparkContext._active_spark_context is not None:
@@ -274,6 +279,7 @@ def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event)
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
     told = SharedSession._told = _told_on_the_way()
+    told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
     own = [str(shipped_kernel().jar)]

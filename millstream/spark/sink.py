@@ -35,6 +35,7 @@ from millstream.spark.flow import (
     Lane,
 )
 from millstream.spark.handlers import FAIL, RecordHandlers
+from millstream.spark.real_time import RUN
 
 __all__ = [
     "FENCED",
@@ -245,6 +246,7 @@ def sink_options(
     handlers: RecordHandlers = FAIL,
     transactions: Transactions | None = None,
     asking: str | None = None,
+    real_time: str | None = None,
 ) -> dict[str, str]:
     """The options of a writer of this format.
 
@@ -254,6 +256,7 @@ def sink_options(
         run: names this run of the query; no other has this name.
         transactions: write exactly once; None: at least once.
         asking: the program that asks handlers of the user's own, as a text of the kernel's.
+        real_time: names the run in Real-Time Mode.
     """
     # A topic that does not exist is an error after 10 s, not after Kafka's minute.
     options = {f"kafka.{name}": value for name, value in {"max.block.ms": "10000", **producer}.items()}
@@ -261,6 +264,8 @@ def sink_options(
     # Without one of its records a store would be wrong.
     options |= {f"complete.{topic}": "true" for topic in partitions if topic.endswith("-changelog")}
     options["run"] = run
+    if real_time is not None:
+        options[RUN] = real_time
     if transactions is not None:
         options |= {
             "transactional.prefix": transactions.prefix,

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.real_time import read_options
 from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import (
     FrameRead,
@@ -57,9 +58,17 @@ def read_kafka(
     options: Mapping[str, str],
     default_reset: OffsetResetPolicy,
     max_records_per_batch: int | None,
+    run: str | None = None,
 ) -> DataFrame:
-    """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT."""
-    reader = spark.readStream.format(FORMAT).options(**_OPTIONS).options(**options)
+    """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
+
+    Args:
+        run: in Real-Time Mode, which has no bound for a batch.
+    """
+    reader = spark.readStream.format(FORMAT).options(**_OPTIONS)
+    if run is not None:
+        reader, max_records_per_batch = reader.options(**read_options(run)), None
+    reader = reader.options(**options)
     reset: OffsetResetPolicy = default_reset
     if isinstance(node, FrameRead):
         reader = reader.option("subscribe", f"{application_id}-{node.topic}")

@@ -252,6 +252,7 @@ def aggregate(
     *,
     letters: bool = False,
     patience_ms: int = 0,
+    as_they_come: bool = False,
     kept: Callable[[str], DataFrame] | None = None,
     restored: Callable[[Item], DataFrame] | None = None,
 ) -> Results:
@@ -262,6 +263,7 @@ def aggregate(
             they are: so what comes before it is computed once.
         letters: with what dead letters say of them.
         patience_ms: how long a Python function may take for one record.
+        as_they_come: in Real-Time Mode, in which a batch has no end to put its rows in order at.
         kept: with it, the results are what the operator keeps in its state, as if all had been updated
             (rebuild.py).
         restored: with it, the operator begins with what changelogs have, where its checkpoint is new
@@ -271,7 +273,7 @@ def aggregate(
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     if kept is None:
         rows = _rows(items, passing, letters)
-        any_order = not (passing or held_back) and all(_is_of_any_order(item) for item in items)
+        any_order = not (passing or held_back or as_they_come) and all(map(_is_of_any_order, items))
         description = json.dumps(
             [
                 *(_described(item, items) for item in items),
@@ -280,9 +282,10 @@ def aggregate(
         )
         if any_order:
             rows = DataFrame(_of_kernel("Combined").of(rows._jdf, description), spark)
+        rows = _in_buckets(rows, items)
         before = None if restored is None else _restored(items, restored)._jdf
         operator = _of_kernel("Operator").of(
-            _ordered(_in_buckets(rows, items), any_order=any_order)._jdf,
+            (rows if as_they_come else _ordered(rows, any_order=any_order))._jdf,
             description,
             before,
             _program(items, spark, patience_ms),

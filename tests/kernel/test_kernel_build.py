@@ -50,7 +50,7 @@ MAY_IMPORT = (
 
 IN_SIGNATURES = {
     # Of Data Source V2: `DataWriter<InternalRow>` and what a row answers with.
-    "org.apache.spark.sql.catalyst.InternalRow": ("sink/", "serdes/"),
+    "org.apache.spark.sql.catalyst.InternalRow": ("sink/", "serdes/", "realtime/"),
     "org.apache.spark.sql.catalyst.util.ArrayData": ("sink/", "serdes/"),
     # Of functions in a catalog, which take and give values as rows have them; each function of others does
     # so.
@@ -171,12 +171,12 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 7,900 lines, without comments and empty ones. A thousand of them are joins,
+    """It consists of few parts: 8,200 lines, without comments and empty ones. A thousand of them are joins,
     which Spark has no operator for (docs/decisions/0033), eight hundred run processors (0034), and a
     thousand are formats that it cannot read (0035).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 7900
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 8200
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import java.util.TreeSet;
  *   <li>{@code marker.topic}: of its partition 0, offsets tell which batches were written.
  *   <li>{@code epoch}: of the claim that the query runs under; a lower one may write no more.
  *   <li>{@code run}: names one run of one query; its transactional producers are used by no other.
+ *   <li>{@code real.time.run}: the query runs in Real-Time Mode, by this name; a failure ends its batch at once.
  *   <li>{@code query}: names the query, as long as its checkpoint lives; it counts the batches.
  * </ul>
  */
@@ -37,6 +38,7 @@ record Options(
         String markerTopic,
         long epoch,
         String run,
+        String realTimeRun,
         String query)
         implements Serializable {
 
@@ -73,6 +75,7 @@ record Options(
                 given.get("marker.topic"),
                 Long.parseLong(given.getOrDefault("epoch", "0")),
                 given.getOrDefault("run", ""),
+                given.get("real.time.run"),
                 given.getOrDefault("query", ""));
     }
 

@@ -2,6 +2,7 @@ package io.millstream.kernel.sink;
 
 import io.millstream.kernel.Partitions;
 import io.millstream.kernel.python.Asking;
+import io.millstream.kernel.realtime.Batches;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -260,6 +261,9 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         queue.add(failure);
         if (!mayGoOn(failure)) {
             failed = true;
+            if (options.realTimeRun() != null) {
+                Batches.turn(options.realTimeRun()); // else it is told at the next row, or at the batch's end
+            }
         }
     }
 

@@ -1,10 +1,13 @@
 package io.millstream.kernel.source;
 
+import io.millstream.kernel.realtime.Batches;
+import io.millstream.kernel.realtime.RealTimeReaders;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.Arrays;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.regex.Matcher;
@@ -15,9 +18,11 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -26,9 +31,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Spark's own has them in the order of a map, which after a restart is made of the offset log, and before it of the
  * broker's answer. Exactly once counts on the same task reading the same records, so here they are sorted by topic and
- * partition. All else is Spark's.
+ * partition. In Real-Time Mode, with the option {@code real.time.run}, the batches of that run can be told to end. All
+ * else is Spark's.
  */
 public final class KafkaSource implements TableProvider {
+    private static final String RUN = "real.time.run";
     private static final String SPARKS = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
     private static final Pattern RANGE = Pattern.compile("[A-Za-z]+\\([A-Za-z]+\\(([A-Za-z0-9._-]+)-([0-9]+),");
 
@@ -69,11 +76,11 @@ public final class KafkaSource implements TableProvider {
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
             Scan scan = sparks.newScanBuilder(options).build();
-            return () -> new Sorted(scan);
+            return () -> new Sorted(scan, options.get(RUN));
         }
     }
 
-    private record Sorted(Scan sparks) implements Scan {
+    private record Sorted(Scan sparks, String run) implements Scan {
         @Override
         public StructType readSchema() {
             return sparks.readSchema();
@@ -86,24 +93,45 @@ public final class KafkaSource implements TableProvider {
 
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
-            return sorted(sparks.toMicroBatchStream(checkpoint));
+            return sorted(sparks.toMicroBatchStream(checkpoint), run);
         }
     }
 
     /** The same stream, with all that it can do besides. */
-    private static MicroBatchStream sorted(MicroBatchStream stream) {
+    private static MicroBatchStream sorted(MicroBatchStream stream, String run) {
         Class<?>[] all = stream.getClass().getInterfaces();
+        int[] planned = {0};
         return (MicroBatchStream) Proxy.newProxyInstance(
                 stream.getClass().getClassLoader(), all, (proxy, method, arguments) -> {
                     if (method.getName().equals("equals") && method.getParameterCount() == 1) {
                         return proxy == arguments[0];
                     }
+                    if (run != null && method.getName().equals("planInputPartitions")) {
+                        Batches.planning(run);
+                    }
+                    if (arguments != null && arguments.length == 1 && arguments[0] instanceof PartitionOffset[] ends) {
+                        check(planned[0], ends);
+                    }
                     Object found = called(stream, method, arguments);
                     if (found instanceof InputPartition[] partitions) {
                         sort(partitions);
+                        planned[0] = partitions.length;
+                        if (run != null) {
+                            Batches.planned(run, planned, partitions.length);
+                        }
                     }
-                    return found;
+                    return run != null && found instanceof PartitionReaderFactory readers
+                            ? new RealTimeReaders(readers, run)
+                            : found;
                 });
+    }
+
+    /** A batch in Real-Time Mode has ended: a partition that does not say where would begin anew, or be left out. */
+    private static void check(int planned, PartitionOffset[] ends) {
+        if (new HashSet<>(Arrays.asList(ends)).size() != planned) {
+            throw new IllegalStateException(
+                    "of " + planned + " partitions not each has told how far it was read: " + Arrays.toString(ends));
+        }
     }
 
     private static Object called(MicroBatchStream stream, Method method, Object[] arguments) throws Throwable {

@@ -1,0 +1,151 @@
+package io.millstream.kernel.realtime;
+
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * The batches of a query in Real-Time Mode, which last for a fixed time unless they are told to end.
+ *
+ * <p>The driver and its tasks meet here, by the name of the run; so where tasks have a JVM of their own, nobody tells
+ * them anything, and they read until their time is over.
+ */
+public final class Batches {
+    private static final Map<String, Batches> RUNS = new ConcurrentHashMap<>();
+
+    /** How long the query is held behind its last batch, for somebody to stop it. */
+    private static final long HELD_MS = 30_000;
+
+    private final AtomicInteger turn = new AtomicInteger();
+    private final Map<String, AtomicLong> positions = new ConcurrentHashMap<>();
+    private final CountDownLatch settled = new CountDownLatch(1);
+    private final Map<Object, Integer> tasks = new ConcurrentHashMap<>();
+    private final String pipeline;
+    private final int slots;
+    private volatile boolean ending;
+
+    private Batches(String pipeline, int slots, int behindShuffles) {
+        this.pipeline = pipeline;
+        this.slots = slots;
+        tasks.put("shuffles", behindShuffles);
+    }
+
+    /**
+     * A query of this name is about to start; on the driver.
+     *
+     * @param pipeline what it is called in a message
+     * @param slots how many tasks can run at once
+     * @param behindShuffles how many of its tasks read no partition
+     */
+    public static void begin(String run, String pipeline, int slots, int behindShuffles) {
+        RUNS.put(run, new Batches(pipeline, slots, behindShuffles));
+    }
+
+    /** The query has ended. */
+    public static void forget(String run) {
+        RUNS.remove(run);
+    }
+
+    /** End the batch that runs now; another one follows it. */
+    public static void turn(String run) {
+        Batches batches = RUNS.get(run);
+        if (batches != null) {
+            batches.turn.incrementAndGet();
+        }
+    }
+
+    /**
+     * End the batch that runs now, and let no other one begin. The query then waits to be stopped.
+     *
+     * @return whether all that was read is committed; not so if that takes longer than one is willing to wait, if the
+     *     query fails, or if it is not here
+     */
+    public static boolean end(String run, long patienceMs) throws InterruptedException {
+        Batches batches = RUNS.get(run);
+        if (batches == null) {
+            return false;
+        }
+        batches.ending = true;
+        batches.turn.incrementAndGet();
+        return batches.settled.await(patienceMs, TimeUnit.MILLISECONDS);
+    }
+
+    /** The next offset of each partition that a record was read of, by {@code topic-partition}. */
+    public static Map<String, Long> positions(String run) {
+        Map<String, Long> found = new TreeMap<>();
+        Batches batches = RUNS.get(run);
+        if (batches != null) {
+            batches.positions.forEach((place, next) -> found.put(place, next.get()));
+        }
+        return found;
+    }
+
+    /** A batch is about to be planned, and the one before it is committed; on the driver. */
+    public static void planning(String run) {
+        Batches batches = RUNS.get(run);
+        if (batches == null || !batches.ending) {
+            return;
+        }
+        batches.settled.countDown();
+        try {
+            Thread.sleep(HELD_MS);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            InterruptedIOException wanted = new InterruptedIOException("the query is being stopped");
+            wanted.initCause(stopped);
+            throw new UncheckedIOException(wanted); // in this form Spark knows that the end is wanted
+        }
+    }
+
+    /**
+     * A source of it has so many partitions. Each is read by a task, and none of them makes room for another one: what
+     * has no slot would wait for the end of the batch, so it does not begin.
+     */
+    public static void planned(String run, Object source, int partitions) {
+        Batches batches = RUNS.get(run);
+        if (batches == null) {
+            return;
+        }
+        batches.tasks.put(source, partitions);
+        int needed = batches.needed();
+        int others = RUNS.values().stream().mapToInt(Batches::needed).sum() - needed;
+        if (needed + others >= batches.slots) {
+            int missing = needed + others + 1 - batches.slots;
+            throw new IllegalStateException("too few slots for Real-Time Mode: pipeline " + batches.pipeline + " has "
+                    + needed + " tasks, which run as long as it does, others in it have " + others + ", one slot is "
+                    + "to be left, and there are " + batches.slots + ". Start Spark with spark.master=local["
+                    + (batches.slots + missing) + "] or more, where a slot is a thread; give a cluster " + missing
+                    + " more cores; or give processing.mode." + batches.pipeline + "=micro-batch");
+        }
+    }
+
+    private int needed() {
+        return tasks.values().stream().mapToInt(Integer::intValue).sum();
+    }
+
+    /** Which batch it is: one that is planned after somebody has asked for a turn is another one. */
+    static int now(String run) {
+        Batches batches = RUNS.get(run);
+        return batches == null ? 0 : batches.turn.get();
+    }
+
+    /** The query, where its tasks are in the driver's JVM; else null. */
+    static Batches of(String run) {
+        return RUNS.get(run);
+    }
+
+    /** Whether a batch of this number is to end. */
+    boolean isOver(int number) {
+        return turn.get() != number;
+    }
+
+    AtomicLong position(String place) {
+        return positions.computeIfAbsent(place, each -> new AtomicLong(-1));
+    }
+}

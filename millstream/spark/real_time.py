@@ -1,0 +1,124 @@
+"""Real-Time Mode of Spark: its settings, the batches of a run, and what its tasks need.
+
+A batch lasts as long as the configuration says, and its tasks run all that time: each record is processed as
+it comes. At the end of a batch Spark commits; the next one begins some tenths of a second later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.model import TopicPartition
+from millstream.spark.java_names import java_class
+
+__all__ = ["RUN", "SQL", "RealTimeRun", "has_python", "launch_defaults", "read_options"]
+
+RUN = "real.time.run"
+"""The option by which the kernel's source and sink know the run that they belong to."""
+
+_BATCHES = "io.millstream.kernel.realtime.Batches"
+_SLOTS = 256
+"""A slot is a thread that is made when a task needs it. There have to be more than tasks, which do not end
+while their batch lasts; and topics get more partitions."""
+
+LAUNCH: Mapping[str, str] = {
+    # A buffer of a shuffle that is not full is sent after so long; by default 50, most of what a count takes.
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+}
+"""What Spark is started with. It is read when the context starts."""
+
+SQL: Mapping[str, str] = {
+    # A batch that failed is run again with other records, and must not find state of the first try.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # The list has neither the kernel's sink nor all its operators; topology/real_time.py is ours.
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+    # Else the log of a batch without state is written some time after it: a stop would not know when.
+    "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
+    "spark.sql.streaming.realTimeMode.minBatchDuration": "1",
+}
+"""What the session of a client has that may run pipelines in Real-Time Mode."""
+
+
+def read_options(run: str) -> dict[str, str]:
+    """What a source of the run has besides."""
+    # A record ends the wait at once. That of micro-batches is short: they wait at the end of a partition.
+    return {RUN: run, "kafka.fetch.max.wait.ms": "500"}
+
+
+def launch_defaults(cores: int | None = None) -> dict[str, str]:
+    """What a Spark of our own is started with, where nobody says otherwise."""
+    found = cores or os.cpu_count() or 1
+    return {
+        **LAUNCH,
+        "spark.master": f"local[{max(_SLOTS, found)}]",
+        # By it Spark cuts what has no partitions of its own, such as a DataFrame of Python's rows.
+        "spark.default.parallelism": str(max(2, found)),
+    }
+
+
+class RealTimeRun:
+    """The batches of one run of a query: told to end, and asked how far they are.
+
+    In local mode only. Executors have a JVM of their own, where nobody can tell their tasks anything.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, pipeline: str, rows: DataFrame) -> None:
+        self.name = name
+        self._batches: Any = java_class(spark._jvm, _BATCHES)
+        self._is_reachable = str(spark.conf.get("spark.master", "")).startswith("local")
+        self._batches.begin(name, pipeline, slots_of(spark), tasks_behind_shuffles(rows))
+
+    def end(self, patience_s: float) -> bool:
+        """End the batch, and have no other one begin; the query has still to be stopped.
+
+        Returns:
+            Whether all that was read is committed, so that nothing is repeated.
+        """
+        return self._is_reachable and bool(self._batches.end(self.name, int(patience_s * 1000)))
+
+    def turn(self) -> None:
+        """End the batch now; the next one follows."""
+        if self._is_reachable:
+            self._batches.turn(self.name)
+
+    def forget(self) -> None:
+        self._batches.forget(self.name)
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition that a record was read of in this run."""
+        if not self._is_reachable:
+            return {}
+        found: dict[TopicPartition, int] = {}
+        for place, offset in dict(self._batches.positions(self.name)).items():
+            topic, _, partition = place.rpartition("-")
+            if offset >= 0:
+                found[TopicPartition(topic, int(partition))] = offset
+        return found
+
+
+def slots_of(spark: SparkSession) -> int:
+    """How many tasks Spark can run at once."""
+    context: Any = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return int(context.maxNumConcurrentTasks(profile))
+
+
+_BEHIND_SHUFFLES = re.compile(r"^[\s:+|-]*(?:TransformWithState|Aggregate)\b", re.MULTILINE)
+
+
+def tasks_behind_shuffles(rows: DataFrame) -> int:
+    """How many tasks of a query read what others have shuffled."""
+    plan = str(rows._jdf.queryExecution().analyzed().toString())
+    each = rows.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
+    return len(_BEHIND_SHUFFLES.findall(plan)) * int(each or 0)
+
+
+def has_python(rows: DataFrame) -> bool:
+    """Whether a query has a UDF, which Spark computes in batches."""
+    pattern = java_class(rows.sparkSession._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return bool(rows._jdf.queryExecution().analyzed().containsPattern(pattern.PYTHON_UDF()))

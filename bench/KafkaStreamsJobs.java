@@ -5,17 +5,31 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Properties;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.Serializer;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
@@ -27,64 +41,79 @@ import org.apache.kafka.streams.state.Stores;
  *
  * Answers each line of its input, with the time of day in milliseconds:
  *
- * "start KIND LEFT RIGHT OUTPUT OPTION=VALUE ...": the join of two topics, "lookup" or "tables"; when it is RUNNING.
- * "start process ORDERS - OUTPUT OPTION=VALUE ...": the processor of processors.py, over orders in JSON.
+ * "start KIND LEFT RIGHT OUTPUT OPTION=VALUE ...": when it is RUNNING. The kinds are those of bench/workloads.py,
+ * "count" of latency.py, "tables" of joins.py, and "process", the processor of processors.py.
+ * "first": when it has taken in its first record; 0: not yet.
  * "seen": not a time, but how many records it has processed.
  * "stop": when it has written everything, what its caches hold back included, and is closed.
  *
- * Ends when its input does.
+ * Ends when its input does, at once.
  */
 public class KafkaStreamsJobs {
+    private static final Duration TUMBLING = Duration.ofSeconds(20);
+    private static final Duration NEAR = Duration.ofSeconds(5);
+    private static final Duration GRACE = Duration.ofHours(1);
+    private static final AtomicLong FIRST = new AtomicLong();
+
     private static KafkaStreams streams;
 
     public static void main(String[] none) throws Exception {
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
+        BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        Thread input = new Thread(() -> read(lines), "input");
+        input.setDaemon(true);
+        input.start();
+        while (true) {
+            String line = lines.take();
             String[] words = line.split(" ");
-            switch (words[0]) {
-                case "start" -> start(words);
-                case "stop" -> {
-                    streams.close(Duration.ofSeconds(120));
-                    streams = null;
-                }
-                default -> {}
-            }
-            System.out.println(words[0].equals("seen") ? (long) processed() : System.currentTimeMillis());
-        }
-        if (streams != null) {
-            streams.close(Duration.ofSeconds(5));
+            long answer =
+                    switch (words[0]) {
+                        case "start" -> start(words);
+                        case "first" -> first();
+                        case "seen" -> (long) processed();
+                        case "stop" -> stop();
+                        default -> throw new IllegalArgumentException(line);
+                    };
+            System.out.println(answer);
         }
     }
 
-    private static void start(String[] words) throws InterruptedException {
+    /** Whoever has started this is gone when the input ends; nothing waits for what is under way then. */
+    private static void read(BlockingQueue<String> lines) {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        try {
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                lines.add(line);
+            }
+        } catch (IOException error) {
+            error.printStackTrace();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static long stop() {
+        if (streams != null) {
+            streams.close(Duration.ofSeconds(60));
+            streams = null;
+        }
+        return System.currentTimeMillis();
+    }
+
+    private static long first() {
+        if (streams != null) {
+            mustRun();
+        }
+        return FIRST.get();
+    }
+
+    private static long start(String[] words) throws InterruptedException {
         Properties options = new Properties();
-        for (int i = 5; i < words.length; i++) {
-            String[] option = words[i].split("=", 2);
+        for (String word : Arrays.copyOfRange(words, 5, words.length)) {
+            String[] option = word.split("=", 2);
             options.put(option[0], option[1]);
         }
+        FIRST.set(0);
         StreamsBuilder builder = new StreamsBuilder();
-        Consumed<String, String> strings = Consumed.with(Serdes.String(), Serdes.String());
-        Produced<String, String> written = Produced.with(Serdes.String(), Serdes.String());
-        if (words[1].equals("process")) {
-            builder.addStateStore(
-                    Stores.keyValueStoreBuilder(
-                            Stores.persistentKeyValueStore("totals"), Serdes.String(), Serdes.Long()));
-            builder.stream(words[2], Consumed.with(Serdes.String(), orders()))
-                    .process(Totals::new, "totals")
-                    .to(words[4], Produced.with(Serdes.String(), Serdes.Long()));
-        } else if (words[1].equals("lookup")) {
-            builder.stream(words[2], strings)
-                    .join(
-                            builder.table(words[3], strings),
-                            (left, right) -> left + "," + right,
-                            Joined.with(Serdes.String(), Serdes.String(), Serdes.String()))
-                    .to(words[4], written);
-        } else {
-            builder.table(words[2], strings)
-                    .join(builder.table(words[3], strings), (left, right) -> left + "," + right)
-                    .toStream()
-                    .to(words[4], written);
-        }
+        build(builder, words[1], words[2], words[3], words[4]);
         streams = new KafkaStreams(builder.build(options), options);
         CountDownLatch running = new CountDownLatch(1);
         streams.setStateListener((now, before) -> {
@@ -93,25 +122,113 @@ public class KafkaStreamsJobs {
             }
         });
         streams.start();
-        running.await();
+        if (!running.await(60, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("Kafka Streams is not RUNNING after 60 s, but " + streams.state());
+        }
+        return System.currentTimeMillis();
+    }
+
+    private static void build(StreamsBuilder builder, String kind, String left, String right, String output) {
+        Serde<String> text = Serdes.String();
+        Serde<String> source = noting(text.serializer(), text.deserializer());
+        Consumed<String, String> strings = Consumed.with(text, source);
+        Consumed<String, Order> orders = Consumed.with(text, noting(KafkaStreamsJobs::onlyRead, orders()));
+        Produced<String, String> written = Produced.with(text, text);
+        Produced<String, Long> counts = Produced.with(text, Serdes.Long());
+        Grouped<String, String> grouped = Grouped.with(text, text);
+        switch (kind) {
+            case "map" -> builder.stream(left, strings)
+                    .filter((key, value) -> !value.startsWith("drop"))
+                    .mapValues(value -> value.toUpperCase())
+                    .to(output, written);
+            case "words" -> builder.stream(left, Consumed.with(Serdes.ByteArray(), source))
+                    .flatMapValues(line -> Arrays.asList(line.toLowerCase().split(" ")))
+                    .groupBy((key, word) -> word, grouped)
+                    .count()
+                    .toStream()
+                    .to(output, counts);
+            case "count" -> builder.stream(left, strings).groupByKey().count().toStream().to(output, counts);
+            case "windows" -> builder.stream(left, strings)
+                    .groupByKey()
+                    .windowedBy(TimeWindows.ofSizeAndGrace(TUMBLING, GRACE))
+                    .count()
+                    .toStream()
+                    .to(
+                            output,
+                            Produced.with(
+                                    WindowedSerdes.timeWindowedSerdeFrom(String.class, TUMBLING.toMillis()),
+                                    Serdes.Long()));
+            case "sessions" -> builder.stream(left, strings)
+                    .groupByKey()
+                    .windowedBy(SessionWindows.ofInactivityGapAndGrace(NEAR, GRACE))
+                    .count()
+                    .toStream()
+                    .to(output, Produced.with(WindowedSerdes.sessionWindowedSerdeFrom(String.class), Serdes.Long()));
+            case "join" -> builder.stream(left, strings)
+                    .join(
+                            builder.stream(right, strings),
+                            (one, other) -> one + "," + other,
+                            JoinWindows.ofTimeDifferenceAndGrace(NEAR, GRACE),
+                            StreamJoined.with(text, text, text))
+                    .to(output, written);
+            case "lookup" -> builder.stream(left, strings)
+                    .join(
+                            builder.table(right, strings),
+                            (one, other) -> one + "," + other,
+                            Joined.with(text, text, text))
+                    .to(output, written);
+            case "tables" -> builder.table(left, strings)
+                    .join(builder.table(right, strings), (one, other) -> one + "," + other)
+                    .toStream()
+                    .to(output, written);
+            case "fold" -> builder.stream(left, orders)
+                    .groupByKey()
+                    .aggregate(
+                            () -> 0L,
+                            (key, order, total) -> total + order.amount(),
+                            Materialized.with(text, Serdes.Long()))
+                    .toStream()
+                    .to(output, counts);
+            case "udf" -> {
+                KStream<String, Long> doubled = builder.stream(left, orders).mapValues(order -> order.amount() * 2);
+                doubled.to(output, counts);
+            }
+            case "process" -> {
+                builder.addStateStore(
+                        Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("totals"), text, Serdes.Long()));
+                builder.stream(left, orders).process(Totals::new, "totals").to(output, counts);
+            }
+            default -> throw new IllegalArgumentException("no job '" + kind + "'");
+        }
+    }
+
+    /** The same, and it notes when the first record is taken in. */
+    private static <T> Serde<T> noting(Serializer<T> serializer, Deserializer<T> deserializer) {
+        return Serdes.serdeFrom(
+                serializer,
+                (topic, value) -> {
+                    if (FIRST.get() == 0) {
+                        FIRST.compareAndSet(0, System.currentTimeMillis());
+                    }
+                    return deserializer.deserialize(topic, value);
+                });
+    }
+
+    private static byte[] onlyRead(String topic, Order order) {
+        throw new UnsupportedOperationException("orders are only read");
     }
 
     public record Order(String user, long amount) {}
 
-    private static Serde<Order> orders() {
+    private static Deserializer<Order> orders() {
         ObjectReader reader = new ObjectMapper().readerFor(Order.class);
-        Deserializer<Order> reading = (topic, order) -> {
+        return (topic, order) -> {
             try {
                 return reader.readValue(order);
             } catch (IOException error) {
                 throw new UncheckedIOException(error);
             }
         };
-        return Serdes.serdeFrom(
-                (topic, order) -> {
-                    throw new UnsupportedOperationException("orders are only read");
-                },
-                reading);
     }
 
     /** The sum of the amounts of a key. */

@@ -1,14 +1,17 @@
-"""The command: `python -m bench [names…] [--quick]`."""
+"""The command: `python -m bench [names…] [--quick] [`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 _OUT = Path("build") / "bench"
@@ -36,64 +39,117 @@ from bench import (  # noqa: E402
     sink,
     startup,
     throughput,
-    windows,
 )
 from bench.figures import Report  # noqa: E402
 from bench.lab import Lab, machine_facts  # noqa: E402
 
-_BENCHMARKS: dict[str, Callable[..., Report]] = {
-    "throughput": throughput.measure,
-    "latency": latency.measure,
-    "windows": windows.measure,
-    "joins": joins.measure,
-    "sink": sink.measure,
-    "folds": folds.measure,
-    "processors": processors.measure,
-    "reads": reads.measure,
-    "server": server.measure,
-    "startup": startup.measure,
-    "restore": restore.measure,
-    "memory": memory.measure,
-    "failures": failures.measure,
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What can be measured.
+
+    Attributes:
+        seconds, quick: how long it may take; after half as long again, and a minute, it is given up.
+        usual: whether it belongs to a run that names no part; and to a quick one.
+        paced: it is told how long it may take, and has fewer rounds where the machine is slow.
+    """
+
+    measure: Callable[..., Report]
+    seconds: float
+    quick: float
+    usual: tuple[bool, bool] = (False, False)
+    paced: bool = False
+
+
+_PARTS: Mapping[str, Part] = {
+    "throughput": Part(throughput.measure, 330, 100, (True, True), paced=True),
+    "latency": Part(latency.measure, 230, 60, (True, True)),
+    "starts": Part(startup.measure, 70, 35, (True, True)),
+    "reads": Part(reads.measure, 50, 20, (True, True)),
+    "restore": Part(restore.measure, 60, 20, (True, False)),
+    "failures": Part(failures.measure, 90, 60, (True, False)),
+    "joins": Part(joins.measure, 900, 300),
+    "folds": Part(folds.measure, 400, 120),
+    "processors": Part(processors.measure, 400, 120),
+    "sink": Part(sink.measure, 300, 120),
+    "server": Part(server.measure, 120, 60),
+    "memory": Part(memory.measure, 600, 120),
 }
+
+
+class _OutOfTimeError(Exception):
+    """A part has taken much longer than it may."""
 
 
 def main() -> int:
     """Run what was asked for, print tables, write `build/bench/latest.json`; 1 when a goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(_BENCHMARKS)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"of {', '.join(_PARTS)}; default: the usual"
+    )
     parser.add_argument("--quick", action="store_true", help="less input, fewer rounds: a first look")
-    parser.add_argument("--lines", type=int, help="how many lines throughput counts (1000000)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a goal is missed")
     given = parser.parse_args()
-    unknown = sorted(set(given.names) - set(_BENCHMARKS))
+    unknown = sorted(set(given.names) - set(_PARTS))
     if unknown:
-        parser.error(f"no benchmark '{unknown[0]}'; there are {', '.join(_BENCHMARKS)}")
+        parser.error(f"no benchmark '{unknown[0]}'; there are {', '.join(_PARTS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started is ended
     console = Console(width=max(120, Console().width))
     facts = machine_facts()
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
+    names = given.names or [name for name, part in _PARTS.items() if part.usual[given.quick]]
     reports: list[Report] = []
     begun = time.monotonic()
-    with Lab() as lab:
-        for name in given.names or _BENCHMARKS:
-            with console.status(name) as status:
-
-                def tell(what: str, name: str = name, status: Status = status) -> None:
-                    status.update(f"{name}: {what}")
-                    if not console.is_terminal:  # where the line above shows nothing
-                        print(f"{time.monotonic() - begun:4.0f} s  {name}: {what}", file=sys.stderr)
-
-                size = {"lines": given.lines} if name == "throughput" and given.lines else {}
-                report = _BENCHMARKS[name](lab, quick=given.quick, tell=tell, **size)
-            reports.append(report)
-            _show(console, report)
-            _write(facts, given.quick, reports)
+    for name in names:
+        reports.append(_report(name, console, begun, quick=given.quick))
+        _show(console, reports[-1])
+        _write(facts, given.quick, reports)
     missed = [goal for report in reports for goal in report.goals if not goal.met]
     console.print(f"{time.monotonic() - begun:.0f} s; figures are in {_OUT / 'latest.json'}")
+    if any(report.failed for report in reports):
+        return 2
     return 1 if missed and given.strict else 0
 
 
+def _report(name: str, console: Console, begun: float, *, quick: bool) -> Report:
+    """Measure one part, with a broker of its own; where it fails, that is its report."""
+    part = _PARTS[name]
+    budget_s = part.quick if quick else part.seconds
+    with console.status(name) as status:
+
+        def tell(what: str, status: Status = status) -> None:
+            status.update(f"{name}: {what}")
+            if not console.is_terminal:  # where the line above shows nothing
+                print(f"{time.monotonic() - begun:4.0f} s  {name}: {what}", file=sys.stderr, flush=True)
+
+        paced = {"budget_s": budget_s} if part.paced else {}
+        try:
+            with _at_most(1.5 * budget_s + 60), Lab() as lab:
+                return part.measure(lab, quick=quick, tell=tell, **paced)
+        except Exception as error:
+            tell(f"FAILED: {type(error).__name__}: {error}")
+            return Report(name, failed=f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raises `_OutOfTimeError` in the main thread after so long."""
+
+    def give_up(*_: object) -> None:
+        raise _OutOfTimeError(f"it was given up after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _show(console: Console, report: Report) -> None:
+    if report.failed:
+        console.print(f"{report.name} FAILED: {report.failed}", style="red", highlight=False)
     for table in report.tables:
         shown = RichTable(title=table.title, title_justify="left", title_style="bold")
         for number, column in enumerate(table.columns):
@@ -102,7 +158,7 @@ def _show(console: Console, report: Report) -> None:
             shown.add_row(*row)
         console.print(shown)
         for note in table.notes:
-            console.print(f"  {note}", style="dim", highlight=False)
+            console.print(f"  {note}", style="dim", highlight=False, markup=False)
     for goal in report.goals:
         console.print(f"  {goal}", style="green" if goal.met else "yellow", highlight=False)
     console.print()

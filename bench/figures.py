@@ -116,17 +116,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """What one benchmark found: tables to read, goals, and the figures behind them for a program."""
+    """What one benchmark found: tables to read, goals, and the figures behind them for a program.
+
+    Attributes:
+        failed: why there is nothing of it.
+    """
 
     name: str
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...] = ()
     goals: tuple[Goal, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
+    failed: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the tables, which only format it."""
         goals = [{**asdict(goal), "met": goal.met} for goal in self.goals]
-        return {"name": self.name, "goals": goals, "data": self.data}
+        return {"name": self.name, "goals": goals, "data": self.data, "failed": self.failed}
 
 
 Progress = Callable[[str], None]

@@ -2,42 +2,39 @@
 
 A fold, and a function of one record (a UDF); processors.py has more cases. All call the same for each record.
 Of a fold they write totals and a changelog: Quix Streams for each record, Millstream for each key of a
-micro-batch. The time of the others is from their first output to their last one, so without their start; that
-of Millstream is from the trigger of its first micro-batch, whose Python workers are already running, as in a
-stream that has run for a while.
+micro-batch. The time is from the first record to the last output: the first record is taken in when it is
+read, and by Millstream when its first micro-batch is triggered, whose Python workers are already running, as
+in a stream that has run for a while.
 """
 
 from __future__ import annotations
 
+import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
+from bench.children import Child
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
 from bench.kafka_streams import JavaStreams
 from bench.lab import Lab, NotMeasured, batch_times, has_committed
+from bench.quix import PROGRAM, quix_python
 from bench.words import PARTITIONS, OutputWatcher, from_big_endian, is_up, produce, wait_for
 from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
-from millstream.cache import cache_dir
 from millstream.topology.topology import Topology
 
 __all__ = ["KEYS", "ORDERS", "Case", "in_json", "measure", "orders", "report"]
 
 KEYS = 10_000
-_QUIX = "quixstreams==3.28.1"
-"""Its Avro needs no extra: the client that it requires brings fastavro."""
 _REPETITIONS = 3
 _PATIENCE_S = 300.0
-_PROGRAM = Path(__file__).with_name("quix_streams.py")
+_ANSWER_S = 10.0
 ORDERS = Serdes.json("user STRING, amount BIGINT")
 
 
@@ -107,7 +104,6 @@ class Jobs:
     def __init__(self, lab: Lab, case: Case, source: str, expected: int, held: ExitStack) -> None:
         self._lab, self._case, self._source, self._expected = lab, case, source, expected
         self._held = held
-        self._python: Path | None = None
         self._streams: JavaStreams | None = None
 
     def millstream(self) -> Run:
@@ -128,22 +124,17 @@ class Jobs:
 
     def quix(self) -> Run:
         lab = self._lab
-        python = self._python = self._python or quix_python()
+        python = quix_python()
         output, application, state = lab.topic("out", PARTITIONS), lab.name("app"), lab.path("state")
         watcher = self._watcher(output, int)
-        log = lab.path("quix-log")
-        with log.open("wb") as to:
-            arguments = [self._case.what, lab.bootstrap_servers, self._source, output, application, state]
-            arguments += [self._case.registry] if self._case.registry else []
-            process = subprocess.Popen(
-                [python, _PROGRAM, *map(str, arguments)], stdout=to, stderr=subprocess.STDOUT
-            )
-        try:
-            watcher.wait(_PATIENCE_S, lambda: process.poll() is None)
-        finally:
-            process.kill()
-            process.wait(10)
-        return Run(watcher.complete_at - watcher.first_at, watcher.records)
+        job = "udf" if self._case.what == "map" else self._case.what
+        arguments = [job, lab.bootstrap_servers, self._source, "-", output, application, state]
+        arguments += [self._case.registry] if self._case.registry else []
+        with Child("Quix Streams", [python, PROGRAM, *arguments], lab.path("quix-log")) as child:
+            watcher.wait(_PATIENCE_S, lambda: child.is_alive)
+            begun = float(json.loads(child.answer(_ANSWER_S))["at"])
+            child.kill()
+        return Run(watcher.complete_at - begun, watcher.records)
 
     def java(self) -> Run:
         lab = self._lab
@@ -153,38 +144,13 @@ class Jobs:
         java.start(lab.name("app"), {}, "process", self._source, "-", output)
         try:
             watcher.wait(_PATIENCE_S, lambda: java.ask("seen") >= 0)  # raises what has ended it
+            begun = java.first_record()
         finally:
             java.ask("stop")
-        return Run(watcher.complete_at - watcher.first_at, watcher.records)
+        return Run(watcher.complete_at - begun, watcher.records)
 
     def _watcher(self, output: str, decode: Callable[[bytes], int]) -> OutputWatcher:
         return OutputWatcher(self._lab.bootstrap_servers, output, PARTITIONS, self._expected, decode)
-
-
-def quix_python() -> Path:
-    """The Python of an environment that has Quix Streams; it is made the first time.
-
-    Raises:
-        NotMeasured: it cannot be installed.
-    """
-    folder = cache_dir("bench", f"{_QUIX.replace('==', '-')}-python-3.{sys.version_info.minor}")
-    python = folder / "bin" / "python"
-    ready = folder / "ready"
-    if ready.exists():
-        return python
-    for command in (
-        [sys.executable, "-m", "venv", "--clear", folder],
-        [python, "-m", "pip", "install", "-q", _QUIX],
-    ):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise NotMeasured(f"{_QUIX} cannot be installed: {error}") from error
-        if done.returncode:
-            why = done.stderr.strip().splitlines()
-            raise NotMeasured(f"{_QUIX} cannot be installed: {why[-1] if why else done.returncode}")
-    ready.touch()
-    return python
 
 
 def orders(case: Case, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapping[str, Any]]]:

@@ -6,8 +6,8 @@ Their results are compared with what the benchmark itself computes: how many the
 - A stream with a table. The table is loaded first. Then all records of the stream appear at once: they were
   written in a transaction, which is committed when the clock starts. So no start and no producer is in the
   time.
-- Two tables, and two streams: all records are there before. The clock starts when Kafka Streams is RUNNING;
-  for queries of Spark's, when their first micro-batch is triggered, as their checkpoint has it.
+- Two tables, and two streams: all records are there before. The clock starts when Kafka Streams takes in its
+  first record; for queries of Spark's, when their first micro-batch is triggered, as their checkpoint has it.
 
 The clock stops with the last result, by the time of day that the broker gives it. Kafka Streams is closed as
 soon as it has processed everything, since its caches would hold results back until the next commit, for 30
@@ -416,6 +416,8 @@ class Jobs:
             cpu = Cpu(java.process)
             begun = left.commit()
         processed(case.records + (case.keys if case.is_lookup else 0))
+        if not case.is_lookup:
+            begun = java.first_record()
         java.ask("stop")
         return Timed(begun, cpu.used(), loaded)
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
-from bench.lab import Lab, NotMeasured, end_with_its_input
+from bench.children import Child, Failed
+from bench.lab import Lab, NotMeasured
 from bench.stores import Entries, as_records
 from bench.words import produce
 from millstream.errors import StreamsException
-from millstream.jars import BROKER_SET, Jar, ensure_jars
+from millstream.jars import BROKER_SET, COMPILER_SET, Jar, ensure_jars
 from millstream.jars.cache import ensure
 from millstream.java import find_java
 
-__all__ = ["JavaReads", "JavaStreams"]
+__all__ = ["FAST", "QUICK_TO_ANSWER", "JavaReads", "JavaStreams", "java_command"]
 
 _JARS = (
     Jar(
@@ -33,30 +33,69 @@ _JARS = (
         "e7f925287d9fe2574fb7c7a86f7facaa9b8ab602a2eed0e598bf633528121498",
     ),
 )
-_DEADLINE_S = 600.0
-_READS = Path(__file__).with_name("KafkaStreamsReads.java")
-_JOBS = Path(__file__).with_name("KafkaStreamsJobs.java")
+_SOURCES = tuple(
+    Path(__file__).with_name(f"{name}.java") for name in ("KafkaStreamsReads", "KafkaStreamsJobs")
+)
+_PATIENCE_S = 120.0
+_FILLED_S = 300.0
+
+FAST: Mapping[str, str] = {
+    "topology.optimization": "all",
+    "statestore.cache.max.bytes": str(256 * 2**20),
+    "commit.interval.ms": "1000",
+    "consumer.max.poll.records": "10000",
+    "consumer.fetch.min.bytes": "1",
+    "producer.batch.size": str(256 * 2**10),
+    "producer.linger.ms": "20",
+    "producer.compression.type": "lz4",
+}
+"""What one would set for throughput: no second changelog, large caches and batches."""
+QUICK_TO_ANSWER: Mapping[str, str] = {
+    "topology.optimization": "all",
+    "statestore.cache.max.bytes": "0",
+    "commit.interval.ms": "1000",
+    "producer.linger.ms": "0",
+    "consumer.fetch.max.wait.ms": "10",
+}
+"""What one would set for latency: nothing is held back."""
 
 
-def _java_command(heap: str) -> list[str]:
-    """Java with Kafka Streams on its class path; a source file and its arguments are to follow.
+def java_command(lab: Lab, heap: str) -> list[str]:
+    """Java with Kafka Streams and the compiled programs on its class path; a class and its arguments follow.
 
     Raises:
-        NotMeasured: its jars cannot be had.
+        NotMeasured: the jars cannot be had, or the programs do not compile.
     """
     try:
         jars = (*ensure_jars(BROKER_SET), *ensure(_JARS, "Kafka Streams"))
-        java = find_java()
+        (compiler,) = ensure_jars(COMPILER_SET)
+        java = find_java().java
     except StreamsException as error:
         raise NotMeasured(str(error)) from error
-    return [str(java.java), f"-Xmx{heap}", "-cp", ":".join(map(str, jars))]
+    classes = lab.directory / "kafka-streams-classes"
+    if not classes.exists():
+        command = [
+            str(java),
+            "-XX:TieredStopAtLevel=1",
+            "-jar",
+            str(compiler),
+            "-17",
+            "-nowarn",
+            "-proc:none",
+        ]
+        command += ["-cp", os.pathsep.join(map(str, jars)), "-d", str(classes), *map(str, _SOURCES)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        if done.returncode:
+            raise NotMeasured(f"the programs of Kafka Streams do not compile: {done.stderr.strip()[-500:]}")
+    path = os.pathsep.join(map(str, (*jars, classes)))
+    return [str(java), f"-Xmx{heap}", "-XX:+UseG1GC", "-cp", path]
 
 
 class JavaReads:
     """A Java process with the same entries in a Kafka Streams table, which reads them when it is told to.
 
     Raises:
-        NotMeasured: its jars cannot be had, Java has no compiler, or it failed.
+        NotMeasured: its jars cannot be had, or it failed.
     """
 
     def __init__(self, lab: Lab, data: Entries, keys: Sequence[str]) -> None:
@@ -66,21 +105,10 @@ class JavaReads:
         directory = lab.path("kafka-streams")
         directory.mkdir(parents=True)
         (directory / "keys").write_text("\n".join(keys))
-        self._log = directory / "log"
-        command = _java_command("1g")
         arguments = [lab.bootstrap_servers, topic, directory / "state", directory / "keys", len(data)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, _READS, *map(str, arguments)],
-                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self._deadline = threading.Timer(_DEADLINE_S, self._process.kill)
-        self._deadline.daemon = True
-        self._deadline.start()
-        self._answer()
+        command = [*java_command(lab, "1g"), "KafkaStreamsReads", *arguments]
+        self._child = Child("Kafka Streams", command, directory / "log")
+        self._answer(_FILLED_S)
 
     def get(self) -> float:
         """Read each key once; CPU seconds."""
@@ -91,23 +119,19 @@ class JavaReads:
         return self._entries / min(self._ask("scan") for _ in range(3))
 
     def _ask(self, what: str) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{what}\n")
-        self._process.stdin.flush()
-        return int(self._answer()) / 1e9
+        self._child.say(what)
+        return int(self._answer(_PATIENCE_S)) / 1e9
 
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if not line:
-            last = self._log.read_text().strip().splitlines()[-1:]
-            raise NotMeasured(f"Kafka Streams ended: {''.join(last) or 'no reason given'}")
-        return line
+    def _answer(self, timeout_s: float) -> str:
+        try:
+            return self._child.answer(timeout_s)
+        except Failed as error:
+            self._child.kill()
+            raise NotMeasured(str(error)) from error
 
     def close(self) -> None:
         """End the process."""
-        self._deadline.cancel()
-        end_with_its_input(self._process)
+        self._child.close()
 
     def __enter__(self) -> JavaReads:
         return self
@@ -128,17 +152,8 @@ class JavaStreams:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         directory = lab.path("kafka-streams")
-        directory.mkdir(parents=True)
-        self._log = directory / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*_java_command("2g"), _JOBS],
-                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.process = psutil.Process(self._process.pid)
+        self.child = Child("Kafka Streams", [*java_command(lab, "2g"), "KafkaStreamsJobs"], directory / "log")
+        self.process = psutil.Process(self.child.pid)
 
     def start(self, application: str, settings: Mapping[str, str], *job: str) -> float:
         """Start a job, with its kind and topics, on as many threads as there are cores.
@@ -156,27 +171,22 @@ class JavaStreams:
         }
         return self.ask("start", *job, *(f"{name}={value}" for name, value in options.items())) / 1000
 
+    def first_record(self) -> float:
+        """When it took in the first record, in seconds since the epoch; 0: not yet."""
+        return self.ask("first") / 1000
+
     def ask(self, *words: object) -> int:
         """What it answers to a line.
 
         Raises:
-            RuntimeError: it has ended.
+            Failed: it has ended, or does not answer.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(" ".join(map(str, words)) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline().strip()
-        except OSError:
-            line = ""
-        if not line:
-            raise RuntimeError(f"Kafka Streams has ended: {self._log.read_text()[-2_000:]}")
-        return int(line)
+        self.child.say(" ".join(map(str, words)))
+        return int(self.child.answer(_PATIENCE_S))
 
     def close(self) -> None:
         """End the process."""
-        end_with_its_input(self._process)
+        self.child.close()
 
     def __enter__(self) -> JavaStreams:
         return self

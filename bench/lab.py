@@ -35,7 +35,7 @@ __all__ = [
     "NotMeasured",
     "batch_times",
     "cpu_seconds",
-    "end_with_its_input",
+    "first_begun",
     "has_committed",
     "machine_facts",
     "stop",
@@ -136,13 +136,18 @@ def has_committed(checkpoint: Path) -> bool:
     return bool(committed) and begun == committed
 
 
+def first_begun(checkpoint: Path) -> float:
+    """When a query's first micro-batch was begun, in seconds since the epoch."""
+    offsets = (checkpoint / "offsets" / "0").read_text().splitlines()
+    begun: float = json.loads(offsets[1])["batchTimestampMs"] / 1000
+    return begun
+
+
 def batch_times(checkpoint: Path) -> BatchTimes:
     """What a query's checkpoint says of its micro-batches: the same witness for whoever made the query."""
-    offsets = (checkpoint / "offsets" / "0").read_text().splitlines()
-    begun = json.loads(offsets[1])["batchTimestampMs"] / 1000
     commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
     last = max(commits, key=lambda path: int(path.name))
-    return BatchTimes(begun, last.stat().st_mtime, len(commits))
+    return BatchTimes(first_begun(checkpoint), last.stat().st_mtime, len(commits))
 
 
 def stop(query: StreamingQuery) -> None:
@@ -151,17 +156,6 @@ def stop(query: StreamingQuery) -> None:
     query.stop()
     if error is not None:
         raise error
-
-
-def end_with_its_input(process: subprocess.Popen[Any]) -> None:
-    """End a process that ends when its input does; kill it where it does not."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(10)
 
 
 def machine_facts() -> dict[str, Any]:

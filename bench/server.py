@@ -6,10 +6,8 @@ The clients are processes of their own: `python -m bench.server '{"application.i
 from __future__ import annotations
 
 import json
-import os
 import random
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,8 +18,9 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
+from bench.children import Child
 from bench.figures import Goal, Progress, Report, Table, percentile
-from bench.lab import Lab, end_with_its_input
+from bench.lab import Lab
 from bench.stores import as_records, entries
 from bench.words import produce
 
@@ -160,17 +159,14 @@ class _Client:
             "application.server": f"127.0.0.1:{port}",
             "query.server.enabled": True,
         }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.server", json.dumps([topic, options])],
-            stdin=subprocess.PIPE,
-            env=os.environ,
-        )
+        command = [sys.executable, "-m", "bench.server", json.dumps([topic, options])]
+        self._child = Child("a client with a query server", command, lab.path("server-log"))
 
     def __enter__(self) -> _Client:
         return self
 
     def __exit__(self, *error: object) -> None:
-        end_with_its_input(self._process)
+        self._child.close()
 
 
 def main(topic: str, options: Mapping[str, Any]) -> None:

@@ -1,0 +1,179 @@
+"""Contestants, senders and readers as processes of their own, which cannot outlive the benchmark.
+
+Each is spoken to line by line, over its input and output. When the benchmark is gone, killed with -9
+included, its input ends; then it ends itself. Where it does not answer in time, it is killed, and all it has
+started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+__all__ = ["Child", "Failed", "Used", "end_of", "usage"]
+
+_LAST_LINES = 6
+_GONE_S = 10.0
+
+
+class Failed(Exception):
+    """A process did not do what it was told; says what, and how its log ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process and all that it has started have used so far: seconds of the processor, and memory."""
+
+    cpu_s: float
+    memory_mb: float
+
+
+class Child:
+    """A process that answers each line with one."""
+
+    def __init__(
+        self, name: str, command: Sequence[object], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it; its log is appended to."""
+        self.name, self._log = name, log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self.begun = time.time()
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                list(map(str, command)),
+                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,  # so that all of it can be killed, and Ctrl-C comes here alone
+                env={**os.environ, **(environment or {})},
+            )
+        self._reader = threading.Thread(target=self._read, name=f"bench-{name}", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log_end(self) -> str:
+        return end_of(self._log)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def say(self, line: str) -> None:
+        """Tell it something.
+
+        Raises:
+            Failed: it has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise Failed(f"{self.name} has ended: {end_of(self._log)}") from None
+
+    def answer(self, timeout_s: float) -> str:
+        """Its next line.
+
+        Raises:
+            Failed: it has ended, or says nothing in time; in that case it is killed.
+        """
+        try:
+            line = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            self.kill()
+            raise Failed(f"{self.name} said nothing for {timeout_s:g} s: {end_of(self._log)}") from None
+        if line is None:
+            self._answers.put(None)
+            raise Failed(f"{self.name} has ended: {end_of(self._log)}")
+        return line
+
+    def ask(self, timeout_s: float, **what: object) -> dict[str, Any]:
+        """What it answers, both in JSON.
+
+        Raises:
+            Failed: as `answer`; or its answer is an error.
+        """
+        self.say(json.dumps(what, default=str))
+        answer: dict[str, Any] = json.loads(self.answer(timeout_s))
+        if "error" in answer:
+            raise Failed(f"{self.name}: {answer['error']}")
+        return answer
+
+    def used(self) -> Used:
+        return usage(self.pid)
+
+    def close(self, patience_s: float = 15.0) -> None:
+        """End it, by the end of its input; kill what is left of it then. Idempotent."""
+        if self._process.stdin is not None:
+            with suppress(OSError):  # it ended before it had read all
+                self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """With SIGKILL, and what it has started with it. Idempotent."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(_GONE_S)
+        self._reader.join(_GONE_S)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line.rstrip("\n"))
+        self._answers.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def usage(pid: int) -> Used:
+    """Of a process and its descendants; of those that have ended, too, once their parents have noticed."""
+    cpu = memory = 0.0
+    try:
+        whole = [psutil.Process(pid)]
+        whole += whole[0].children(recursive=True)
+    except psutil.Error:
+        return Used(0.0, 0.0)
+    for process in whole:
+        try:
+            times, rss = process.cpu_times(), process.memory_info().rss
+        except psutil.Error:
+            continue  # it ended meanwhile
+        cpu += times.user + times.system + times.children_user + times.children_system
+        memory += rss / 1e6
+    return Used(cpu, memory)
+
+
+def end_of(log: Path, lines: int = _LAST_LINES) -> str:
+    """The last lines of a log."""
+    try:
+        text = log.read_text(errors="replace").strip()
+    except OSError:
+        return "no log"
+    return " | ".join(text.splitlines()[-lines:]) or "its log is empty"

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
@@ -141,6 +141,43 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
 
 PORTED_HEADS = ("Ported from", "What it cost")
 
+
+def commands() -> str:
+    """Each command with its arguments and options, from the same words as `--help`."""
+    import typer
+
+    from millstream.cli.main import app
+
+    group = typer.main.get_command(app)
+    parts = []
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        rows = ["| | |", "| --- | --- |"]
+        rows += [_parameter(each) for each in command.params if each.name != "debug"]
+        does = " ".join((command.help or "").split())
+        parts.append("\n".join([f"### millstream {name}", "", does, "", *rows]))
+    return "\n\n".join(parts)
+
+
+def _parameter(parameter: Any) -> str:
+    """A row: how it is written, and what it does."""
+    annotation = parameter.type_descriptor.annotation
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        usual = "\\|".join(str(each.value) for each in annotation)
+    else:
+        usual = {int: "NUMBER", float: "NUMBER", Path: "FILE"}.get(annotation, "TEXT")
+    written = ", ".join(parameter.opts)
+    if not hasattr(parameter, "is_flag"):
+        written = parameter.metavar or usual
+    elif not parameter.is_flag:
+        written += f" {parameter.metavar or usual}"
+    does = " ".join((parameter.help or "").split()).replace("|", "\\|")
+    if parameter.envvar:
+        does += f" In the environment `{parameter.envvar}`."
+    if parameter.default not in (None, False):
+        does += f" By default {getattr(parameter.default, 'value', parameter.default)}."
+    return f"| `{written}` | {does} |"
+
+
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
         "client": lambda: state_diagram(CLIENT),
@@ -152,6 +189,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "configuration.md": {"keys": configuration},
     "kips.md": {"claims": claims},
     "porting.md": {"ported": ported},
+    "command-line.md": {"commands": commands},
 }
 """For each file, its sections and what makes them."""
 

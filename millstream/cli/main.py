@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from enum import StrEnum
 from importlib import metadata
 from typing import Annotated
 
 import typer
 
+from millstream.cli.completion import completion
 from millstream.cli.demo import demo
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
+from millstream.cli.output import Json, tell
 from millstream.cli.registry import registry
 from millstream.cli.reset import reset
+from millstream.cli.run import run
+from millstream.cli.show import describe, explain, graph
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     cls=ErrorBoundary,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(kafka)
-app.command()(registry)
-app.command()(reset)
+
+_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "A program": (run, describe, explain, graph),
+    "An application": (reset,),
+    "This machine": (demo, kafka, registry, completion),
+}
+for _panel, _commands in _COMMANDS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
 
 
 class Importance(StrEnum):
@@ -38,12 +47,23 @@ class Importance(StrEnum):
     LOW = "low"
 
 
+def _say_version(value: bool) -> None:
+    if value:
+        typer.echo(f"millstream {_installed('millstream')}")
+        raise typer.Exit
+
+
 @app.callback()
-def millstream(debug: Debug = False) -> None:
+def millstream(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True)
+    ] = False,
+    debug: Debug = False,
+) -> None:
     """Kafka Streams for Python, driven by Spark."""
 
 
-@app.command()
+@app.command(rich_help_panel="This machine")
 def config(
     importance: Annotated[
         Importance, typer.Option(help="Leave out the settings that are less important than this.")
@@ -56,8 +76,8 @@ def config(
     typer.echo(StreamsConfig.describe(Wanted(importance.value)))
 
 
-@app.command()
-def version() -> None:
+@app.command(rich_help_panel="This machine")
+def version(json: Json = False) -> None:
     """Say which versions these are, of Millstream and of what it runs on."""
     from millstream.errors import JavaNotFoundException
     from millstream.java import find_java
@@ -67,15 +87,15 @@ def version() -> None:
         found = f"{java.version} ({java.source}: {java.home})"
     except JavaNotFoundException:
         found = "none that fits; `millstream demo` says what was looked at"
-    for name, what in (
-        ("millstream", _installed("millstream")),
-        ("python", platform.python_version()),
-        ("pyspark", _installed("pyspark")),
-        ("java", found),
-        ("confluent-kafka", _installed("confluent-kafka")),
-        ("rocksdict", _installed("rocksdict")),
-    ):
-        typer.echo(f"{name:<16} {what}")
+    versions = {
+        "millstream": _installed("millstream"),
+        "python": platform.python_version(),
+        "pyspark": _installed("pyspark"),
+        "java": found,
+        "confluent-kafka": _installed("confluent-kafka"),
+        "rocksdict": _installed("rocksdict"),
+    }
+    tell(json, versions, "\n".join(f"{name:<16} {what}" for name, what in versions.items()))
 
 
 def _installed(name: str) -> str:

@@ -3,6 +3,7 @@ included."""
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli.errors import Debug
+from millstream.cli.settings import BootstrapServer, ConfigFile, Setting, settings
 
 if TYPE_CHECKING:
     from millstream.runtime.reset_plan import To
@@ -21,9 +23,7 @@ _WHERE = "Where input topics are read from (one of these; --to-earliest without 
 
 def reset(
     application_id: Annotated[str, typer.Argument(help="The application.id.", show_default=False)],
-    bootstrap_server: Annotated[
-        str | None, typer.Option("--bootstrap-server", help="Where Kafka is: host:port, several with commas.")
-    ] = None,
+    bootstrap_server: BootstrapServer = None,
     input_topics: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,12 +74,8 @@ def reset(
     ] = None,
     state_dir: Annotated[Path | None, typer.Option(help="The clients' state.dir.")] = None,
     checkpoint_location: Annotated[str | None, typer.Option(help="The clients' checkpoint.location.")] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="Settings of the clients, name=value a line: for security, say."
-        ),
-    ] = None,
+    config_file: ConfigFile = None,
+    set_: Setting = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
@@ -101,15 +97,17 @@ def reset(
     from millstream.runtime.wiring import real_parts
 
     to = target_of(to_earliest, to_latest, to_datetime, to_offset, by_duration, from_file, shift_by)
-    given: dict[str, str] = _properties(config_file) if config_file is not None else {}
-    given["application.id"] = application_id
-    for name, value in (
-        ("bootstrap.servers", bootstrap_server),
-        ("state.dir", state_dir),
-        ("checkpoint.location", checkpoint_location),
-    ):
-        if value is not None:
-            given[name] = str(value)
+    given = settings(
+        config_file,
+        os.environ,
+        set_,
+        {
+            "application.id": application_id,
+            "bootstrap.servers": bootstrap_server,
+            "state.dir": None if state_dir is None else str(state_dir),
+            "checkpoint.location": checkpoint_location,
+        },
+    )
     if "bootstrap.servers" not in given:
         raise typer.BadParameter("say where Kafka is", param_hint="--bootstrap-server")
     asked = Reset(to, shift_by, _names(input_topics), _names(internal_topics), force)
@@ -195,19 +193,3 @@ def _names(given: list[str] | None) -> list[str] | None:
     if not given:
         return None
     return [name.strip() for each in given for name in each.split(",") if name.strip()]
-
-
-def _properties(file: Path) -> dict[str, str]:
-    """The settings in a file of Java properties: `name=value`, a line each; # begins a comment."""
-    settings: dict[str, str] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(
-                f"{file}, line {number}: a setting is name=value", param_hint="--config-file"
-            )
-        settings[name.strip()] = value.strip()
-    return settings

@@ -1,0 +1,50 @@
+"""How commands tell what they found: a table or a text for people, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from millstream.foreign import printable, printable_lines
+
+__all__ = ["Json", "as_json", "table", "tell", "yes"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def tell(is_json: bool, data: Any, text: str) -> None:
+    """Print one of them: what is in `text` of strangers cannot command the terminal."""
+    typer.echo(as_json(data) if is_json else printable_lines(text.rstrip("\n")))
+
+
+def as_json(data: Any, *, one_line: bool = False) -> str:
+    """JSON on several lines, or on one, for streams of them."""
+    return json.dumps(data, ensure_ascii=False, indent=None if one_line else 2, default=str)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
+    """Columns as wide as what is in them, two spaces apart; those in `right` end alike."""
+    shown = [[printable("-" if cell is None else cell, 200) for cell in row] for row in rows]
+    lines = [[head.upper() for head in heads], *shown]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if head in right else cell.ljust(width)
+            for cell, width, head in zip(line, widths, heads, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def yes(value: object) -> str:
+    """A boolean in a word."""
+    return "yes" if value else "no"
+
+
+def facts(values: Mapping[str, object]) -> str:
+    """Names and values, a line each."""
+    width = max(map(len, values), default=0)
+    return "\n".join(f"{name:<{width}}  {printable(value, 2000)}" for name, value in values.items())

@@ -1,0 +1,182 @@
+"""A program as the command line names it, `module:attribute`, and the topology that it means.
+
+As uvicorn and gunicorn have it. The module is imported, so what stands in it outside functions runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.errors import StreamsException
+from millstream.foreign import printable
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from millstream.topology.topology import Topology
+
+__all__ = ["AppDir", "Named", "Program", "load_topology", "parse_program"]
+
+_HINT = "PROGRAM"
+_USUAL = "topology"
+
+Program = Annotated[
+    str,
+    typer.Argument(
+        metavar=_HINT,
+        help="The program, as module:attribute or file.py:attribute. The attribute is a Topology, a "
+        "StreamsBuilder, or a function without parameters that returns one; 'topology' if it is left out.",
+        show_default=False,
+    ),
+]
+AppDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--app-dir", metavar="FOLDER", file_okay=False, exists=True, help="Where modules are. [default: .]"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a text such as `orders:topology` names.
+
+    Attributes:
+        folder: where the module is looked for first, as it was given; None: here.
+    """
+
+    module: str
+    attribute: str = _USUAL
+    folder: Path | None = None
+
+
+def parse_program(text: str) -> Named:
+    """The program that a text names: `module:attribute`, `path/file.py:attribute`, or without the attribute.
+
+    Raises:
+        typer.BadParameter: it names none.
+    """
+    place, _, attribute = text.partition(":")
+    folder: Path | None = None
+    if place.endswith(".py"):
+        file = Path(place)
+        place, folder = file.stem, file.parent
+    parts = place.split(".")
+    wanted = (attribute or _USUAL).split(".")
+    if not all(part.isidentifier() for part in (*parts, *wanted)):
+        raise typer.BadParameter(
+            f"{printable(text)!r} names no program; it looks like orders:topology (module:attribute) or "
+            "orders.py:topology",
+            param_hint=_HINT,
+        )
+    return Named(place, ".".join(wanted), folder)
+
+
+def load_topology(text: str, app_dir: Path | None = None) -> Topology:
+    """Import a program, and return its topology.
+
+    Raises:
+        typer.BadParameter: there is no such module or attribute, or it is no topology.
+        StreamsException: the module, or the function, raises something.
+    """
+    named = parse_program(text)
+    folder = (named.folder or app_dir or Path()).resolve()
+    _search_first(folder)
+    module = _imported(named.module, folder)
+    found: Any = module
+    for part in named.attribute.split("."):
+        if not hasattr(found, part):
+            raise typer.BadParameter(_no_attribute(module, named), param_hint=_HINT)
+        found = getattr(found, part)
+    return _topology(found, named)
+
+
+def _search_first(folder: Path) -> None:
+    """Have this process look for modules there first, and the Python workers of Spark, its children, too."""
+    here = str(folder)
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+    others = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each and each != here]
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, *others])
+
+
+def _imported(name: str, folder: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise _raised(f"module '{name}'", error) from error  # it is there, and needs another one
+        raise typer.BadParameter(_no_module(error.name, folder), param_hint=_HINT) from None
+    except StreamsException:
+        raise  # a topology that cannot be; the message has where
+    except Exception as error:
+        raise _raised(f"module '{name}'", error) from error
+
+
+def _no_module(name: str, folder: Path) -> str:
+    there = sorted(path.stem for path in folder.glob("*.py"))
+    near = difflib.get_close_matches(name, there, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else "; --app-dir says where else it is"
+    return f"there is no module '{name}' in {folder}{hint}"
+
+
+def _no_attribute(module: ModuleType, named: Named) -> str:
+    fitting = [name for name, value in vars(module).items() if _kind(value) in ("Topology", "StreamsBuilder")]
+    hint = f"; it has {', '.join(fitting)}" if fitting else ""
+    return f"module '{named.module}' has no '{named.attribute}'{hint}"
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__ if type(value).__module__.split(".")[0] == "millstream" else ""
+
+
+def _topology(found: Any, named: Named) -> Topology:
+    from millstream.dsl.builder import StreamsBuilder
+    from millstream.topology.topology import Topology
+
+    what = f"'{named.module}:{named.attribute}'"
+    if callable(found) and not isinstance(found, type | Topology | StreamsBuilder):
+        try:
+            found = found()
+        except StreamsException:
+            raise
+        except Exception as error:
+            raise _raised(f"{what}()", error) from error
+        what += "()"
+    if isinstance(found, StreamsBuilder):
+        found = found.build()
+    if not isinstance(found, Topology):
+        raise typer.BadParameter(
+            f"{what} is of type {type(found).__name__}; a program is a Topology, a StreamsBuilder, "
+            "or a function without parameters that returns one",
+            param_hint=_HINT,
+        )
+    return found
+
+
+def _raised(what: str, error: Exception) -> StreamsException:
+    """What a user's code raised, with where: the last line of it that is not a library's."""
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, line {error.lineno}"
+    else:
+        frames = [
+            each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)
+        ]
+        where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "?"
+    told = printable(str(error)) or "no message"
+    return StreamsException(
+        f"{what} cannot be loaded: {type(error).__name__}: {told} ({where}); --debug shows the traceback"
+    )
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith("<") or "site-packages" in file or file == __file__

@@ -1,0 +1,127 @@
+"""Start a program again whenever its files change: `millstream run --reload`, for development.
+
+Python files are looked at every half second. The program is a child process in a session of its own, so that
+Ctrl-C reaches this process alone, which then ends it; and it ends by itself when this process is gone, since
+its stdin does. A program that fails is started again at the next change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import typer
+
+from millstream.foreign import listed
+from millstream.polling import looks
+from millstream.program_end import Terminable
+
+__all__ = ["changes", "child_arguments", "end_with_parent", "files_of", "watch_and_run"]
+
+RELOADED = "MILLSTREAM_RELOADED"
+"""Set for the child: its stdin ends with its parent."""
+
+_EVERY_S = 0.5
+_CLOSE_S = 30.0
+"""How long the program may take to close."""
+_SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv"}
+_MOST = 5_000
+"""How many files are looked at: whoever starts this in a home directory does not mean all of it."""
+
+Stamps = Mapping[Path, tuple[int, int]]
+
+
+def files_of(places: Iterable[Path]) -> Stamps:
+    """The files to look at: those named, and the Python files of folders; each with its time and size."""
+    found: dict[Path, tuple[int, int]] = {}
+    for place in places:
+        for path in _python_files(place) if place.is_dir() else (place,):
+            with contextlib.suppress(OSError):  # it was there just now
+                stat = path.stat()
+                found[path] = (stat.st_mtime_ns, stat.st_size)
+            if len(found) >= _MOST:
+                return found
+    return found
+
+
+def _python_files(folder: Path) -> Iterable[Path]:
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if each not in _SKIPPED and not each.startswith("."))
+        yield from (Path(here, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def changes(before: Stamps, now: Stamps) -> list[Path]:
+    """The files that are new, gone or different."""
+    return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
+
+
+def child_arguments(arguments: Sequence[str]) -> list[str]:
+    """The same command without `--reload`."""
+    return [each for each in arguments if each != "--reload"]
+
+
+def watch_and_run(arguments: Sequence[str], places: Sequence[Path]) -> None:
+    """Run the command as a child, again at each change, until Ctrl-C or SIGTERM.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: that came, and the child has ended.
+    """
+    command = [sys.executable, "-m", "millstream", *child_arguments(arguments)]
+    with Terminable():
+        while True:
+            seen = files_of(places)
+            typer.echo(f"--reload: looking at {len(seen)} files", err=True)
+            child = subprocess.Popen(
+                command, env={**os.environ, RELOADED: "1"}, stdin=subprocess.PIPE, start_new_session=True
+            )
+            try:
+                changed = _wait_for_change(child, seen, places)
+            finally:
+                _end(child)
+            typer.echo(f"--reload: {listed(path.name for path in changed)} changed; starting again", err=True)
+
+
+def _wait_for_change(child: subprocess.Popen[bytes], seen: Stamps, places: Sequence[Path]) -> list[Path]:
+    has_ended = False
+    changed: list[Path] = []
+    for _ in looks(math.inf, every_s=_EVERY_S):
+        changed = changes(seen, files_of(places))
+        if changed:
+            break
+        if not has_ended and child.poll() is not None:
+            has_ended = True
+            typer.echo(f"--reload: the program ended with {child.returncode}; waiting for a change", err=True)
+    return changed
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Have it close; kill it if it does not in time."""
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            typer.echo(f"--reload: the program has not closed within {_CLOSE_S:g} s; it is killed", err=True)
+            child.kill()
+            child.wait()
+    assert child.stdin is not None
+    child.stdin.close()
+
+
+def end_with_parent() -> None:
+    """In the child: end, as by SIGTERM, when the process that has started it is gone."""
+    threading.Thread(target=_await_parents_end, name="cli-ParentWatch", daemon=True).start()
+
+
+def _await_parents_end() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 1024):  # nobody writes there
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,191 @@
+"""`millstream run`: a program in the foreground, until it is told to end.
+
+What happens is told on stdout, a line each: states, READY, the end. The log is on stderr. How it ends is the
+exit code: 0 it was closed, 1 it ended in ERROR or could not start, 2 it was called wrongly, 130 Ctrl-C, 143
+SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.cli.errors import Debug
+from millstream.cli.output import Json, as_json
+from millstream.cli.program import AppDir, Program, load_topology, parse_program
+from millstream.cli.reload import RELOADED, end_with_parent, watch_and_run
+from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
+from millstream.foreign import printable
+
+if TYPE_CHECKING:
+    from millstream.runtime.client import KafkaStreams
+    from millstream.runtime.states import State
+
+__all__ = ["Level", "Teller", "run", "serving_settings"]
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class Level(StrEnum):
+    """How much of the log is shown."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def run(
+    program: Program,
+    bootstrap_server: BootstrapServer = None,
+    application_id: ApplicationId = None,
+    config_file: ConfigFile = None,
+    set_: Setting = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="How many stream threads (num.stream.threads).")
+    ] = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            "--serve",
+            metavar="[HOST:]PORT",
+            help="Answer queries there, over HTTP (query.server.*); `millstream status`, `query` and `top` "
+            "ask it. Without a host only this machine can.",
+        ),
+    ] = None,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload", help="For development: start again whenever a Python file of the program changes."
+        ),
+    ] = False,
+    log_level: Annotated[Level, typer.Option("--log-level", help="What of the log is shown, on stderr.")] = (
+        Level.WARNING
+    ),
+    app_dir: AppDir = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run a program until Ctrl-C or SIGTERM.
+
+    Its configuration comes from a file, the environment and flags; the later ones go first. Exit codes: 0
+    closed, 1 ended in ERROR, 2 called wrongly, 130 Ctrl-C, 143 SIGTERM.
+    """
+    if reload:
+        named = parse_program(program)
+        folder = (named.folder or app_dir or Path()).resolve()
+        watched = [folder] if config_file is None else [folder, config_file.resolve()]
+        watch_and_run(sys.argv[1:], watched)
+    if os.environ.get(RELOADED):
+        end_with_parent()
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.getLevelName(log_level.value.upper()), format=_FORMAT
+    )
+    given = settings(
+        config_file,
+        os.environ,
+        set_,
+        {
+            "bootstrap.servers": bootstrap_server,
+            "application.id": application_id,
+            "num.stream.threads": threads,
+            **serving_settings(serve),
+        },
+    )
+    teller = Teller(as_json_lines=json)
+    topology = load_topology(program, app_dir)
+    from millstream.config import StreamsConfig
+    from millstream.runtime.client import KafkaStreams
+
+    streams = KafkaStreams(topology, StreamsConfig(given))
+    run_until_ended(streams, teller)
+
+
+def run_until_ended(streams: KafkaStreams, teller: Teller) -> None:
+    """Run a client that was not started yet, and tell of it.
+
+    Raises:
+        StreamsException: it could not start, or ended in ERROR.
+        KeyboardInterrupt, SystemExit: Ctrl-C, or SIGTERM; it is closed.
+    """
+    ended = threading.Event()
+
+    def changed(new: State, old: State) -> None:
+        teller.state(new.name, old.name)
+        if new.name == "RUNNING":
+            teller.ready(streams.client_id, streams.bootstrap_servers, streams.query_server_url)
+        if new.name in ("NOT_RUNNING", "ERROR"):
+            ended.set()
+
+    streams.set_state_listener(changed)
+    with streams:
+        ended.wait()
+    streams.wait()  # raises what it ended with
+
+
+class Teller:
+    """Prints what happens to a client, on stdout: lines for people, or JSON."""
+
+    def __init__(self, *, as_json_lines: bool) -> None:
+        self._is_json = as_json_lines
+        self._began = time.monotonic()
+        self._was_ready = False
+
+    def state(self, new: str, old: str) -> None:
+        """A transition."""
+        self._say({"event": "state", "from": old, "to": new}, f"State transition from {old} to {new}")
+
+    def ready(self, client: str, servers: str, url: str | None) -> None:
+        """It runs; told once, since it may be RUNNING again and again."""
+        if self._was_ready:
+            return
+        self._was_ready = True
+        seconds = round(time.monotonic() - self._began, 1)
+        asked = (
+            f"ask it at {url}"
+            if url is not None
+            else "nobody can ask it: --serve 7070 lets the other commands"
+        )
+        self._say(
+            {
+                "event": "ready",
+                "client": client,
+                "seconds": seconds,
+                "bootstrap_servers": servers,
+                "url": url,
+            },
+            f"READY in {seconds} s: client {printable(client)} on {printable(servers)}; {asked}. Ctrl-C ends "
+            "it.",
+        )
+
+    def _say(self, data: dict[str, Any], text: str) -> None:
+        typer.echo(as_json(data, one_line=True) if self._is_json else text)
+        sys.stdout.flush()
+
+
+def serving_settings(serve: str | None) -> dict[str, Any]:
+    """The settings that `--serve` stands for.
+
+    Raises:
+        typer.BadParameter: it is no address.
+    """
+    if serve is None:
+        return {}
+    from millstream.model import HostInfo
+
+    address = serve if ":" in serve else f"127.0.0.1:{serve}"
+    try:
+        HostInfo.parse(address)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{serve!r} is no address to listen at; it looks like 7070 or 0.0.0.0:7070", param_hint="--serve"
+        ) from None
+    return {"query.server.enabled": True, "query.server.listen": address}

@@ -1,0 +1,199 @@
+"""The configuration of a command: from a file, the environment and flags, the later ones first. Pure, but for
+reading the file.
+
+A setting's name in the environment is `MILLSTREAM_` and its key in capitals, with `_` for dots:
+`MILLSTREAM_BOOTSTRAP_SERVERS`. In a file it stands as it is, in TOML or as Java's properties.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import date, time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from millstream.client_keys import CLIENT_KEYS
+from millstream.config_keys import KEYS, PREFIXES
+
+__all__ = [
+    "ApplicationId",
+    "BootstrapServer",
+    "ConfigFile",
+    "Setting",
+    "from_environment",
+    "from_file",
+    "from_flags",
+    "from_properties",
+    "from_toml",
+    "settings",
+]
+
+VARIABLE = "MILLSTREAM_"
+OTHERS = frozenset(
+    {
+        "MILLSTREAM_CACHE_DIR",
+        "MILLSTREAM_COMPLETE",
+        "MILLSTREAM_CONFIG_FILE",
+        "MILLSTREAM_MAVEN_REPOSITORY",
+        "MILLSTREAM_RELOADED",
+        "MILLSTREAM_SPARK_LOG",
+        "MILLSTREAM_TOKEN",
+        "MILLSTREAM_URL",
+    }
+)
+"""Variables of ours that are no settings of a client."""
+_OF_KUBERNETES = re.compile(r"MILLSTREAM_(?:.+_)?(?:SERVICE_(?:HOST|PORT.*)|PORT(?:_.*)?)")
+"""What Kubernetes and Docker set in each container when a service is called millstream."""
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config-file",
+        "-c",
+        exists=True,
+        dir_okay=False,
+        envvar="MILLSTREAM_CONFIG_FILE",
+        show_envvar=True,
+        help="Settings of the client: TOML if it ends in .toml, else name=value a line.",
+    ),
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="One setting of the client, such as num.stream.threads=2. Can be given more than once, and goes "
+        "before the environment (MILLSTREAM_NUM_STREAM_THREADS), which goes before the file.",
+    ),
+]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", help="Where Kafka is (bootstrap.servers)."),
+]
+ApplicationId = Annotated[
+    str | None, typer.Option("--application-id", "-a", metavar="ID", help="The application.id.")
+]
+
+
+def settings(
+    file: Path | None,
+    environ: Mapping[str, str],
+    flags: Sequence[str] | None = None,
+    named: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """All settings that are given; flags go before the environment, and that before the file.
+
+    Args:
+        named: of flags that have a name of their own, by key; None: it was not given.
+
+    Raises:
+        typer.BadParameter: the file, or a flag, cannot be read.
+    """
+    given: dict[str, Any] = {} if file is None else from_file(file)
+    from_outside, unknown = from_environment(environ)
+    for name in unknown:
+        typer.echo(f"warning: {name} is no setting; `millstream config` lists them", err=True)
+    given |= from_outside
+    given |= from_flags(flags or ())
+    return given | {key: value for key, value in (named or {}).items() if value is not None}
+
+
+def from_file(file: Path) -> dict[str, Any]:
+    """The settings in a file.
+
+    Raises:
+        typer.BadParameter: it cannot be read.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(f"{file} cannot be read: {error}") from error
+    return from_toml(text, str(file)) if file.suffix == ".toml" else from_properties(text, str(file))
+
+
+def from_properties(text: str, name: str) -> dict[str, Any]:
+    """Java properties: `name=value`, a line each; # and ! begin a comment."""
+    found: dict[str, Any] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, equals, value = stripped.partition("=")
+        if not equals or not key.strip():
+            raise _unreadable(f"{name}, line {number}: a setting is name=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def from_toml(text: str, name: str) -> dict[str, Any]:
+    """TOML: `application.id = "orders"`, or the same in tables, whose names come first in the keys."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _unreadable(f"{name} is no TOML: {error}") from error
+    found: dict[str, Any] = {}
+    _flatten(document, "", name, found)
+    return found
+
+
+def _flatten(table: Mapping[str, Any], prefix: str, name: str, found: dict[str, Any]) -> None:
+    for key, value in table.items():
+        full = prefix + key
+        if isinstance(value, dict):
+            _flatten(value, f"{full}.", name, found)
+        elif isinstance(value, date | time):
+            raise _unreadable(f"{name}: '{full}' is a date or a time; no setting is one")
+        else:
+            found[full] = value
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The settings among the variables, and the variables that look like one and are none."""
+    found: dict[str, Any] = {}
+    unknown = []
+    for variable, value in sorted(environ.items()):
+        if not variable.startswith(VARIABLE) or variable in OTHERS or _OF_KUBERNETES.fullmatch(variable):
+            continue
+        key = _key_of(variable.removeprefix(VARIABLE))
+        if key is None:
+            unknown.append(variable)
+        else:
+            found[key] = value
+    return found, unknown
+
+
+_BY_VARIABLE = {re.sub(r"[.-]", "_", key).upper(): key for key in (*CLIENT_KEYS, *KEYS)}
+
+
+def _key_of(variable: str) -> str | None:
+    if variable in _BY_VARIABLE:
+        return _BY_VARIABLE[variable]
+    for prefix in sorted(PREFIXES, key=len, reverse=True):
+        begins = prefix.replace(".", "_").upper()
+        if variable.startswith(begins) and len(variable) > len(begins):
+            rest = variable.removeprefix(begins)
+            # Behind a prefix stands a key of ours or of Kafka's, or one that nobody here knows.
+            return prefix + _BY_VARIABLE.get(rest, rest.replace("_", ".").lower())
+    return None
+
+
+def from_flags(flags: Sequence[str]) -> dict[str, Any]:
+    """The settings of `--set KEY=VALUE`."""
+    found: dict[str, Any] = {}
+    for flag in flags:
+        key, equals, value = flag.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(
+                f"{flag!r} is no setting; one looks like num.stream.threads=2", param_hint="--set"
+            )
+        found[key.strip()] = value
+    return found
+
+
+def _unreadable(message: str) -> typer.BadParameter:
+    return typer.BadParameter(message, param_hint="--config-file")

@@ -1,0 +1,141 @@
+"""`millstream describe`, `explain` and `graph`: what a program is. They need neither Kafka nor Spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.cli.errors import Debug
+from millstream.cli.output import Json, tell
+from millstream.cli.program import AppDir, Program, load_topology
+
+if TYPE_CHECKING:
+    from millstream.topology.describe import NodeDescription, TopologyDescription
+    from millstream.topology.topology import Topology
+
+__all__ = ["GraphFormat", "describe", "described", "explain", "explained", "format_of", "graph"]
+
+
+class GraphFormat(StrEnum):
+    """What a drawing is written as."""
+
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
+def describe(program: Program, app_dir: AppDir = None, json: Json = False, debug: Debug = False) -> None:
+    """Print a program's topology as Kafka Streams prints it: subtopologies, processors, topics, stores."""
+    description = load_topology(program, app_dir).describe()
+    tell(json, described(description), str(description))
+
+
+def explain(program: Program, app_dir: AppDir = None, json: Json = False, debug: Debug = False) -> None:
+    """Print which Spark queries run a program, what each reads, keeps and writes, and why it is cut there."""
+    topology = load_topology(program, app_dir)
+    tell(json, explained(topology), topology.explain())
+
+
+def graph(
+    program: Program,
+    app_dir: AppDir = None,
+    format: Annotated[
+        GraphFormat | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="[default: as the file's name ends; without a file, mermaid]",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", dir_okay=False, metavar="FILE", help="Write it there. [default: print it]"
+        ),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Draw a program's topology, as SVG or in Mermaid's language: its topics, processors and stores."""
+    from millstream.topology.drawing import drawing_of, mermaid
+    from millstream.topology.svg import svg
+
+    drawing = drawing_of(load_topology(program, app_dir))
+    if json:
+        tell(True, drawing.as_dict(), "")
+        return
+    text = svg(drawing, program) if format_of(format, output) is GraphFormat.SVG else mermaid(drawing)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{output} cannot be written: {error.strerror or error}", param_hint="--output"
+        ) from error
+    typer.echo(f"{output}: {len(drawing.boxes)} boxes, {len(drawing.groups)} subtopologies", err=True)
+
+
+def format_of(given: GraphFormat | None, output: Path | None) -> GraphFormat:
+    """What to write, by what was said and the file's name."""
+    if given is not None:
+        return given
+    return GraphFormat.SVG if output is not None and output.suffix == ".svg" else GraphFormat.MERMAID
+
+
+def described(description: TopologyDescription) -> dict[str, Any]:
+    """A description, ready for `json.dumps`."""
+    return {
+        "subtopologies": [
+            {"id": each.id, "nodes": [_node(node) for node in each.nodes]}
+            for each in description.subtopologies
+        ],
+        "global_stores": [
+            {"id": each.id, "nodes": [_node(each.source), _node(each.processor)]}
+            for each in description.global_stores
+        ],
+    }
+
+
+def _node(node: NodeDescription) -> dict[str, Any]:
+    return {
+        "kind": node.kind.value.lower(),
+        "name": node.name,
+        "predecessors": list(node.predecessors),
+        "successors": list(node.successors),
+        "topics": list(node.topics),
+        "pattern": None if node.pattern is None else node.pattern.pattern,
+        "stores": list(node.stores),
+        "topic": node.topic,
+    }
+
+
+def explained(topology: Topology) -> dict[str, Any]:
+    """The pipelines, ready for `json.dumps`."""
+    from millstream.topology.pipeline import input_label
+
+    return {
+        "pipelines": [
+            {
+                "name": each.name,
+                "subtopologies": list(each.subtopologies),
+                "runs_in_spark": each.has_query,
+                "reads": [input_label(node) for node in each.inputs],
+                "shuffles": [node.topic for node in each.shuffles],
+                "stores": [
+                    {"name": store.name, "kind": store.kind.value, "persistent": store.persistent}
+                    for store in each.stores
+                ],
+                "writes": [
+                    topic for node in each.outputs if (topic := getattr(node, "topic", None)) is not None
+                ],
+                "cut": each.reason or None,
+            }
+            for each in topology.pipelines
+        ],
+        "global_stores": sorted(topology.global_stores),
+    }

@@ -136,6 +136,9 @@ class RunningPipeline(Protocol):
     def stop(self) -> None:
         """Stop the query and wait until it has; `on_end` is called once, without an error."""
 
+    def finish(self) -> None:
+        """Have all be written soon that comes of the records read so far. Returns at once; never raises."""
+
     def metadata(self) -> PipelineMetadata:
         """How far it is. Cheap; never raises."""
 

@@ -62,6 +62,11 @@ class Crew:
         """What each owns and how far that is."""
         return tuple(thread.metadata() for thread in self.threads if thread.state is not ThreadState.DEAD)
 
+    def finish(self, pipeline: str) -> None:
+        """Have its query finish soon what it has read, if one of them runs it."""
+        for thread in self.threads:
+            thread.finish(pipeline)
+
     def lags(self) -> dict[TopicPartition, LagInfo]:
         """How far each changelog partition is that a thread follows."""
         return {partition: lag for thread in self.threads for partition, lag in thread.lags().items()}

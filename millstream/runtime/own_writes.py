@@ -24,9 +24,10 @@ __all__ = ["Progress", "bound_after", "bound_at_ends", "topic_of"]
 class Progress(Protocol):
     """What has to be known of a running client."""
 
-    def finished(self, pipeline: str) -> Mapping[TopicPartition, int]:
+    def finished(self, pipeline: str, needed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The next offset of each topic partition that this client's query of the pipeline reads; empty: it
-        has none, or nothing is finished yet.
+        has none, or nothing is finished yet. As soon as it has read up to those that are needed, it is to
+        finish them.
         """
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
@@ -92,11 +93,11 @@ def bound_after(
 
 def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Progress) -> None:
     def done() -> bool:
-        finished = progress.finished(pipeline.name)
+        finished = progress.finished(pipeline.name, needed)
         return all(finished.get(at, 0) >= offset for at, offset in needed.items())
 
     if not progress.wait_until(done):
-        finished = progress.finished(pipeline.name)
+        finished = progress.finished(pipeline.name, needed)
         behind = {
             str(at): finished.get(at, 0) for at, offset in needed.items() if finished.get(at, 0) < offset
         }

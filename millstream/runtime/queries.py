@@ -367,11 +367,16 @@ class _Progress:
         self._clock = clock
         self._deadline = clock.now() + timeout_s
 
-    def finished(self, pipeline: str) -> Mapping[TopicPartition, int]:
+    def finished(self, pipeline: str, needed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         for thread in self._crew.metadata():
             for running in thread.pipelines:
-                if running.name == pipeline:
-                    return running.position if running.finished is None else running.finished
+                if running.name != pipeline:
+                    continue
+                if running.finished is None:
+                    return running.position
+                if _reaches(running.position, needed) and not _reaches(running.finished, needed):
+                    self._crew.finish(pipeline)
+                return running.finished
         return {}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
@@ -391,6 +396,10 @@ class _Progress:
                 return True
             self._raise_if_ended()
         return False
+
+
+def _reaches(position: Mapping[TopicPartition, int], needed: Mapping[TopicPartition, int]) -> bool:
+    return all(position.get(at, 0) >= offset for at, offset in needed.items())
 
 
 def _parameters(store: str | StoreQueryParameters[Any], snapshot: StoreSnapshot) -> StoreQueryParameters[Any]:

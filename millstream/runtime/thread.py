@@ -258,6 +258,11 @@ class StreamThread(StoreThread[ThreadState]):
         """Stop the queries, or let them run again."""
         self._inbox.put(Pause(paused))
 
+    def finish(self, pipeline: str) -> None:
+        """Have its query finish soon what it has read, if it runs here."""
+        if (running := self._running.get(pipeline)) is not None:
+            running.finish()
+
     def drop(self, topics: tuple[str, ...], number: int) -> None:
         """Have pipelines go on without these, which only patterns matched."""
         self._inbox.put(Drop(topics, number))

@@ -141,6 +141,14 @@ class QueryPipeline:
         except Exception:  # the JVM may be gone already; the query then is too
             log.debug("pipeline %s: stop", self._name, exc_info=True)
 
+    def finish(self) -> None:
+        """In Real-Time Mode its batch ends; else that is soon anyway."""
+        try:
+            if self._run is not None and not self._ended.is_set():
+                self._run.turn()
+        except Exception:  # the JVM may be gone
+            log.debug("pipeline %s: the end of a batch", self._name, exc_info=True)
+
     @property
     def ended(self) -> bool:
         return self._ended.is_set()
@@ -153,7 +161,7 @@ class QueryPipeline:
                 if progress is not None:
                     self._last = self._parsed(_json(progress))
                 if self._run is not None:
-                    self._last = _with_read(self._last, self._run.read())
+                    self._last = _with_read(self._last, self._run.read(), self._run.records())
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:
@@ -196,12 +204,11 @@ class QueryPipeline:
         return 0 if self._drops is None else self._drops.total
 
 
-def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int]) -> PipelineMetadata:
+def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int], records: int) -> PipelineMetadata:
     """What a progress report tells, which comes at the end of a batch, with what was read since."""
     finished = told.position if told.finished is None else told.finished
     position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
-    since = sum(offset - finished[at] for at, offset in position.items() if at in finished)
-    return replace(told, position=position, finished=finished, records=told.records + since)
+    return replace(told, position=position, finished=finished, records=max(told.records, records))
 
 
 class IdlePipeline:
@@ -216,6 +223,9 @@ class IdlePipeline:
         if self._running:
             self._running = False
             self._on_end(PipelineEnd(self._name))
+
+    def finish(self) -> None:
+        """There is nothing to finish."""
 
     def metadata(self) -> PipelineMetadata:
         return PipelineMetadata(self._name, self._running, lag={})

@@ -89,6 +89,10 @@ class RealTimeRun:
     def forget(self) -> None:
         self._batches.forget(self.name)
 
+    def records(self) -> int:
+        """How many records were read in this run."""
+        return int(self._batches.records(self.name))
+
     def read(self) -> dict[TopicPartition, int]:
         """The next offset of each partition that a record was read of in this run."""
         if not self._is_reachable:

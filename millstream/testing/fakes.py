@@ -592,6 +592,9 @@ class FakePipeline:
         assert self._engine.stop_gate.wait(30), "nobody opened the stop gate"
         self._engine._end(self.name, None)
 
+    def finish(self) -> None:
+        """Whatever it has read is finished."""
+
     def metadata(self) -> PipelineMetadata:
         """Whether it runs, and what `progress` gave it."""
         return PipelineMetadata(

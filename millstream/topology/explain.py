@@ -31,6 +31,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 from millstream.topology.pipeline import Pipeline, linked
+from millstream.topology.real_time import avoided, obstacles
 
 __all__ = ["explain"]
 
@@ -68,6 +69,7 @@ def _paragraph(pipeline: Pipeline) -> str:
     lines += _section("holds", _held_back(pipeline))
     lines += _section("keeps", _kept(pipeline))
     lines += _section("writes", (*(_output(node) for node in pipeline.outputs), *_by_spark(pipeline)))
+    lines += _section("mode", _mode(pipeline))
     lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
     return "\n".join(lines) + "\n\n"
 
@@ -221,6 +223,14 @@ def _held_back(pipeline: Pipeline) -> Iterable[str]:
         if isinstance(node, Suppress):
             wait = f"for {timedelta(milliseconds=node.delay_ms)}"
             yield f"updates {'until their windows close' if node.until_close else wait} ({node.name})"
+
+
+def _mode(pipeline: Pipeline) -> Iterable[str]:
+    """Why it does not run in Real-Time Mode, if it does not."""
+    for sentence in obstacles(pipeline):
+        yield f"micro-batch: {sentence}"
+    for sentence in avoided(pipeline):
+        yield f"micro-batch with auto: {sentence}"
 
 
 def _internal(name: str) -> str:

@@ -150,7 +150,7 @@ def _obstacles(node: Node) -> Iterable[str]:
 def _read_whole(node: Node) -> Iterable[str]:
     if isinstance(node, GlobalRead):
         what = "DataFrame" if isinstance(node, FrameRead) else "global table"
-        yield f"The {what} '{node.name}' has to be read whole before the records that are joined with it."
+        yield f"The {what} '{node.name}' has to be read whole before the stream is."
 
 
 def _avoided(node: Node) -> str:

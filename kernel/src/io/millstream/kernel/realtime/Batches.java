@@ -9,6 +9,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.LongAdder;
 
 /**
  * The batches of a query in Real-Time Mode, which last for a fixed time unless they are told to end.
@@ -22,8 +23,13 @@ public final class Batches {
     /** How long the query is held behind its last batch, for somebody to stop it. */
     private static final long HELD_MS = 30_000;
 
+    /** How many batches were told to end. */
     private final AtomicInteger turn = new AtomicInteger();
+    /** What that was when the one that runs now was begun: the same for all its sources. */
+    private volatile int begun;
+
     private final Map<String, AtomicLong> positions = new ConcurrentHashMap<>();
+    private final LongAdder records = new LongAdder();
     private final CountDownLatch settled = new CountDownLatch(1);
     private final Map<Object, Integer> tasks = new ConcurrentHashMap<>();
     private final String pipeline;
@@ -52,11 +58,11 @@ public final class Batches {
         RUNS.remove(run);
     }
 
-    /** End the batch that runs now; another one follows it. */
+    /** End the batch that runs now; another one follows it. One that ends already is left to that. */
     public static void turn(String run) {
         Batches batches = RUNS.get(run);
         if (batches != null) {
-            batches.turn.incrementAndGet();
+            batches.turn.compareAndSet(batches.begun, batches.begun + 1);
         }
     }
 
@@ -86,10 +92,20 @@ public final class Batches {
         return found;
     }
 
-    /** A batch is about to be planned, and the one before it is committed; on the driver. */
-    public static void planning(String run) {
+    /** How many records were read. */
+    public static long records(String run) {
         Batches batches = RUNS.get(run);
-        if (batches == null || !batches.ending) {
+        return batches == null ? 0 : batches.records.sum();
+    }
+
+    /** A batch is about to begin, and the one before it is committed; on the driver, before any of it is planned. */
+    public static void beginning(String run) {
+        Batches batches = RUNS.get(run);
+        if (batches == null) {
+            return;
+        }
+        batches.begun = batches.turn.get();
+        if (!batches.ending) {
             return;
         }
         batches.settled.countDown();
@@ -129,10 +145,10 @@ public final class Batches {
         return tasks.values().stream().mapToInt(Integer::intValue).sum();
     }
 
-    /** Which batch it is: one that is planned after somebody has asked for a turn is another one. */
+    /** Which batch it is that is planned now. */
     static int now(String run) {
         Batches batches = RUNS.get(run);
-        return batches == null ? 0 : batches.turn.get();
+        return batches == null ? 0 : batches.begun;
     }
 
     /** The query, where its tasks are in the driver's JVM; else null. */
@@ -143,6 +159,11 @@ public final class Batches {
     /** Whether a batch of this number is to end. */
     boolean isOver(int number) {
         return turn.get() != number;
+    }
+
+    /** A record was read. */
+    void count() {
+        records.increment();
     }
 
     AtomicLong position(String place) {

@@ -56,6 +56,7 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
             position = batches.position(row.getUTF8String(TOPIC) + "-" + row.getInt(PARTITION));
         }
         next = row.getLong(OFFSET) + 1;
+        batches.count();
     }
 
     @Override

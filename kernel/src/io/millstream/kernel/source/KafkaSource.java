@@ -106,8 +106,8 @@ public final class KafkaSource implements TableProvider {
                     if (method.getName().equals("equals") && method.getParameterCount() == 1) {
                         return proxy == arguments[0];
                     }
-                    if (run != null && method.getName().equals("planInputPartitions")) {
-                        Batches.planning(run);
+                    if (run != null && method.getName().equals("latestOffset")) {
+                        Batches.beginning(run);
                     }
                     if (arguments != null && arguments.length == 1 && arguments[0] instanceof PartitionOffset[] ends) {
                         check(planned[0], ends);

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from millstream.dsl.serdes import Serde
@@ -40,29 +41,40 @@ class Folding:
 
     folds: Mapping[int, tuple[Fold | TableFold, FoldSerdes]]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folds": self.folds}
+
+    @cached_property
+    def _functions(self) -> dict[int, _Functions]:
+        return {number: _Functions(*fold) for number, fold in self.folds.items()}
+
     def __call__(self, frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
         keys, numbers, groups, befores, others, counts, hows, values, kept = frames
-        of_keys = [_OfKey(*self.folds[number], key) for key, number in zip(keys, numbers, strict=True)]
+        functions = self._functions
+        of_groups = [functions[number] for number in numbers]
+        named = [of.key(key) for of, key in zip(of_groups, keys, strict=True)]
         computed: list[Any] = []
         wanted: list[bytes | None] = []
         total, end = len(groups), 0
 
-        def taken(place: int, of_key: _OfKey) -> Any:
-            one = _Shared(kept[place - total]) if place >= total else computed[place]
-            return of_key.using.aggregate.deserialize(one.data) if isinstance(one, _Shared) else one
+        def taken(place: int, read: Callable[[bytes | None], Any]) -> Any:
+            if place >= total:
+                return read(kept[place - total])
+            aggregate = computed[place]
+            return read(aggregate.data) if type(aggregate) is _Shared else aggregate
 
         for group, before, other, count, how in zip(groups, befores, others, counts, hows, strict=True):
-            of_key = of_keys[group]
-            aggregate = None if before == _NOTHING else taken(before, of_key)
+            of, key = of_groups[group], named[group]
+            aggregate = None if before == _NOTHING else taken(before, of.read)
             if other != _NOTHING:
                 alive()
-                aggregate = of_key.merged(aggregate, taken(other, of_key))
+                aggregate = of.merged(key, aggregate, taken(other, of.read))
             if count:
                 start, end = end, end + count
-                aggregate = of_key.added(aggregate, values[start:end], alive)
+                aggregate = of.added(key, aggregate, values[start:end], alive)
             if how:
                 # What a function does to it from now on is not in these bytes.
-                data = of_key.using.aggregate.serialize(aggregate)
+                data = of.write(aggregate)
                 if how & _WANTED:
                     wanted.append(data)
                 if how & _USED_AGAIN:
@@ -71,40 +83,54 @@ class Folding:
         return [wanted]
 
 
-class _OfKey:
-    """A fold, for one key."""
+class _Functions:
+    """Of one fold: what is done with its records, looked up once."""
 
-    def __init__(self, fold: Fold | TableFold, using: FoldSerdes, key: bytes) -> None:
-        self.using = using
-        self._fold = fold
-        self._key = None if fold.initializer is None else using.key.deserialize(key)
+    def __init__(self, fold: Fold | TableFold, using: FoldSerdes) -> None:
+        self._fold, self._using = fold, using
+        self._read_key = _reader(using.key)
+        self._read_value = using.value.decoder()
+        self.read = _reader(using.aggregate)
+        encode = using.aggregate.encoder()
+        self.write: Callable[[Any], bytes | None] = lambda value: None if value is None else encode(value)
+        self._add = self._changed if isinstance(fold, TableFold) else self._added
 
-    def added(self, aggregate: Any, values: list[bytes | None], alive: Callable[[], None]) -> Any:
+    def key(self, data: bytes) -> Any:
+        """The key as functions get it: without an initializer, they do not."""
+        return None if self._fold.initializer is None else self._read_key(data)
+
+    def added(
+        self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]
+    ) -> Any:
         """With these records."""
-        if isinstance(self._fold, TableFold):
-            return self._changed(self._fold, aggregate, values, alive)
-        adder, initializer, read, key = (
-            self._fold.adder,
-            self._fold.initializer,
-            self.using.value.deserialize,
-            self._key,
-        )
-        if initializer is None:
-            for data in values:
-                alive()
-                value = read(data)
+        try:
+            return self._add(key, aggregate, values, alive)
+        except Exception:
+            if not isinstance(self._fold, TableFold):
+                for data in values:  # one that cannot be read is told in the words of its serde
+                    self._using.value.deserialize(data)
+            raise
+
+    def _added(
+        self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]
+    ) -> Any:
+        adder, initializer, read = self._fold.adder, self._fold.initializer, self._read_value
+        for data in values:
+            alive()
+            value = None if data is None else read(data)
+            if initializer is not None:
+                aggregate = adder(key, value, initializer() if aggregate is None else aggregate)
+            else:
                 aggregate = value if aggregate is None else adder(aggregate, value)
-        else:
-            for data in values:
-                alive()
-                aggregate = adder(key, read(data), initializer() if aggregate is None else aggregate)
         return aggregate
 
     def _changed(
-        self, fold: TableFold, aggregate: Any, values: list[bytes | None], alive: Callable[[], None]
+        self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]
     ) -> Any:
         """With these changes of a grouped table (grouped_tables.change)."""
-        read, key, initializer = self.using.value.deserialize, self._key, fold.initializer
+        fold, read = self._fold, self._using.value.deserialize
+        assert isinstance(fold, TableFold)
+        initializer = fold.initializer
         for data in values:
             alive()
             assert data is not None
@@ -124,7 +150,7 @@ class _OfKey:
                     aggregate = fold.adder(key, value, initializer() if aggregate is None else aggregate)
         return aggregate
 
-    def merged(self, one: Any, other: Any) -> Any:
+    def merged(self, key: Any, one: Any, other: Any) -> Any:
         """Of the records of both."""
         if other is None:
             return one
@@ -133,7 +159,22 @@ class _OfKey:
         if fold.initializer is None:
             return other if one is None else fold.adder(one, other)
         assert fold.merger is not None
-        return fold.merger(self._key, fold.initializer() if one is None else one, other)
+        return fold.merger(key, fold.initializer() if one is None else one, other)
+
+
+def _reader(serde: Serde) -> Callable[[bytes | None], Any]:
+    """What reads many values, and says of those that it cannot read what the serde says."""
+    quick, otherwise = serde.decoder(), serde.deserialize
+
+    def read(data: bytes | None) -> Any:
+        if data is None:
+            return None
+        try:
+            return quick(data)
+        except Exception:
+            return otherwise(data)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)

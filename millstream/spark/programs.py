@@ -15,11 +15,12 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
 from millstream.spark.java_names import java_class
-from millstream.spark.worker import Program
+from millstream.spark.worker import START, Program
 
 __all__ = ["end_processors", "python_program"]
 
 _WORKER = "millstream.spark.worker"
+"""Tells whoever looks at processes what this one is."""
 
 
 def python_program(spark: SparkSession, program: Program, patience_ms: int) -> Any:
@@ -31,7 +32,7 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
     context: Any = spark.sparkContext
     pickler: Any = CloudPickleSerializer
     return java_class(context._jvm, "io.millstream.kernel.python.Program")(
-        [context.pythonExec, "-m", _WORKER],
+        [context.pythonExec, "-c", START, _WORKER],
         {**context.environment, "PYTHONUNBUFFERED": "YES"},
         list(context._python_includes),
         context.pythonVer,

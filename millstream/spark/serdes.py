@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.registry_serdes import JsonSchemaSerde, RegistrySerde, header_of
-from millstream.dsl.serdes import CustomSerde, JsonSerde, ListSerde, Serde, Serdes
+from millstream.dsl.serdes import BytesSerde, CustomSerde, JsonSerde, ListSerde, Serde, Serdes, StringSerde
 from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.spark import own_serdes, registry_serdes
 from millstream.spark.trace import as_column
 
-__all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "to_bytes"]
+__all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "once", "to_bytes"]
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,17 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
     return F.when(
         data.isNotNull(), F.when(codec.valid(data), codec.decode(data)).otherwise(wrong.cast(codec.column))
     )
+
+
+def once(serde: Serde, read: Column) -> Column:
+    """What a serde reads, as a column of its own that Spark computes once a row.
+
+    Spark moves filters in front of the columns that they are about, and computes those twice: to choose rows,
+    and of those that are left. It leaves alone what is not the same each time.
+    """
+    if isinstance(serde, StringSerde | BytesSerde):
+        return read  # costs next to nothing
+    return F.when(F.spark_partition_id() >= 0, read)
 
 
 def _wrong(serde: Serde, data: Column, where: Column, takes: str) -> Column:

@@ -106,14 +106,15 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
     read_value = serdes.from_bytes(value_serde, F.col("value"), where_value)
     building.flows.append(flow)
     if not building.context.handlers.deserialization:
-        key, value = flow.with_column("k", read_key), flow.with_column("v", read_value)
+        key = flow.with_column("k", serdes.once(key_serde, read_key))
+        value = flow.with_column("v", serdes.once(value_serde, read_value))
         if any(isinstance(each, nodes.Process) and node in each.parents for each in building.pipeline.nodes):
             building.raw[key] = flow.with_column("r", F.col("key"))
             building.raw[value] = flow.with_column("r", F.col("value"))
         _forget_raw(building, flow)
         return flow, _stamped(building, node, flow, Lane(key, value, None, key_serde, value_serde))
-    tried_key = flow.with_column("t", attempt(F.lit(True), read_key))
-    tried_value = flow.with_column("t", attempt(F.lit(True), read_value))
+    tried_key = flow.with_column("t", serdes.once(key_serde, attempt(F.lit(True), read_key)))
+    tried_value = flow.with_column("t", serdes.once(value_serde, attempt(F.lit(True), read_value)))
     key = flow.with_column("k", F.col(tried_key)["r0"])
     value = flow.with_column("v", F.col(tried_value)["r0"])
     failed = flow.with_column("d", F.col(tried_key).isNull() | F.col(tried_value).isNull())

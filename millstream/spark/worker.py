@@ -4,8 +4,8 @@ The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; what goes
 described in `Message.java` beside it. A program gets columns of a request and returns columns: lists of byte
 strings or None, or of numbers. Before it answers, it may ask whoever has called it (`Caller.ask`).
 
-It imports nothing of Spark's itself, so that it starts quickly. It ends when the pipe does, whatever a
-function is doing then.
+It imports nothing of Spark's itself, and of Millstream only what programs need (`START`), so that it starts
+quickly. It ends when the pipe does, whatever a function is doing then.
 """
 
 from __future__ import annotations
@@ -21,11 +21,43 @@ import threading
 import traceback
 from array import array
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from io import BytesIO
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from time import monotonic
+from types import ModuleType
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
-__all__ = ["Caller", "Column", "Program", "decoded", "encoded", "main"]
+__all__ = ["START", "Caller", "Column", "Program", "decoded", "encoded", "main"]
+
+START = """
+import sys
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+spec = PathFinder.find_spec("millstream")
+package = module_from_spec(spec)
+
+
+def load(name):
+    del package.__getattr__
+    spec.loader.exec_module(package)
+    return getattr(package, name)
+
+
+package.__getattr__ = load
+sys.modules["millstream"] = package
+
+from millstream.spark.worker import main
+
+main()
+"""
+"""What Python runs for a worker. `import millstream` alone would take half a second of CPU: so the package is
+there, and what its `__init__.py` imports comes as soon as somebody asks for something in it."""
 
 Column: TypeAlias = "Sequence[bytes | None] | array[int]"
 """Byte strings, or numbers: of the type `i`, 4 bytes each, or `q`, 8 bytes."""
@@ -62,10 +94,12 @@ def decoded(data: bytes) -> list[Any]:
         if kind != _BYTES:
             frames.append(numbers)
             continue
-        ends = accumulate((max(0, number) for number in numbers), initial=at)
-        column: list[bytes | None] = [data[start:end] for start, end in pairwise(ends)]
-        at += sum(number for number in numbers if number > 0)
-        if numbers and min(numbers) < 0:
+        has_nulls = size > 0 and min(numbers) < 0
+        sizes = [max(0, number) for number in numbers] if has_nulls else numbers
+        places = list(accumulate(sizes, initial=at))
+        column: list[bytes | None] = [data[start:end] for start, end in pairwise(places)]
+        at = places[-1]
+        if has_nulls:
             column = [None if number < 0 else item for number, item in zip(numbers, column, strict=True)]
         frames.append(column)
     return frames
@@ -81,7 +115,7 @@ def encoded(kind: int, frames: Sequence[Column]) -> bytes:
             continue
         sizes = [-1 if item is None else len(item) for item in column]
         parts.append(struct.pack(f">bi{len(sizes)}i", _BYTES, len(sizes), *sizes))
-        parts += [item for item in column if item is not None]
+        parts += [item for item in column if item]
     data = b"".join(parts)
     return struct.pack(">i", len(data)) + data
 
@@ -183,8 +217,37 @@ def _loaded(programs: dict[bytes, Program], version: bytes, pickled: bytes) -> P
             )
         if len(programs) >= _MOST_PROGRAMS:
             programs.clear()
-        programs[pickled] = pickle.loads(pickled)  # noqa: S301  # from the driver, as Spark ships functions
+        # From the driver, as Spark ships functions.
+        programs[pickled] = pickle.Unpickler.load(_Unpickler(BytesIO(pickled)))
     return programs[pickled]
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("pyspark.cloudpickle") and (alone := _cloudpickle()) is not None:
+            return attrgetter(name)(alone)
+        return super().find_class(module, name)
+
+
+@cache
+def _cloudpickle() -> ModuleType | None:
+    """What pickled functions are made with, by itself: all of PySpark before it would take 0.3 s of CPU.
+
+    None: it is not where it was, or PySpark is there already.
+    """
+    if "pyspark" in sys.modules:
+        return None
+    path: Any = None
+    for name in ("pyspark", "pyspark.cloudpickle", "pyspark.cloudpickle.cloudpickle"):
+        spec = PathFinder.find_spec(name, path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _close(programs: dict[bytes, Program]) -> None:

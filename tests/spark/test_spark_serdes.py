@@ -551,6 +551,24 @@ def test_python_writes_json_as_spark_does(spark: SparkSession) -> None:
         assert Serdes.json(type_).serialize(Serdes.json(type_).deserialize(written[n])) == written[n]
 
 
+@pytest.mark.parametrize("tried", [False, True])
+def test_json_is_parsed_once_however_often_it_is_asked_about(spark: SparkSession, tried: bool) -> None:
+    """Spark would parse it for the filter, and of the rows that are left again."""
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = spark.createDataFrame(
+        [(b'{"a":1}', when), (b'{"a":2}', when)], f"data BINARY, {TIMESTAMP} TIMESTAMP"
+    )
+    read = serdes.from_bytes(JSON, F.col("data"), F.lit("it"))
+    value = serdes.once(JSON, attempt(F.lit(True), read) if tried else read)
+    kept = rows.withColumn("v", value).withColumn("v", F.col("v")["r0"] if tried else F.col("v"))
+    kept = kept.where(F.col("v")["a"] > 1).select(
+        F.col("v")["a"].alias("a"), F.col("v")["text"].alias("text")
+    )
+    plan: Any = kept._jdf.queryExecution().optimizedPlan()
+    assert plan.toString().count("from_json") == 1
+    assert [row.a for row in kept.collect()] == [2]
+
+
 def in_utc(value: Any) -> Any:
     """What PySpark's rows have, with timestamps as they are in Python, but for `clock`, in one order."""
     return _in_utc(value, "")

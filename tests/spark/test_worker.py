@@ -22,7 +22,7 @@ from waiting import wait_until
 
 from millstream.dsl.serdes import Serdes
 from millstream.spark.folding import Folding, FoldSerdes
-from millstream.spark.worker import decoded, encoded
+from millstream.spark.worker import START, decoded, encoded
 from millstream.topology.nodes import Fold
 
 pytestmark = pytest.mark.disk
@@ -76,7 +76,7 @@ class Other:
 
 @pytest.fixture
 def other() -> Iterator[Other]:
-    command = [sys.executable, "-m", "millstream.spark.worker"]
+    command = [sys.executable, "-c", START]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with process:
         yield Other(process)
@@ -101,6 +101,24 @@ def test_a_program_answers_request_after_request_and_another_takes_its_place(oth
     assert other.call("R", []) == ("A", [[b"other"]])
     other.load(reversing())
     assert other.call("R", [b"x" * 3_000_000, b"y"]) == ("A", [[b"y", b"x" * 3_000_000]])
+
+
+def test_a_worker_imports_no_more_than_a_program_needs(other: Other) -> None:
+    """Neither PySpark nor the rest of Millstream; what a program asks for is there all the same."""
+
+    def imported(frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
+        names = [name for name in sys.modules if name in ("pyspark", "millstream.config", "pandas")]
+        import millstream
+        from millstream import StreamsConfig
+
+        assert millstream.StreamsConfig is StreamsConfig
+        from pyspark import cloudpickle
+
+        assert cloudpickle.dumps(imported)
+        return [[name.encode() for name in names]]
+
+    other.load(imported)
+    assert other.call("R", []) == ("A", [[]])
 
 
 class Asking:

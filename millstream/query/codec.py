@@ -1,35 +1,134 @@
-"""A store's serdes as functions of bytes, with errors that name the store; and its windowed keys. Pure."""
+"""A store's serdes as functions of bytes, with errors that name the store; and its windowed keys. Pure.
+
+`Codecs` are those of one store, for who reads it. Entries are decoded by chunks, which is quicker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 from millstream.errors import SerializationException
-from millstream.model import SessionWindow, TimeWindow, ValueAndTimestamp, Windowed
+from millstream.model import KeyValue, SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.query.provider import Serde
 from millstream.stores.api import timestamp_of
 from millstream.stores.keys import MAX_TIME_MS
 
-__all__ = [
-    "key_decoder",
-    "key_encoder",
-    "plain",
-    "session_decoder",
-    "unfit_key",
-    "value_decoder",
-    "values_decoder",
-    "window_decoder",
-]
+__all__ = ["Chunk", "Codecs", "Unfit", "plain"]
+
+Chunk = Callable[[list[Any]], list[Any]]
+"""What some stored entries are for the user. One that its serdes cannot read is `Unfit`."""
 
 _WINDOWS_KEPT = 1024
 
-_new_windowed = tuple.__new__
-"""Windowed(…) without the checks of its arguments: a scan makes one for each entry."""
+_new_windowed = _new_key_value = tuple.__new__
+"""Windowed(…) and KeyValue(…) without the checks of their arguments: a scan makes one for each entry."""
 
 
-def unfit_key(store: str, serde: Serde, what: str, error: Exception | None = None) -> SerializationException:
+class Unfit:
+    """An entry that its serdes could not read; whoever comes to it is told why."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class Codecs:
+    """How the keys and values of one store are written and read.
+
+    Attributes:
+        decode: a value from what is stored, which begins with its timestamp.
+        timestamped: whether values come with their timestamps.
+
+    Raises, from what it decodes:
+        SerializationException: the bytes do not fit the serde.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        kind: StoreKind,
+        key_serde: Serde,
+        value_serde: Serde,
+        *,
+        window_size_ms: int | None = None,
+        timestamped: bool = False,
+    ) -> None:
+        self.store = store
+        self.kind = kind
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.window_size_ms = window_size_ms
+        self.timestamped = timestamped
+        self.decode = _value_decoder(store, value_serde, timestamped=timestamped)
+
+    def key_bytes(self, key: Any, what: str, write: Serde | None = None) -> bytes:
+        """A key's bytes; `what` says who asks, in errors. `write`: by this serde, and not by the store's own.
+
+        Raises:
+            TypeError: the key is None.
+            SerializationException: the key does not fit the serde, or has no bytes.
+        """
+        if key is None:
+            raise TypeError(f"{what} of store '{self.store}': the key must not be None")
+        serde = self.key_serde if write is None else write
+        try:
+            data = serde.serialize(key)
+        except Exception as error:  # whatever a serde raises, users look for one exception
+            raise _unfit_key(self.store, self.key_serde, what, error) from error
+        if data is None:
+            raise _unfit_key(self.store, self.key_serde, what)
+        return data
+
+    def chunks(self, *, starts: bool = False) -> Chunk:
+        """What decodes the entries of one iterator, in its order. `starts`: only the starts of windows are
+        taken of their keys, in ms.
+        """
+        decode_key: Callable[[Any], Any] = _key_decoder(self.store, self.key_serde)
+        decode_values = partial(map, self.decode if self.timestamped else self.value_serde.decoder(8))
+        if starts:
+            decode_key = itemgetter(1)
+        elif self.kind is StoreKind.WINDOW:
+            decode_key = _window_decoder(decode_key, self.window_size_ms or 0)
+        elif self.kind is StoreKind.SESSION:
+            decode_key = _session_decoder(decode_key)
+        else:
+            return _by_chunks(decode_key, self.decode, partial(map, self.key_serde.decoder()), decode_values)
+        return _by_chunks(decode_key, self.decode, partial(map, decode_key), decode_values)
+
+
+def _by_chunks(
+    decode_key: Callable[[Any], Any],
+    decode: Callable[[bytes], Any],
+    decode_keys: Callable[[Iterable[Any]], Iterable[Any]],
+    decode_values: Callable[[Iterable[bytes]], Iterable[Any]],
+) -> Chunk:
+    """All of a chunk at once; one by one where something in it is unfit."""
+
+    def one(entry: tuple[Any, bytes]) -> Any:
+        try:
+            return KeyValue(decode_key(entry[0]), decode(entry[1]))
+        except Exception as error:  # told when it is reached
+            return Unfit(error)
+
+    def made(entries: list[Any]) -> list[Any]:
+        if not entries:
+            return entries
+        keys, values = zip(*entries, strict=True)
+        try:
+            pairs = zip(decode_keys(keys), decode_values(values), strict=True)
+            return list(map(_new_key_value, repeat(KeyValue), pairs))
+        except Exception:
+            return list(map(one, entries))
+
+    return made
+
+
+def _unfit_key(store: str, serde: Serde, what: str, error: Exception | None = None) -> SerializationException:
     """What a key that the store's serde cannot write is answered with; `what` says who asks.
 
     Args:
@@ -42,32 +141,13 @@ def unfit_key(store: str, serde: Serde, what: str, error: Exception | None = Non
     return SerializationException(f"{what} of store '{store}' (keys of serde '{serde.name}'): {error}")
 
 
-def key_encoder(store: str, serde: Serde, what: str) -> Callable[[Any], bytes]:
-    """A key's bytes; `what` says who asks, in the error.
-
-    Raises, from the function:
-        SerializationException: the key does not fit the serde, or has no bytes.
-    """
-
-    def encode(key: Any) -> bytes:
-        try:
-            data = serde.serialize(key)
-        except Exception as error:  # whatever a serde raises, users look for one exception
-            raise unfit_key(store, serde, what, error) from error
-        if data is None:
-            raise unfit_key(store, serde, what)
-        return data
-
-    return encode
-
-
 def plain(serde: Serde, data: bytes) -> Any:
     """The value that these bytes are, as JSON has it if it is JSON: for who is told it in JSON or Arrow."""
     read: Callable[[bytes], Any] = getattr(serde, "plain", serde.deserialize)
     return read(data)
 
 
-def key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:
+def _key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:
     """A key from its bytes."""
     deserialize = serde.deserialize
 
@@ -80,7 +160,7 @@ def key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:
     return decode
 
 
-def value_decoder(store: str, serde: Serde, *, timestamped: bool) -> Callable[[bytes], Any]:
+def _value_decoder(store: str, serde: Serde, *, timestamped: bool) -> Callable[[bytes], Any]:
     """A value from what is stored, which begins with its timestamp."""
     deserialize = serde.deserialize
 
@@ -94,14 +174,7 @@ def value_decoder(store: str, serde: Serde, *, timestamped: bool) -> Callable[[b
     return decode
 
 
-def values_decoder(
-    serde: Serde, decode: Callable[[bytes], Any], *, timestamped: bool
-) -> Callable[[Iterable[bytes]], Iterable[Any]]:
-    """Many values; `decode` is the `value_decoder` of the same. Where that raises, this raises, anything."""
-    return partial(map, decode if timestamped else serde.decoder(8))
-
-
-def window_decoder(
+def _window_decoder(
     decode_key: Callable[[bytes], Any], size_ms: int
 ) -> Callable[[tuple[bytes, int]], Windowed[Any]]:
     """What a window store's iterator has for keys, as users see it. For one iterator, in its order."""
@@ -124,7 +197,7 @@ def window_decoder(
     return decode
 
 
-def session_decoder(
+def _session_decoder(
     decode_key: Callable[[bytes], Any],
 ) -> Callable[[tuple[bytes, int, int]], Windowed[Any]]:
     """What a session store's iterator has for keys, as users see it. For one iterator, in its order."""

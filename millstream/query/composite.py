@@ -1,24 +1,22 @@
-"""The handle that `KafkaStreams.store()` returns: one store over the partitions that are on this client."""
+"""The handle on key-value stores; and `open_store`, which opens one on stores of any kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from millstream.errors import InvalidStateStoreTypeException
 from millstream.model import StoreKind
-from millstream.query.as_of import AsOfView
-from millstream.query.handle import StoreHandle, in_one_order
+from millstream.query.handle import Reader, StoreHandle
 from millstream.query.iterators import KeyValueIterator
+from millstream.query.local import LocalReader
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.plan import Plan
 from millstream.query.provider import Serde, StoreView
+from millstream.query.read import Form, of_prefix
 from millstream.query.times import Time, to_ms
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
-from millstream.stores.api import ClosedStoreError
 
-__all__ = ["ReadOnlyKeyValueStore", "open_store"]
+__all__ = ["ReadOnlyKeyValueStore", "handle_on", "open_store"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,10 +38,17 @@ def open_store(view: StoreView, parameters: StoreQueryParameters[S]) -> S:
             f"store() takes StoreQueryParameters.from_name_and_type(name, "
             f"QueryableStoreTypes.key_value_store()), not {parameters!r}"
         )
-    handle = _HANDLES[parameters.queryable_store_type.kind](view, parameters)
+    asked = parameters.queryable_store_type
+    reader = LocalReader(view, parameters.read, timestamped=asked.timestamped, asked_as=repr(asked))
+    handle = handle_on(reader)
     handle.check()
     store: S = handle
     return store
+
+
+def handle_on(reader: Reader) -> Any:
+    """The handle for the kind of store that a reader reads."""
+    return _HANDLES[reader.of.kind](reader)
 
 
 class ReadOnlyKeyValueStore(StoreHandle[K, V]):
@@ -74,36 +79,19 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         Raises:
             TypeError: the key is None.
         """
-        # The common case in as few steps as possible; `_find` has all the others.
-        plan = self._plan
-        if plan is None or plan.snapshot is not self._snapshot():
-            plan = self._replan()
-        try:
-            data = plan.serialize(key)
-        except Exception:  # whatever a serde raises: it is told below
-            data = None
-        if data is None or key is None:
-            data = self._key_bytes(plan, key, "get")
-        partition_of = plan.partition_of
-        reader = None if partition_of is None else plan.readers.get(partition_of(data))
-        try:
-            stored = self._find(data) if reader is None else reader(data)
-        except ClosedStoreError:
-            stored = self._find(data)
-        return None if stored is None else plan.decode(stored)
+        value: V | None = self._reader.get(key)
+        return value
 
     def multi_get(self, keys: Sequence[K]) -> list[V | None]:
         """The values of many keys, in their order; None for each that has none here."""
-        plan = self._current()
-        data = [self._key_bytes(plan, key, "multi_get") for key in keys]
-        return [
-            None if stored is None else plan.decode(stored)
-            for stored in self._reading(lambda plan: self._lookup_many(plan, data))
-        ]
+        codecs = self._reader.codecs
+        data = tuple([codecs.key_bytes(key, "multi_get()") for key in keys])
+        found = self._reader.answer(replace(self._of, form=Form.VALUES, keys=data))
+        return [None if stored is None else codecs.decode(stored) for stored in found]
 
     def range(self, from_: K | None, to: K | None) -> KeyValueIterator[K, V]:
         """The entries from `from_` to `to`, both included; None: open on that side."""
-        return self._between(from_, to, "range", reverse=False)
+        return self._between(from_, to, "range")
 
     def reverse_range(self, from_: K | None, to: K | None) -> KeyValueIterator[K, V]:
         """The same entries as `range(from_, to)`, last key first."""
@@ -111,7 +99,7 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
 
     def all(self) -> KeyValueIterator[K, V]:
         """Every entry."""
-        return self._between(None, None, "all", reverse=False)
+        return self._between(None, None, "all")
 
     def reverse_all(self) -> KeyValueIterator[K, V]:
         """Every entry, last key first."""
@@ -125,10 +113,15 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         Raises:
             TypeError: the prefix is None.
         """
-        plan = self._current()
-        write = plan.serialize if prefix_serializer is None else prefix_serializer.serialize
-        start = self._key_bytes(plan, prefix, "prefix_scan", write)
-        return self._scan(start, _after_prefix(start), reverse=False, end_inclusive=False)
+        data = self._reader.codecs.key_bytes(prefix, "prefix_scan()", prefix_serializer)
+        entries: KeyValueIterator[K, V] = self._entries(of_prefix(self._of, data))
+        return entries
+
+    def _between(
+        self, from_: K | None, to: K | None, method: str, *, reverse: bool = False
+    ) -> KeyValueIterator[K, V]:
+        entries: KeyValueIterator[K, V] = self._entries(self._of_range(from_, to, method, reverse=reverse))
+        return entries
 
     # --- reads of the past -------------------------------------------------------------------------------
 
@@ -147,92 +140,22 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         Differs: a whole store with all its reads, not one key.
         """
         at_ms = to_ms(timestamp, f"as_of() of store '{self._name}': the time")
-        if self._current().snapshot.stores[self._name].history_ms is None:
-            raise InvalidStateStoreTypeException(
-                f"store '{self._name}' keeps no history, so that it cannot be read as of an earlier time",
-                store=self._name,
-                client_state=self._current().snapshot.client_state,
-                next_step="declare it with Materialized.with_history(timedelta(hours=1))",
-            )
-        view = AsOfView(self._view, self._name, at_ms)
-        store: ReadOnlyKeyValueStore[K, V] = ReadOnlyKeyValueStore(view, self._parameters)
-        store.check()
-        self._reading(lambda plan: [part.store.check_as_of(at_ms) for part in plan.parts.values()])
-        return store
+        return ReadOnlyKeyValueStore(self._reader.as_of(at_ms))
 
     # --- reads that Python users expect ------------------------------------------------------------------
 
     def __contains__(self, key: Any) -> bool:
-        data = self._key_bytes(self._current(), key, "__contains__")
-        return self._find(data) is not None
+        return self._value(self._of_key(key, "__contains__"))[0]
 
     def __getitem__(self, key: K) -> V:
-        plan = self._current()
-        data = self._key_bytes(plan, key, "__getitem__")
-        stored = self._find(data)
-        if stored is None:
+        there, value = self._value(self._of_key(key, "__getitem__"))
+        if not there:
             raise KeyError(key)
-        value: V = plan.decode(stored)
-        return value
-
-    # --- reading by a plan -------------------------------------------------------------------------------
-
-    def _find(self, data: bytes) -> bytes | None:
-        return self._reading(lambda plan: self._lookup(plan, data, lambda store: store.get(data)))
-
-    def _lookup_many(self, plan: Plan, keys: Sequence[bytes]) -> list[bytes | None]:
-        if plan.partition_of is None:
-            return [self._lookup(plan, key, lambda store, key=key: store.get(key)) for key in keys]  # type: ignore[misc]
-        places: dict[int, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(plan.partition_of(key), []).append(place)
-        found: list[bytes | None] = [None] * len(keys)
-        for partition, indexes in places.items():
-            part = plan.parts.get(partition)
-            if part is None:
-                self._check_absent(plan, partition)
-                continue
-            for index, stored in zip(indexes, part.store.multi_get([keys[i] for i in indexes]), strict=True):
-                found[index] = stored
-        return found
-
-    def _between(
-        self, from_: K | None, to: K | None, method: str, *, reverse: bool
-    ) -> KeyValueIterator[K, V]:
-        start, end, any_between = self._key_range(from_, to, method)
-        if not any_between:
-            return self._scan(start, start, reverse=reverse, end_inclusive=False)
-        return self._scan(start, end, reverse=reverse, end_inclusive=True)
-
-    def _scan(
-        self, start: bytes | None, end: bytes | None, *, reverse: bool, end_inclusive: bool
-    ) -> KeyValueIterator[K, V]:
-        plan = self._current()
-        sources = self._open_all(
-            lambda store: store.range(start, end, reverse=reverse, end_inclusive=end_inclusive)
-        )
-        return KeyValueIterator(
-            self._name,
-            in_one_order(sources, _key_of, reverse=reverse),
-            sources,
-            plan.decode_key,
-            plan.decode,
-            self._iterator_lost,
-            plan.decode_keys,
-            plan.decode_values,
-        )
+        return value  # type: ignore[return-value]  # a serde may read None
 
 
-_HANDLES: dict[StoreKind, Callable[[StoreView, StoreQueryParameters[Any]], Any]] = {
+_HANDLES: dict[StoreKind, Callable[[Reader], Any]] = {
     StoreKind.KEY_VALUE: ReadOnlyKeyValueStore,
     StoreKind.WINDOW: ReadOnlyWindowStore,
     StoreKind.SESSION: ReadOnlySessionStore,
 }
-
-_key_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
-
-
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """The least key that is greater than every key with this prefix; None: there is none."""
-    head = prefix.rstrip(b"\xff")
-    return head[:-1] + bytes([head[-1] + 1]) if head else None

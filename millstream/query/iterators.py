@@ -5,21 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import repeat
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.errors import IllegalStateException
+from millstream.errors import IllegalStateException, SetupException
 from millstream.model import KeyValue
-from millstream.stores.api import ClosedStoreError, StoreIterator
+from millstream.query.codec import Chunk, Unfit
+from millstream.query.merged import Source
+from millstream.stores.api import ClosedStoreError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from millstream.query.tables import OpenTable
 
 __all__ = ["EntryViews", "KeyValueIterator", "WindowStoreIterator"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-_new_key_value = tuple.__new__
 
 
 class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
@@ -44,100 +48,50 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     Differs: `next` and `peek_next_key` raise StopIteration at the end, as Python's iterators do.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_closed",
-        "_ended",
-        "_entries",
-        "_on_closed_store",
-        "_peeked",
-        "_sources",
-        "_store",
-    )
+    __slots__ = ("_ahead", "_closed", "_on_closed_store", "_source", "_store")
 
     def __init__(
         self,
         store: str,
-        entries: Iterator[tuple[Any, bytes]],
-        sources: list[Any],
-        decode_key: Callable[[Any], K],
-        decode_value: Callable[[bytes], V],
+        source: Source,
+        chunk: Chunk,
         on_closed_store: Callable[[ClosedStoreError], Exception],
-        decode_keys: Callable[[Iterable[Any]], Iterable[K]] | None = None,
-        decode_values: Callable[[Iterable[bytes]], Iterable[V]] | None = None,
     ) -> None:
         self._store = store
-        self._sources = sources
+        self._source: Source = source
         self._on_closed_store = on_closed_store
-        self._peeked: KeyValue[K, V] | None = None
         self._closed = False
-        self._entries: Iterator[Any] = entries
-        # What was read ahead of one partition is in the store's own iterator, which the store empties when it
-        # closes. Of several, and of remote ones, it is here and there, so whoever closes leaves word instead.
-        self._ahead: deque[Any] | None = None
-        self._ended: list[str] = []
-        if isinstance(entries, StoreIterator):  # of one partition: decoded by chunks, which is quicker
-            keys = decode_keys or partial(map, decode_key)
-            values = decode_values or partial(map, decode_value)
-            entries.through(_by_chunks(keys, values, decode_key, decode_value))
-            self._ahead = entries.ahead
-        else:
-            self._entries = _one_by_one(entries, decode_key, decode_value)
-            for source in sources:
-                if isinstance(source, StoreIterator):
-                    source.tell(self._ended)
+        source.through(chunk)
+        # What was read ahead; whoever closes a store that it comes from empties it.
+        self._ahead = source.ahead
 
     def __next__(self) -> KeyValue[K, V]:
-        ahead = self._ahead
-        if ahead is None:
-            if self._peeked is not None or self._ended:
-                peeked = self._peek_one_by_one()
-                self._peeked = None
-                return peeked
-            try:
-                return next(self._entries)  # type: ignore[no-any-return]
-            except ClosedStoreError as error:
-                raise self._lost(error) from error
         while True:
             try:
-                entry: Any = ahead.popleft()
+                entry: Any = self._ahead.popleft()
             except IndexError:
                 self._read_ahead()
                 continue
-            if entry.__class__ is _Unfit:
+            if entry.__class__ is Unfit:
                 raise entry.error
             return entry  # type: ignore[no-any-return]
 
     def _peek(self) -> KeyValue[K, V]:
         """The next entry, which stays the next."""
-        ahead = self._ahead
-        if ahead is None:
-            return self._peek_one_by_one()
         while True:
             try:
-                entry: Any = ahead[0]
-                if entry.__class__ is not _Unfit:
+                entry: Any = self._ahead[0]
+                if entry.__class__ is not Unfit:
                     return entry  # type: ignore[no-any-return]
-                ahead.popleft()
+                self._ahead.popleft()
             except IndexError:
                 self._read_ahead()
                 continue
             raise entry.error
 
-    def _peek_one_by_one(self) -> KeyValue[K, V]:
-        if self._ended:
-            error = ClosedStoreError(self._ended[0])
-            raise self._lost(error) from error
-        if self._peeked is None:
-            try:
-                self._peeked = next(self._entries)
-            except ClosedStoreError as error:
-                raise self._lost(error) from error
-        return self._peeked
-
     def _read_ahead(self) -> None:
         try:
-            self._sources[0].fill()
+            self._source.fill()
         except ClosedStoreError as error:
             raise self._lost(error) from error
 
@@ -182,13 +136,9 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         return translated
 
     def _release(self, error: Callable[[], Exception]) -> None:
-        for source in self._sources:
-            source.close()
-        self._sources = []
-        self._peeked = None
-        self._ahead = None
-        self._ended = []
-        self._entries = _Raises(error)
+        self._source.close()
+        self._source = _Ended(error)
+        self._ahead = self._source.ahead
 
     def _already_closed(self) -> Exception:
         return IllegalStateException(f"Iterator for store {self._store} has already been closed.")
@@ -214,70 +164,31 @@ class WindowStoreIterator(KeyValueIterator[int, V]):
     __slots__ = ()
 
 
-class _Unfit:
-    """An entry that its serdes could not read; whoever comes to it is told why."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-def _by_chunks(
-    decode_keys: Callable[[Iterable[Any]], Iterable[Any]],
-    decode_values: Callable[[Iterable[bytes]], Iterable[Any]],
-    decode_key: Callable[[Any], Any],
-    decode_value: Callable[[bytes], Any],
-) -> Callable[[list[Any]], list[Any]]:
-    """What a chunk of stored entries is for the user; one by one where something in it is unfit."""
-
-    def one(entry: tuple[Any, bytes]) -> Any:
-        try:
-            return KeyValue(decode_key(entry[0]), decode_value(entry[1]))
-        except Exception as error:  # told when it is reached
-            return _Unfit(error)
-
-    def made(entries: list[Any]) -> list[Any]:
-        if not entries:
-            return entries
-        keys, values = zip(*entries, strict=True)
-        try:
-            pairs = zip(decode_keys(keys), decode_values(values), strict=True)
-            return list(map(_new_key_value, repeat(KeyValue), pairs))
-        except Exception:
-            return list(map(one, entries))
-
-    return made
-
-
-def _one_by_one(
-    entries: Iterator[tuple[Any, bytes]],
-    decode_key: Callable[[Any], Any],
-    decode_value: Callable[[bytes], Any],
-) -> Iterator[Any]:
-    """The same for entries that come in another way, such as merged from several partitions."""
-
-    def made(entry: tuple[Any, bytes]) -> Any:
-        key, stored = entry
-        return _new_key_value(KeyValue, (decode_key(key), decode_value(stored)))
-
-    return map(made, entries)
-
-
-class _Raises(Iterator[Any]):
-    """No entries any more, and why."""
-
-    __slots__ = ("_error",)
+class _Ended:
+    """A `Source` without entries, and why."""
 
     def __init__(self, error: Callable[[], Exception]) -> None:
+        self.ahead: deque[Any] = deque()
         self._error = error
+
+    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
+        """Nothing comes through it."""
+
+    def fill(self) -> None:
+        raise self._error()
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
 
     def __next__(self) -> Any:
         raise self._error()
 
 
 class EntryViews(ABC, Generic[K, V]):
-    """What follows from `all()`, for a store here and for one that is asked over HTTP."""
+    """What follows from all of a store's entries, for a store here and for one that is asked over HTTP."""
 
     @abstractmethod
     def all(self) -> KeyValueIterator[K, V]:
@@ -301,3 +212,77 @@ class EntryViews(ABC, Generic[K, V]):
     def items(self) -> KeyValueIterator[K, V]:
         """Every entry; the same as `all()`."""
         return self.all()
+
+    # --- tables ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _table(self) -> tuple[OpenTable, list[str]]:
+        """The store as it is now, opened, and the columns that it has."""
+
+    @abstractmethod
+    def _table_lost(self, error: ClosedStoreError) -> Exception:
+        """What is raised when a table's store is closed while it is read."""
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Every entry as an Arrow table with the columns `key`, `value` (and `timestamp`); of windows and
+        sessions also `window_start` and `window_end`.
+
+        Types follow the serdes; values that are dicts become structs, or JSON text where they have no
+        common shape.
+        """
+        from millstream.query.tables import to_table
+
+        table, columns = self._table()
+        try:
+            return to_table(table, columns)
+        except ClosedStoreError as error:
+            raise self._table_lost(error) from error
+        finally:
+            table.close()
+
+    def to_pandas(self) -> Any:
+        """Every entry as a pandas DataFrame, with the columns of `to_arrow()`.
+
+        Raises:
+            SetupException: pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise SetupException(
+                "to_pandas() needs pandas: pip install 'millstream[pandas]'; to_arrow() does not"
+            )
+        return self.to_arrow().to_pandas()
+
+    def to_arrow_batches(self, rows: int = 65_536) -> pyarrow.RecordBatchReader:
+        """The columns of `to_arrow()` in batches of up to so many rows, in memory one at a time.
+
+        A snapshot, like an iterator: read it to its end, or drop it (its `close()` releases nothing). A type
+        that no serde tells is that of the first batch; values of later ones that do not fit it raise
+        SerializationException.
+
+        Raises:
+            ValueError: `rows` is not 1 or more.
+        """
+        from millstream.query.tables import record_batches
+
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise ValueError(f"a batch has 1 row or more, not {rows!r}")
+        table, columns = self._table()
+        try:
+            return record_batches(table, columns, rows, self._table_lost)
+        except BaseException:
+            table.close()
+            raise
+
+    def to_spark(self, session: Any) -> Any:
+        """Every entry as a Spark DataFrame, with the columns of `to_arrow()`.
+
+        Args:
+            session: a SparkSession. It gets a copy: what the store is given later is not in it.
+
+        Raises:
+            TypeError: it is no SparkSession.
+        """
+        create = getattr(session, "createDataFrame", None)
+        if create is None:
+            raise TypeError(f"to_spark() takes a SparkSession, not {session!r}")
+        return create(self.to_arrow())

@@ -19,7 +19,6 @@ from millstream.errors import (
     StreamsNotStartedException,
 )
 from millstream.model import HostInfo, TaskId, TopicPartition, Windowed
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import (
     Outcome,
     Presence,
@@ -29,6 +28,7 @@ from millstream.query.provider import (
     decide,
     refusal,
 )
+from millstream.query.read import checked_name
 
 __all__ = [
     "HostInfo",
@@ -291,8 +291,7 @@ def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
     if outcome is Outcome.READ:
         return
     if store is not None:
-        parameters = StoreQueryParameters(store, QueryableStoreTypes.key_value_store())
-        raise refusal(outcome, snapshot, parameters)
+        raise refusal(outcome, snapshot, checked_name(store))
     client = f"client '{snapshot.client_id}' is {state}"
     error: InvalidStateStoreException
     if outcome is Outcome.NOT_STARTED:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.model import StoreKind
+from millstream.query.read import Read, checked_name
 
 if TYPE_CHECKING:
     from millstream.query.composite import ReadOnlyKeyValueStore
@@ -88,8 +89,7 @@ class StoreQueryParameters(Generic[S]):
     stale_stores_enabled: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.store_name, str) or not self.store_name:
-            raise TypeError(f"a store name is a str that is not empty, not {self.store_name!r}")
+        checked_name(self.store_name)
         if not isinstance(self.queryable_store_type, QueryableStoreType):
             raise TypeError(
                 f"a store type comes from QueryableStoreTypes, such as "
@@ -119,3 +119,13 @@ class StoreQueryParameters(Generic[S]):
     def enable_stale_stores(self) -> StoreQueryParameters[S]:
         """Standbys and stores that are still being restored, too; they may be behind."""
         return replace(self, stale_stores_enabled=True)
+
+    @property
+    def read(self) -> Read:
+        """What all reads of such a handle have."""
+        return Read(
+            self.store_name,
+            self.queryable_store_type.kind,
+            partition=self.partition,
+            stale=self.stale_stores_enabled,
+        )

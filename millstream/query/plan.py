@@ -1,22 +1,20 @@
-"""How a handle reads, as long as the runtime shows the same snapshot. Pure; composite.py performs it."""
+"""How a store is read, as long as the runtime shows the same snapshot. Pure; local.py performs it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from millstream.errors import InvalidStateStoreException
 from millstream.model import StoreKind
-from millstream.query.codec import key_decoder, value_decoder, values_decoder
-from millstream.query.parameters import StoreQueryParameters
+from millstream.query.codec import Codecs
 from millstream.query.provider import (
     LocalStore,
     Outcome,
     Presence,
     Scope,
-    Serde,
+    StoreDeclaration,
     StoreSnapshot,
     decide,
     is_settled,
@@ -24,6 +22,8 @@ from millstream.query.provider import (
     presence_of_all,
     refusal,
 )
+from millstream.query.read import Read
+from millstream.query.reading import getter
 
 __all__ = ["Plan", "make_plan"]
 
@@ -33,37 +33,39 @@ class Plan:
     """Which part of the store answers for which partition.
 
     Attributes:
+        of: a read of the store, partition, staleness and time that all its reads have.
+        asked_as: what asks, as messages call it: `QueryableStoreTypes.window_store()`.
         presences: what each partition that is here is good for.
         parts: the parts that can be read, in partition order, of the partition that was asked for or of
-            all; `readers` are the `get`s of those of a key-value store.
+            all; `getters` find a key's value in those of a key-value store.
         readable: every partition that can be read here, whichever was asked for.
-        window_size_ms: how long a window of a window store is; 0 where that is not known.
         left: the partitions that the handle has read before and cannot read now.
         partition_of: None where every part has to be asked.
     """
 
     snapshot: StoreSnapshot
-    parameters: StoreQueryParameters[Any]
+    of: Read
+    asked_as: str
     settled: bool
     presences: Mapping[int, Presence]
     parts: Mapping[int, LocalStore]
     readable: tuple[int, ...]
-    readers: Mapping[int, Callable[[bytes], bytes | None]]
+    getters: Mapping[int, Callable[[bytes], bytes | None]]
     left: frozenset[int]
     partition_of: Callable[[bytes], int] | None
-    window_size_ms: int
-    key_serde: Serde
-    value_serde: Serde
+    codecs: Codecs
     serialize: Callable[[Any], bytes | None]
-    decode_key: Callable[[bytes], Any]
     decode: Callable[[bytes], Any]
-    decode_keys: Callable[[Iterable[bytes]], Iterable[Any]]
-    decode_values: Callable[[Iterable[bytes]], Iterable[Any]]
+
+    @property
+    def declaration(self) -> StoreDeclaration:
+        """What the topology says of the store."""
+        return self.snapshot.stores[self.of.store]
 
     @property
     def scope(self) -> Scope:
         """What a read over all that was asked for is about."""
-        return Scope.STORE if self.parameters.partition is None else Scope.PARTITION
+        return Scope.STORE if self.of.partition is None else Scope.PARTITION
 
     def presence(self, partition: int) -> Presence:
         """What this client has of one partition."""
@@ -72,13 +74,13 @@ class Plan:
 
     def whole(self) -> Presence:
         """What this client has for a read over all that was asked for."""
-        if self.parameters.partition is not None:
-            return self.presence(self.parameters.partition)
+        if self.of.partition is not None:
+            return self.presence(self.of.partition)
         return presence_of_all(
             self.presences.values(),
             settled=self.settled,
             anything_left=bool(self.left),
-            stale=self.parameters.stale_stores_enabled,
+            stale=self.of.stale,
         )
 
     def decide(self, presence: Presence, scope: Scope, *, settled: bool | None = None) -> Outcome:
@@ -99,7 +101,8 @@ class Plan:
         return refusal(
             outcome,
             self.snapshot,
-            self.parameters,
+            self.of.store,
+            asked_as=self.asked_as,
             partition=partition,
             here=self.readable,
             reader=reader,
@@ -108,36 +111,43 @@ class Plan:
 
     def refuse_whole(self) -> InvalidStateStoreException:
         """The exception for a read over all that was asked for."""
-        return self.refuse(self.decide(self.whole(), self.scope), self.parameters.partition)
+        return self.refuse(self.decide(self.whole(), self.scope), self.of.partition)
 
 
-def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], seen: frozenset[int]) -> Plan:
+def make_plan(
+    snapshot: StoreSnapshot,
+    of: Read,
+    seen: frozenset[int] = frozenset(),
+    *,
+    timestamped: bool = False,
+    asked_as: str = "",
+) -> Plan:
     """The plan for a snapshot. `seen` are the partitions that the handle could read before.
 
     Raises:
         InvalidStateStoreException: one of its leaves, if no read can succeed whatever is here.
     """
-    name = parameters.store_name
+    name = of.store
     declaration = snapshot.stores.get(name)
     settled = is_settled(snapshot)
-    only = parameters.partition
+    only = of.partition
     count = declaration.partitions if declaration is not None else None
     exists = only is None or count is None or only < count
     outcome = decide(
         client_state=snapshot.client_state,
         known=declaration is not None,
-        type_fits=declaration is not None and parameters.queryable_store_type.accepts(declaration.kind),
+        type_fits=declaration is not None and declaration.kind is of.kind,
         settled=settled,
         presence=Presence.READABLE,
         scope=Scope.STORE,
         exists=exists,
     )
     if outcome is not Outcome.READ:
-        raise refusal(outcome, snapshot, parameters, partition=None if exists else only)
+        raise refusal(outcome, snapshot, name, asked_as=asked_as, partition=None if exists else only)
     if declaration is None or declaration.key_serde is None or declaration.value_serde is None:
         # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
-        raise refusal(Outcome.REBALANCING, snapshot, parameters)
-    found = parts_by_partition(snapshot, name, stale=parameters.stale_stores_enabled)
+        raise refusal(Outcome.REBALANCING, snapshot, name)
+    found = parts_by_partition(snapshot, name, stale=of.stale)
     # The partitions of a global store are on no way to anywhere, whatever the stream threads are at.
     settled = settled or (declaration.is_global and len(found) == count)
     readable = tuple(number for number, (presence, _) in found.items() if presence is Presence.READABLE)
@@ -146,27 +156,29 @@ def make_plan(snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any], se
         found = {partition: part for partition, part in found.items() if partition == only}
         partition_of = _always(only)
     has_get = declaration.kind is StoreKind.KEY_VALUE
-    timestamped = parameters.queryable_store_type.timestamped
-    decode = value_decoder(name, declaration.value_serde, timestamped=timestamped)
+    codecs = Codecs(
+        name,
+        declaration.kind,
+        declaration.key_serde,
+        declaration.value_serde,
+        window_size_ms=declaration.window_size_ms,
+        timestamped=timestamped,
+    )
     parts = {number: part for number, (presence, part) in found.items() if presence is Presence.READABLE}
     return Plan(
         snapshot=snapshot,
-        parameters=parameters,
+        of=of,
+        asked_as=asked_as,
         settled=settled,
         presences={number: presence for number, (presence, _) in found.items()},
         parts=parts,
         readable=readable,
-        readers={number: part.store.get for number, part in parts.items()} if has_get else {},
+        getters={number: getter(part.store, of) for number, part in parts.items()} if has_get else {},
         left=seen - parts.keys(),
         partition_of=partition_of,
-        window_size_ms=declaration.window_size_ms or 0,
-        key_serde=declaration.key_serde,
-        value_serde=declaration.value_serde,
+        codecs=codecs,
         serialize=declaration.key_serde.serialize,
-        decode_key=key_decoder(name, declaration.key_serde),
-        decode=decode,
-        decode_keys=partial(map, declaration.key_serde.decoder()),
-        decode_values=values_decoder(declaration.value_serde, decode, timestamped=timestamped),
+        decode=codecs.decode,
     )
 
 

@@ -26,7 +26,6 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.model import StoreKind, TaskId, TopicPartition
-from millstream.query.parameters import StoreQueryParameters
 
 __all__ = [
     "LocalStore",
@@ -289,8 +288,9 @@ def presence_of_all(
 def refusal(
     outcome: Outcome,
     snapshot: StoreSnapshot,
-    parameters: StoreQueryParameters[Any],
+    name: str,
     *,
+    asked_as: str = "",
     partition: int | None = None,
     here: Iterable[int] = (),
     reader: str = "",
@@ -298,10 +298,10 @@ def refusal(
 ) -> InvalidStateStoreException:
     """The exception for an outcome: what happened, the facts, and what to do next.
 
-    `partition` is the one that the read needed, `here` are those that can be read on this client,
+    `asked_as` is what asks, as messages call it: a type of QueryableStoreTypes. `partition` is the one that
+    the read needed, `here` are those that can be read on this client,
     `reader` says what read it, where that was no handle, `fresh` whether the handle was only just asked for.
     """
-    name = parameters.store_name
     client = f"client '{snapshot.client_id}'"
     what = f"store '{name}'" if partition is None else f"partition {partition} of store '{name}'"
     state = snapshot.client_state
@@ -327,7 +327,7 @@ def refusal(
         case Outcome.WRONG_TYPE:
             kind = snapshot.stores[name].kind.value
             return InvalidStateStoreTypeException(
-                f"store '{name}' is a {kind} store, which {parameters.queryable_store_type!r} does not read",
+                f"store '{name}' is a {kind} store, which {asked_as} does not read",
                 next_step=f"ask for a type of QueryableStoreTypes that reads {kind} stores",
                 **facts,
             )

@@ -24,7 +24,8 @@ def why_not(
 ) -> InvalidStateStoreException | None:
     """What a read over all that is asked for would raise now; None: it would give the whole answer."""
     try:
-        plan = make_plan(snapshot, parameters, frozenset())
+        asked = parameters.queryable_store_type
+        plan = make_plan(snapshot, parameters.read, asked_as=repr(asked))
     except InvalidStateStoreException as refused:
         return refused
     return None if plan.whole() is Presence.READABLE else plan.refuse_whole()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.model import StoreKind
 from millstream.query.position import PositionBound
+from millstream.query.read import checked_name
 from millstream.query.times import Time, to_ms
 
 __all__ = [
@@ -384,9 +385,7 @@ class StateQueryRequest(Generic[R]):
         Raises:
             TypeError: it is not a text, or empty.
         """
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"a store name is a str that is not empty, not {name!r}")
-        return InStore(name)
+        return InStore(checked_name(name))
 
     @property
     def is_all_partitions(self) -> bool:

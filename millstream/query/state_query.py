@@ -6,16 +6,12 @@ both pure. `run_query` performs it: it looks at the snapshot once, and reads the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 from millstream.model import StoreKind
-from millstream.query.codec import key_decoder, key_encoder, session_decoder, value_decoder, window_decoder
-from millstream.query.handle import in_one_order
+from millstream.query.codec import Codecs
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.position import Position
 from millstream.query.provider import (
     LocalStore,
@@ -31,10 +27,11 @@ from millstream.query.provider import (
     parts_by_partition,
     refusal,
 )
+from millstream.query.read import Form, Read
+from millstream.query.reading import joined, of_part
 from millstream.query.request import (
     KeyQuery,
     MultiVersionedKeyQuery,
-    Query,
     RangeQuery,
     ResultOrder,
     SessionRangeQuery,
@@ -142,7 +139,7 @@ def run_query(view: StoreView, request: StateQueryRequest[Any]) -> StateQueryRes
     name, declaration = request.store_name, snapshot.stores[request.store_name]
     settled = is_settled(snapshot)
     found = parts_by_partition(snapshot, name, stale=not request.is_require_active)
-    reading = _reading(view, request.query, declaration)
+    reading = _reading(view, request, declaration)
     results: dict[int, QueryResult[Any]] = {}
     for number in to_answer(
         asked=request.partitions, here=frozenset(found), count=declaration.partitions, settled=settled
@@ -173,19 +170,7 @@ def raise_if_none_can_answer(snapshot: StoreSnapshot, store: str) -> None:
         scope=Scope.STORE,
     )
     if outcome is not Outcome.READ:
-        raise refusal(outcome, snapshot, _parameters(store))
-
-
-def _parameters(store: str) -> StoreQueryParameters[Any]:
-    return StoreQueryParameters.from_name_and_type(store, QueryableStoreTypes.key_value_store())
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How a query is read: `read` what one part has, `finish` makes the user's result of one or several."""
-
-    read: Callable[[Any], Any]
-    finish: Callable[[list[Any]], Any]
+        raise refusal(outcome, snapshot, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +209,9 @@ class _About:
         )
         if reason is not None or part is None or reading is None:
             return self._failed(reason or FailureReason.NOT_ACTIVE, position)
-        return QueryResult(reading.read(part.store), position=position, execution_info=self._info("answered"))
+        return QueryResult(
+            reading.of_part(part.store), position=position, execution_info=self._info("answered")
+        )
 
     def _failed(
         self, reason: FailureReason, position: Position | None, cause: Exception | None = None
@@ -319,7 +306,7 @@ def _as_one(reading: _Reading | None, results: dict[int, QueryResult[Any]]) -> Q
         return failed or parts[0]
     return replace(
         parts[0],
-        value=reading.finish([each.value for each in parts]),
+        value=reading.finished([each.value for each in parts]),
         position=StateQueryResult(results).position,
         execution_info=tuple(line for each in parts for line in each.execution_info),
     )
@@ -328,132 +315,89 @@ def _as_one(reading: _Reading | None, results: dict[int, QueryResult[Any]]) -> Q
 # --- each query ------------------------------------------------------------------------------------------
 
 
-def _reading(view: StoreView, query: Query[Any], declaration: StoreDeclaration) -> _Reading | None:
-    """How this store answers the query; None: it does not know it, or its serdes are not known yet.
+def _read_of(request: StateQueryRequest[Any], declaration: StoreDeclaration, codecs: Codecs) -> Read | None:
+    """What a query reads; None: stores of this kind do not know it.
 
     Raises:
         SerializationException: a key of the query does not fit the store's serde.
     """
-    key_serde, value_serde = declaration.key_serde, declaration.value_serde
-    if key_serde is None or value_serde is None or query.kind is not declaration.kind:
+    query = request.query
+    if query.kind is not declaration.kind:
         return None
-    name = declaration.name
-    encode = key_encoder(name, key_serde, f"a {type(query).__name__}")
-    timestamped = isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery)
-    make = _Maker(
-        view,
-        declaration,
-        key_decoder(name, key_serde),
-        value_decoder(name, value_serde, timestamped=timestamped),
-    )
+    what = f"a {type(query).__name__}"
 
-    def bytes_of(key: Any) -> bytes | None:
-        return None if key is None else encode(key)
+    def key(given: Any) -> bytes | None:
+        return None if given is None else codecs.key_bytes(given, what)
 
+    bound = request.position_bound.position
+    of = Read(declaration.name, declaration.kind, stale=not request.is_require_active, bound=bound)
     match query:
         case KeyQuery():
-            key = encode(query.key)
-            return make.point(lambda store: store.get(key))
+            return replace(of, form=Form.VALUE, key=key(query.key))
         case RangeQuery():
-            lower, upper = bytes_of(query.lower_bound), bytes_of(query.upper_bound)
-            empty = lower is not None and upper is not None and lower > upper
-            end, reverse = lower if empty else upper, query.result_order is ResultOrder.DESCENDING
-            return make.scan(
-                lambda store: store.range(lower, end, reverse=reverse, end_inclusive=not empty),
-                lambda: make.decode_key,
-                reverse=reverse,
-            )
-        case WindowKeyQuery():
-            key = encode(query.key)
-            return make.scan(
-                lambda store: store.fetch(key, key, query.time_from_ms, query.time_to_ms),
-                lambda: itemgetter(1),
-                kind=WindowStoreIterator,
-            )
-        case WindowRangeQuery() if query.key is None:
-            return make.scan(
-                lambda store: store.fetch(None, None, query.time_from_ms, query.time_to_ms), make.window
-            )
-        case WindowRangeQuery():
-            key = encode(query.key)
-            return make.scan(lambda store: store.find(key, key, None, None), make.session)
+            reverse = query.result_order is ResultOrder.DESCENDING
+            return replace(of, low=key(query.lower_bound), high=key(query.upper_bound), reverse=reverse)
+        case WindowKeyQuery() | WindowRangeQuery():
+            return replace(of, key=key(query.key), earliest=query.time_from_ms, latest=query.time_to_ms)
         case SessionRangeQuery():
-            lower, upper = bytes_of(query.lower_key), bytes_of(query.upper_key)
-            return make.scan(
-                lambda store: store.find(lower, upper, query.earliest_end_ms, query.latest_start_ms),
-                make.session,
+            low, high = key(query.lower_key), key(query.upper_key)
+            return replace(
+                of, low=low, high=high, earliest=query.earliest_end_ms, latest=query.latest_start_ms
             )
         case VersionedKeyQuery() if declaration.history_ms is not None:
-            key, at = encode(query.key), query.as_of_timestamp_ms
-            return make.versions(lambda store: [store.version(key, at)], _first_of)
+            at = query.as_of_timestamp_ms
+            return replace(of, form=Form.VERSIONS, key=key(query.key), as_of=at, limit=1)
         case MultiVersionedKeyQuery() if declaration.history_ms is not None:
-            key, oldest_first = encode(query.key), query.result_order is ResultOrder.ASCENDING
-            return make.versions(
-                lambda store: store.versions(key, query.from_time_ms, query.to_time_ms),
-                lambda found: tuple(reversed(found) if oldest_first else found),
+            return replace(
+                of,
+                form=Form.VERSIONS,
+                key=key(query.key),
+                earliest=query.from_time_ms,
+                latest=query.to_time_ms,
+                reverse=query.result_order is ResultOrder.ASCENDING,
             )
     return None
 
 
-def _first_of(found: list[Any]) -> Any:
-    return next(iter(found), None)
-
-
 @dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes readings of one store."""
+class _Reading:
+    """A read of one store, and what its results are for the user.
+
+    Attributes:
+        starts: keys are the starts of windows.
+    """
 
     view: StoreView
-    declaration: StoreDeclaration
-    decode_key: Callable[[bytes], Any]
-    decode: Callable[[bytes], Any]
+    read: Read
+    codecs: Codecs
+    starts: bool
 
-    def point(self, get: Callable[[Any], bytes | None]) -> _Reading:
-        """At most one value; of several parts, the first that has one."""
+    def of_part(self, store: Any) -> Any:
+        """What one part has; decoded, unless that comes when it is read."""
+        found = of_part(store, self.read)
+        match self.read.form:
+            case Form.VALUE:
+                return None if found is None else self.codecs.decode(found)
+            case Form.VERSIONS:
+                return [
+                    VersionedRecord(self.codecs.decode(each.stored), each.timestamp, each.valid_to)
+                    for each in found
+                ]
+        return found
 
-        def read(store: Any) -> Any:
-            stored = get(store)
-            return None if stored is None else self.decode(stored)
-
-        return _Reading(read, lambda found: next((each for each in found if each is not None), None))
-
-    def scan(
-        self,
-        scan: Callable[[Any], Any],
-        decoder: Callable[[], Callable[[Any], Any]],
-        *,
-        reverse: bool = False,
-        kind: type[KeyValueIterator[Any, Any]] = KeyValueIterator,
-    ) -> _Reading:
-        """Entries in order; several parts are merged. `decoder` makes what decodes one iterator's keys."""
-
-        def finish(sources: list[Any]) -> Any:
-            entries = in_one_order(sources, itemgetter(0), reverse=reverse)
-            return kind(self.declaration.name, entries, sources, decoder(), self.decode, self._lost)
-
-        return _Reading(scan, finish)
-
-    def versions(self, find: Callable[[Any], Any], finish: Callable[[list[Any]], Any]) -> _Reading:
-        """Values with the times that they were valid from and to."""
-
-        def read(store: Any) -> list[VersionedRecord[Any]]:
-            return [
-                VersionedRecord(self.decode(version.stored), version.timestamp, version.valid_to)
-                for version in find(store)
-                if version is not None
-            ]
-
-        return _Reading(read, lambda found: finish([each for of_part in found for each in of_part]))
-
-    def window(self) -> Callable[[Any], Any]:
-        return window_decoder(self.decode_key, self.declaration.window_size_ms or 0)
-
-    def session(self) -> Callable[[Any], Any]:
-        return session_decoder(self.decode_key)
+    def finished(self, found: list[Any]) -> Any:
+        """The user's result, of one part or of several."""
+        result = joined(self.read, found)
+        if self.read.form is Form.ENTRIES:
+            kind = WindowStoreIterator if self.starts else KeyValueIterator
+            return kind(self.read.store, result, self.codecs.chunks(starts=self.starts), self._lost)
+        if self.read.form is Form.VERSIONS:
+            return next(iter(result), None) if self.read.limit == 1 else tuple(result)
+        return result
 
     def _lost(self, error: ClosedStoreError) -> Exception:
         """What an iterator raises from now on: its store was closed under it."""
-        snapshot, name = self.view.snapshot(), self.declaration.name
+        snapshot = self.view.snapshot()
         outcome = decide(
             client_state=snapshot.client_state,
             known=True,
@@ -462,4 +406,24 @@ class _Maker:
             presence=Presence.CLOSED,
             scope=Scope.STORE,
         )
-        return refusal(outcome, snapshot, _parameters(name), reader="an open iterator")
+        return refusal(outcome, snapshot, self.read.store, reader="an open iterator")
+
+
+def _reading(
+    view: StoreView, request: StateQueryRequest[Any], declaration: StoreDeclaration
+) -> _Reading | None:
+    """How this store answers the query; None: it does not know it, or its serdes are not known yet."""
+    if declaration.key_serde is None or declaration.value_serde is None:
+        return None
+    codecs = Codecs(
+        declaration.name,
+        declaration.kind,
+        declaration.key_serde,
+        declaration.value_serde,
+        window_size_ms=declaration.window_size_ms,
+        timestamped=isinstance(request.query, TimestampedKeyQuery | TimestampedRangeQuery),
+    )
+    read = _read_of(request, declaration, codecs)
+    if read is None:
+        return None
+    return _Reading(view, read, codecs, isinstance(request.query, WindowKeyQuery))

@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 
 from millstream.errors import SerializationException
 from millstream.model import StoreKind
-from millstream.query.codec import plain
-from millstream.query.handle import in_one_order
-from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
+from millstream.query.codec import Codecs, plain
+from millstream.query.merged import in_one_order
 from millstream.query.plan import Plan, make_plan
 from millstream.query.position import Position
-from millstream.query.provider import Presence, Serde, StoreDeclaration, StoreSnapshot, StoreView
+from millstream.query.provider import Presence, Serde, StoreSnapshot, StoreView
+from millstream.query.read import Read
+from millstream.query.reading import of_part
 from millstream.query.schemas import arrow_type, for_arrow, needs_preparing
 from millstream.query.state_query import position_of
 from millstream.stores.api import ClosedStoreError
@@ -98,11 +99,7 @@ def open_tables(view: StoreView, names: Sequence[str]) -> dict[str, OpenTable]:
 
 def _plan(snapshot: StoreSnapshot, name: str) -> Plan:
     declaration = snapshot.stores.get(name)
-    kind = StoreKind.KEY_VALUE if declaration is None else declaration.kind
-    parameters: StoreQueryParameters[Any] = StoreQueryParameters.from_name_and_type(
-        name, QueryableStoreType(kind.value, kind)
-    )
-    plan = make_plan(snapshot, parameters, frozenset())
+    plan = make_plan(snapshot, Read(name, StoreKind.KEY_VALUE if declaration is None else declaration.kind))
     if plan.whole() is not Presence.READABLE:
         raise plan.refuse_whole()
     return plan
@@ -114,28 +111,17 @@ def open_table(plan: Plan) -> OpenTable:
     Raises:
         ClosedStoreError: one was closed since the plan was made.
     """
-    declaration = plan.snapshot.stores[plan.parameters.store_name]
     sources: list[Any] = []
     position = Position()
     try:
         for part in plan.parts.values():
             position = position.merge(position_of(part))  # first: it is never ahead of what is read
-            sources.append(_scan(declaration.kind, part.store))
+            sources.append(of_part(part.store, plan.of))
     except BaseException:
         for source in sources:
             source.close()
         raise
-    return OpenTable(declaration, sources, position)
-
-
-def _scan(kind: StoreKind, store: Any) -> Any:
-    match kind:
-        case StoreKind.KEY_VALUE:
-            return store.range(None, None)
-        case StoreKind.WINDOW:
-            return store.fetch(None, None, None, None)
-        case StoreKind.SESSION:
-            return store.find(None, None, None, None)
+    return OpenTable(plan.codecs, sources, position)
 
 
 def _close_all(tables: Mapping[str, OpenTable]) -> None:
@@ -153,14 +139,11 @@ class OpenTable:
         position: how far each part was, at least.
     """
 
-    def __init__(self, declaration: StoreDeclaration, sources: list[Any], position: Position) -> None:
-        key_serde, value_serde = declaration.key_serde, declaration.value_serde
-        assert key_serde is not None, "a plan is made only when serdes are known"
-        assert value_serde is not None, "a plan is made only when serdes are known"
+    def __init__(self, codecs: Codecs, sources: Sequence[Any], position: Position) -> None:
         self.position = position
-        self.name = declaration.name
+        self.name = codecs.store
         self._sources = sources
-        self._codecs = _Codecs(declaration, key_serde, value_serde)
+        self._codecs = _Columns(codecs)
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -178,10 +161,9 @@ class OpenTable:
         Raises:
             ClosedStoreError: the store has left this client meanwhile.
         """
-        if ordered and len(self._sources) > 1:
-            sources: list[Any] = [in_one_order(self._sources, _key_of, reverse=False)]
-        else:
-            sources = self._sources
+        sources = self._sources
+        if ordered and len(sources) > 1:
+            sources = [in_one_order(sources, self._codecs.kind, reverse=False)]
         for source in sources:
             wanted = rows
             while entries := list(islice(source, wanted)):
@@ -197,10 +179,6 @@ class OpenTable:
         """Release what it holds of the store. Idempotent."""
         for source in self._sources:
             source.close()
-
-
-def _key_of(entry: tuple[Any, bytes]) -> Any:
-    return entry[0]
 
 
 def to_table(table: OpenTable, columns: Sequence[str]) -> pa.Table:
@@ -261,7 +239,7 @@ class Chunk:
 
     __slots__ = ("_codecs", "_columns", "_ends", "_keys", "_starts", "_times", "_values")
 
-    def __init__(self, codecs: _Codecs, entries: Sequence[tuple[Any, bytes]]) -> None:
+    def __init__(self, codecs: _Columns, entries: Sequence[tuple[Any, bytes]]) -> None:
         self._codecs = codecs
         self._columns: dict[str, pa.Array] = {}
         self._values = pa.array([stored[8:] for _, stored in entries], pa.binary())
@@ -320,17 +298,17 @@ class Chunk:
                 return (codecs.ends_of(self._starts) if self._ends is None else self._ends).cast(_TIMESTAMP)
 
 
-class _Codecs:
+class _Columns:
     """How the columns of one store are decoded."""
 
-    def __init__(self, declaration: StoreDeclaration, key_serde: Serde, value_serde: Serde) -> None:
-        self.store = declaration.name
-        self.kind = declaration.kind
-        self.columns = columns_of(declaration.kind)
-        self.key_serde = key_serde
-        self.value_serde = value_serde
-        self.window_size_ms = declaration.window_size_ms or 0
-        self._types = {"key": arrow_type(key_serde), "value": arrow_type(value_serde)}
+    def __init__(self, codecs: Codecs) -> None:
+        self.store = codecs.store
+        self.kind = codecs.kind
+        self.columns = columns_of(codecs.kind)
+        self.key_serde = codecs.key_serde
+        self.value_serde = codecs.value_serde
+        self.window_size_ms = codecs.window_size_ms or 0
+        self._types = {"key": arrow_type(codecs.key_serde), "value": arrow_type(codecs.value_serde)}
 
     def ends_of(self, starts: pa.Array) -> pa.Array:
         """When windows end, which no store says; not after the last time that there is."""

@@ -9,17 +9,14 @@ from __future__ import annotations
 import logging
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
-from operator import itemgetter
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from millstream.model import Window, Windowed
-from millstream.query.codec import session_decoder, window_decoder
-from millstream.query.handle import StoreHandle, in_one_order
+from millstream.query.handle import StoreHandle
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
-from millstream.query.plan import Plan
+from millstream.query.read import Read
 from millstream.query.times import Time, to_ms
-from millstream.stores.keys import MAX_TIME_MS
 
 __all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore"]
 
@@ -33,13 +30,13 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
     """What the handles on windows and on sessions have in common."""
 
     def __contains__(self, key: Any) -> bool:
-        return self._value_of(key, "__contains__") is not None
+        return self._value_at(key, "__contains__")[0]
 
     def __getitem__(self, key: Windowed[K]) -> V:
-        value = self._value_of(key, "__getitem__")
-        if value is None:
+        there, value = self._value_at(key, "__getitem__")
+        if not there:
             raise KeyError(key)
-        return value
+        return value  # type: ignore[return-value]  # a serde may read None
 
     def all(self) -> KeyValueIterator[Windowed[K], V]:
         """Every window of every key; a session is one."""
@@ -49,28 +46,47 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
         """The same windows as `all()`, last first."""
         return self._scan(None, None, None, None, "backward_all", reverse=True)
 
-    def _value_of(self, key: Any, method: str) -> V | None:
+    def _value_at(self, key: Any, method: str) -> tuple[bool, V | None]:
         if not isinstance(key, Windowed):
-            kind = self._parameters.queryable_store_type.kind.value
-            raise TypeError(f"{method} of {kind} store '{self._name}' takes a Windowed, not {key!r}")
-        return self._value_at(key.key, key.window)
+            raise TypeError(
+                f"{method} of {self._of.kind.value} store '{self._name}' takes a Windowed, not {key!r}"
+            )
+        return self._value(self._of_window(self._of_key(key.key, method), key.window))
 
     @abstractmethod
-    def _value_at(self, key: Any, window: Window) -> V | None:
-        """The value of exactly this window."""
+    def _of_window(self, read: Read, window: Window) -> Read:
+        """The same read, of exactly this window."""
 
     @abstractmethod
+    def _between_times(self, read: Read, one_time: Any, other_time: Any, method: str) -> Read:
+        """The same read, between times as the kind of store has them."""
+
     def _scan(
-        self, key_from: Any, key_to: Any, one_time: Any, other_time: Any, method: str, /, *, reverse: bool
+        self, key_from: Any, key_to: Any, one_time: Any, other_time: Any, method: str, *, reverse: bool
     ) -> KeyValueIterator[Windowed[K], V]:
-        """A range of keys, and of times as the kind of store has them; `method` is who asks."""
+        """A range of keys, and of times; `method` is who asks."""
+        read = self._of_range(key_from, key_to, method, reverse=reverse)
+        entries: KeyValueIterator[Windowed[K], V] = self._entries(
+            self._between_times(read, one_time, other_time, method)
+        )
+        return entries
 
-    def _one(self, plan: Plan, data: bytes, read: Callable[[Any], bytes | None]) -> V | None:
-        stored = self._reading(lambda plan: self._lookup(plan, data, read))
-        return None if stored is None else plan.decode(stored)
+    def _of_one(self, key: Any, one_time: Any, other_time: Any, method: str, *, reverse: bool) -> Read:
+        """The windows of one key, between times."""
+        read = replace(self._of_key(key, method), reverse=reverse)
+        return self._between_times(read, one_time, other_time, method)
 
     def _wrong_arguments(self, method: str, forms: str, given: int) -> TypeError:
         return TypeError(f"{method}() of store '{self._name}' takes {forms}; it was given {given} arguments")
+
+    def _deprecate_milliseconds(self, method: str, *times: Any, depth: int = 3) -> None:
+        if self._reader.deprecates_milliseconds and any(isinstance(time, int) for time in times):
+            warnings.warn(
+                f"{method}() with times in milliseconds is deprecated, as in Kafka Streams; give datetimes "
+                f"with a time zone",
+                DeprecationWarning,
+                stacklevel=depth,
+            )
 
 
 class ReadOnlyWindowStore(_WindowedHandle[K, V]):
@@ -134,89 +150,49 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
 
         Times in milliseconds are deprecated, as in Kafka Streams.
         """
-        _deprecate_milliseconds("fetch_all", time_from, time_to)
+        self._deprecate_milliseconds("fetch_all", time_from, time_to)
         return self._scan(None, None, time_from, time_to, "fetch_all", reverse=False)
 
     def backward_fetch_all(
         self, time_from: Time | None, time_to: Time | None
     ) -> KeyValueIterator[Windowed[K], V]:
         """The same windows as `fetch_all(time_from, time_to)`, last first."""
-        _deprecate_milliseconds("backward_fetch_all", time_from, time_to)
+        self._deprecate_milliseconds("backward_fetch_all", time_from, time_to)
         return self._scan(None, None, time_from, time_to, "backward_fetch_all", reverse=True)
 
-    # --- reading by a plan -------------------------------------------------------------------------------
+    # --- what is read ------------------------------------------------------------------------------------
 
-    def _value_at(self, key: Any, window: Window) -> V | None:
-        return self._fetch_one(key, window.start_ms)
+    def _of_window(self, read: Read, window: Window) -> Read:
+        return replace(read, start=window.start_ms)
 
     def _fetch_one(self, key: Any, time: Any) -> V | None:
-        plan = self._current()
-        data = self._key_bytes(plan, key, "fetch")
+        read = self._of_key(key, "fetch")
         start = to_ms(time, f"fetch() of store '{self._name}': the time")
-        return self._one(plan, data, lambda store: store.fetch_one(data, start))
+        return self._value(replace(read, start=start))[1]
 
     def _fetch(self, method: str, arguments: tuple[Any, ...], *, reverse: bool) -> Any:
         if len(arguments) == 3:
             key, time_from, time_to = arguments
-            _deprecate_milliseconds(method, time_from, time_to, depth=4)
-            return self._scan_one(key, time_from, time_to, method, reverse=reverse)
+            self._deprecate_milliseconds(method, time_from, time_to, depth=4)
+            read = self._of_one(key, time_from, time_to, method, reverse=reverse)
+            return self._entries(read, WindowStoreIterator, starts=True)
         if len(arguments) == 4:
             key_from, key_to, time_from, time_to = arguments
-            _deprecate_milliseconds(method, time_from, time_to, depth=4)
+            self._deprecate_milliseconds(method, time_from, time_to, depth=4)
             return self._scan(key_from, key_to, time_from, time_to, method, reverse=reverse)
         one = "(key, time), " if method == "fetch" else ""
         forms = f"{one}(key, time_from, time_to) or (key_from, key_to, time_from, time_to)"
         raise self._wrong_arguments(method, forms, len(arguments))
 
-    def _span(self, time_from: Any, time_to: Any, method: str) -> tuple[int | None, int | None]:
-        """Both times in milliseconds, None where it is open; `_NEVER` where nothing can be between them."""
+    def _between_times(self, read: Read, time_from: Any, time_to: Any, method: str) -> Read:
         what = f"{method}() of store '{self._name}': the "
-        start = None if time_from is None else to_ms(time_from, what + "first time")
-        end = None if time_to is None else to_ms(time_to, what + "last time")
-        if start is None or end is None or start <= end:
-            return start, end
-        _log.warning(
-            "store '%s': %s() from a time that is after the one it goes to is empty", self._name, method
-        )
-        return _NEVER
-
-    def _scan_one(
-        self, key: Any, time_from: Any, time_to: Any, method: str, *, reverse: bool
-    ) -> WindowStoreIterator[V]:
-        plan = self._current()
-        data = self._key_bytes(plan, key, method)
-        start, end = self._span(time_from, time_to, method)
-        sources = self._open_of(data, lambda store: store.fetch(data, data, start, end, reverse=reverse))
-        entries = in_one_order(sources, _key_of, reverse=reverse)
-        return WindowStoreIterator(
-            self._name,
-            entries,
-            sources,
-            _start_of,
-            plan.decode,
-            self._iterator_lost,
-            decode_values=plan.decode_values,
-        )
-
-    def _scan(
-        self, key_from: Any, key_to: Any, time_from: Any, time_to: Any, method: str, /, *, reverse: bool
-    ) -> KeyValueIterator[Windowed[K], V]:
-        plan = self._current()
-        first, last, any_keys = self._key_range(key_from, key_to, method)
-        start, end = self._span(time_from, time_to, method)
-        if not any_keys:
-            first, last, (start, end) = None, None, _NEVER
-        sources = self._open_all(lambda store: store.fetch(first, last, start, end, reverse=reverse))
-        entries = in_one_order(sources, _key_of, reverse=reverse)
-        return KeyValueIterator(
-            self._name,
-            entries,
-            sources,
-            window_decoder(plan.decode_key, plan.window_size_ms),
-            plan.decode,
-            self._iterator_lost,
-            decode_values=plan.decode_values,
-        )
+        earliest = None if time_from is None else to_ms(time_from, what + "first time")
+        latest = None if time_to is None else to_ms(time_to, what + "last time")
+        if earliest is not None and latest is not None and earliest > latest:
+            _log.warning(
+                "store '%s': %s() from a time that is after the one it goes to is empty", self._name, method
+            )
+        return replace(read, earliest=earliest, latest=latest)
 
 
 class ReadOnlySessionStore(_WindowedHandle[K, V]):
@@ -301,22 +277,21 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
 
     def fetch_session(self, key: K, session_start_time: Time, session_end_time: Time) -> V | None:
         """The value of the key's session from exactly one time to the other; None if there is none here."""
-        plan = self._current()
-        data = self._key_bytes(plan, key, "fetch_session")
+        read = self._of_key(key, "fetch_session")
         start = to_ms(session_start_time, f"fetch_session() of store '{self._name}': the start")
         end = to_ms(session_end_time, f"fetch_session() of store '{self._name}': the end")
-        return self._one(plan, data, lambda store: store.fetch_session(data, start, end))
+        return self._value(replace(read, start=start, end=end))[1]
 
-    # --- reading by a plan -------------------------------------------------------------------------------
+    # --- what is read ------------------------------------------------------------------------------------
 
-    def _value_at(self, key: Any, window: Window) -> V | None:
-        return self.fetch_session(key, window.start_ms, window.end_ms)
+    def _of_window(self, read: Read, window: Window) -> Read:
+        return replace(read, start=window.start_ms, end=window.end_ms)
 
     def _fetch(
         self, method: str, arguments: tuple[Any, ...], *, reverse: bool
     ) -> KeyValueIterator[Windowed[K], V]:
         if len(arguments) == 1:
-            return self._scan_one(arguments[0], None, None, method, reverse=reverse)
+            return self._of_key_alone(arguments[0], None, None, method, reverse=reverse)
         if len(arguments) == 2:
             return self._scan(*arguments, None, None, method, reverse=reverse)
         raise self._wrong_arguments(method, "(key) or (key_from, key_to)", len(arguments))
@@ -325,83 +300,23 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
         self, method: str, arguments: tuple[Any, ...], *, reverse: bool
     ) -> KeyValueIterator[Windowed[K], V]:
         if len(arguments) == 3:
-            return self._scan_one(*arguments, method, reverse=reverse)
+            return self._of_key_alone(*arguments, method, reverse=reverse)
         if len(arguments) == 4:
             return self._scan(*arguments, method, reverse=reverse)
         times = "earliest_session_end_time, latest_session_start_time"
         raise self._wrong_arguments(method, f"(key, {times}) or (key_from, key_to, {times})", len(arguments))
 
-    def _span(self, earliest_end: Any, latest_start: Any, method: str) -> tuple[int | None, int | None]:
-        """Both times in milliseconds. The first may well be after the second: a session can be longer."""
-        what = f"{method}() of store '{self._name}': the "
-        return (
-            None if earliest_end is None else to_ms(earliest_end, what + "earliest end"),
-            None if latest_start is None else to_ms(latest_start, what + "latest start"),
-        )
-
-    def _scan_one(
+    def _of_key_alone(
         self, key: Any, earliest_end: Any, latest_start: Any, method: str, *, reverse: bool
     ) -> KeyValueIterator[Windowed[K], V]:
-        plan = self._current()
-        data = self._key_bytes(plan, key, method)
-        end, start = self._span(earliest_end, latest_start, method)
-        sources = self._open_of(data, lambda store: store.find(data, data, end, start, reverse=reverse))
-        return self._iterator(plan, sources, reverse=reverse)
+        read = self._of_one(key, earliest_end, latest_start, method, reverse=reverse)
+        entries: KeyValueIterator[Windowed[K], V] = self._entries(read)
+        return entries
 
-    def _scan(
-        self,
-        key_from: Any,
-        key_to: Any,
-        earliest_end: Any,
-        latest_start: Any,
-        method: str,
-        /,
-        *,
-        reverse: bool,
-    ) -> KeyValueIterator[Windowed[K], V]:
-        plan = self._current()
-        first, last, any_keys = self._key_range(key_from, key_to, method)
-        end, start = self._span(earliest_end, latest_start, method)
-        if not any_keys:
-            first, last, end = None, None, MAX_TIME_MS + 1
-        sources = self._open_all(lambda store: store.find(first, last, end, start, reverse=reverse))
-        return self._iterator(plan, sources, reverse=reverse)
-
-    def _iterator(self, plan: Plan, sources: list[Any], *, reverse: bool) -> KeyValueIterator[Windowed[K], V]:
-        entries = in_one_order(sources, _session_order, reverse=reverse)
-        return KeyValueIterator(
-            self._name,
-            entries,
-            sources,
-            session_decoder(plan.decode_key),
-            plan.decode,
-            self._iterator_lost,
-            decode_values=plan.decode_values,
-        )
-
-
-# --- what the stores' entries become ---------------------------------------------------------------------
-
-_NEVER = (1, 0)
-"""From a time to an earlier one: the stores have nothing there, and say whether they can be read."""
-
-_key_of: Callable[[tuple[Any, bytes]], Any] = itemgetter(0)
-
-
-def _start_of(key: tuple[bytes, int]) -> int:
-    return key[1]
-
-
-def _session_order(entry: tuple[tuple[bytes, int, int], bytes]) -> tuple[bytes, int, int]:
-    key, start, end = entry[0]
-    return key, end, start
-
-
-def _deprecate_milliseconds(method: str, *times: Any, depth: int = 3) -> None:
-    if any(isinstance(time, int) for time in times):
-        warnings.warn(
-            f"{method}() with times in milliseconds is deprecated, as in Kafka Streams; give datetimes with "
-            f"a time zone",
-            DeprecationWarning,
-            stacklevel=depth,
+    def _between_times(self, read: Read, earliest_end: Any, latest_start: Any, method: str) -> Read:
+        what = f"{method}() of store '{self._name}': the "
+        return replace(
+            read,
+            earliest=None if earliest_end is None else to_ms(earliest_end, what + "earliest end"),
+            latest=None if latest_start is None else to_ms(latest_start, what + "latest start"),
         )

@@ -6,10 +6,9 @@ from typing import Any
 
 from millstream.query.provider import StoreDeclaration
 from millstream.server.answers import Answer
-from millstream.server.asked import key_of
 from millstream.server.reach import Reach
 from millstream.server.reads import QueriedStreams, serde_names
-from millstream.server.routes import Request
+from millstream.server.routes import Request, key_of
 
 __all__ = ["About"]
 

@@ -6,21 +6,20 @@ Where nobody knows how a topic is partitioned, the keys that are not here are lo
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from millstream.errors import StateStoreMigratedException
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
+from millstream.query.read import Form, Read
 from millstream.server.answers import Answer, Refused
-from millstream.server.asked import keys_in
-from millstream.server.codec import to_base64
 from millstream.server.pages import Row
-from millstream.server.peers import garbled, partitions_of, rows_of, target_of
+from millstream.server.peers import garbled, partitions_of, rows_of
 from millstream.server.places import moved, out_of_reach
 from millstream.server.reach import Reach
-from millstream.server.routes import Request
+from millstream.server.routes import Request, keys_in, question_of, read_of
 from millstream.server.shapes import shown_many
 from millstream.server.workers import Deadline
 
@@ -41,32 +40,35 @@ class ManyKeys:
 
     async def answer(self, request: Request, body: bytes, deadline: Deadline, *, only_here: bool) -> Answer:
         """The values of the keys that the body has."""
-        store, keys = await self._reach.read(deadline, lambda: self._keys(request, body))
-        found, here = await self.find(request, store, keys, deadline, only_here=only_here)
-        return await self._reach.read(deadline, partial(shown_many, request, store, keys, found, here))
+        store, read = await self._reach.read(deadline, lambda: self._read_of(request, body))
+        found, here = await self.find(read, store, deadline, only_here=only_here)
+        return await self._reach.read(deadline, partial(shown_many, request, store, read.keys, found, here))
 
     async def find(
         self,
-        request: Request,
+        read: Read,
         store: StoreDeclaration,
-        keys: Sequence[bytes],
         deadline: Deadline,
         *,
         only_here: bool,
     ) -> tuple[list[Row | None], frozenset[int]]:
         """The values of keys, wherever they are; and the partitions that were looked at here."""
+        keys = read.keys
         found: list[Row | None] = [None] * len(keys)
         covered: set[int] = set()
-        before = self._reach.stores.parts(store.name, stale=request.stale)
+        before = self._reach.stores.parts(store.name, stale=read.stale)
         missing: Sequence[int] = range(len(keys))
         refusal: Refused | None = None
         for attempt in range(_ROUNDS):
             wanted = list(missing)
-            here = partial(self._from_here, request, store, keys, wanted, found, attempt)
+            here = partial(self._from_here, read, store, wanted, found, attempt)
             elsewhere = await self._reach.read(deadline, partial(here, only_here=only_here))
             hosts = list(elsewhere)
             replies = await asyncio.gather(
-                *(self._ask(host, request, [keys[i] for i in elsewhere[host]], deadline) for host in hosts)
+                *(
+                    self._ask(host, replace(read, keys=tuple([keys[i] for i in elsewhere[host]])), deadline)
+                    for host in hosts
+                )
             )
             gone: set[int] = set()
             for host, reply in zip(hosts, replies, strict=True):
@@ -83,24 +85,24 @@ class ManyKeys:
             if not missing:
                 break
         else:
-            raise refusal or out_of_reach(request.store)
+            raise refusal or out_of_reach(store.name)
         if store.partition_of is None and None in found:
             # That nobody has it is known only when all partitions were looked at, and none of them moved.
-            if self._reach.stores.parts(store.name, stale=request.stale) != before:
+            if self._reach.stores.parts(store.name, stale=read.stale) != before:
                 raise moved(store.name)
             if not only_here and not store.is_global:
                 self._reach.places.check_whole(store, covered | before.keys())
         return found, frozenset(before)
 
-    def _keys(self, request: Request, body: bytes) -> tuple[StoreDeclaration, list[bytes]]:
+    def _read_of(self, request: Request, body: bytes) -> tuple[StoreDeclaration, Read]:
         store = self._reach.stores.declaration(request.store, request.route.kind)
-        return store, keys_in(store, body, request.format, most=self._reach.limits.keys)
+        keys = keys_in(store, body, request.format, most=self._reach.limits.keys)
+        return store, replace(read_of(store, request), keys=tuple(keys))
 
     def _from_here(
         self,
-        request: Request,
+        read: Read,
         store: StoreDeclaration,
-        keys: Sequence[bytes],
         wanted: Sequence[int],
         found: list[Row | None],
         attempt: int,
@@ -109,7 +111,8 @@ class ManyKeys:
     ) -> dict[HostInfo, list[int]]:
         """Put what is here into `found`; who is to be asked for the others, by their indexes."""
         if store.partition_of is None:
-            return self._unrouted(request, store, keys, wanted, found, only_here=only_here)
+            return self._unrouted(read, store, wanted, found, only_here=only_here)
+        keys = read.keys
         by_partition: dict[int, list[int]] = {}
         for index in wanted:
             by_partition.setdefault(store.partition_of(keys[index]), []).append(index)
@@ -117,20 +120,22 @@ class ManyKeys:
         elsewhere: dict[HostInfo, list[int]] = {}
         for partition, indexes in by_partition.items():
             key = keys[indexes[0]]
-            is_here = self._reach.places.is_here(store.name, partition, stale=request.stale)
+            is_here = self._reach.places.is_here(store.name, partition, stale=read.stale)
             hosts = (
-                () if only_here or is_here else self._reach.places.hosts(store.name, key, stale=request.stale)
+                () if only_here or is_here else self._reach.places.hosts(store.name, key, stale=read.stale)
             )
             if hosts:
                 elsewhere.setdefault(hosts[min(attempt, len(hosts) - 1)], []).extend(indexes)
                 continue
             if not is_here:
                 # Nobody can be asked: the read says which exception that is, unless it has come meanwhile.
-                self._reach.stores.get(store.name, key, partition=partition, stale=request.stale)
+                self._reach.stores.row(
+                    replace(read, form=Form.VALUE, keys=(), key=key, partition=partition, as_of=None)
+                )
             here[partition] = indexes
         wanted_here = [index for indexes in here.values() for index in indexes]
-        rows = self._read(request, store.name, [keys[index] for index in wanted_here])
-        if not here.keys() <= self._reach.stores.readable(store.name, stale=request.stale):
+        rows = self._read(replace(read, keys=tuple([keys[index] for index in wanted_here])))
+        if not here.keys() <= self._reach.stores.readable(store.name, stale=read.stale):
             raise out_of_reach(store.name)  # that it is not here any more is not that it has no value
         for index, row in zip(wanted_here, rows, strict=True):
             found[index] = row
@@ -138,19 +143,18 @@ class ManyKeys:
 
     def _unrouted(
         self,
-        request: Request,
+        read: Read,
         store: StoreDeclaration,
-        keys: Sequence[bytes],
         wanted: Sequence[int],
         found: list[Row | None],
         *,
         only_here: bool,
     ) -> dict[HostInfo, list[int]]:
         """The same where nobody knows how keys are partitioned: what is not here is asked of everyone."""
-        alone = only_here or self._reach.places.is_whole(store, stale=request.stale)
+        alone = only_here or self._reach.places.is_whole(store, stale=read.stale)
         everyone = () if alone else self._reach.places.all_hosts(store.name)
         try:
-            rows = self._read(request, store.name, [keys[index] for index in wanted])
+            rows = self._read(replace(read, keys=tuple([read.keys[index] for index in wanted])))
         except StateStoreMigratedException:
             if not everyone:
                 raise
@@ -160,14 +164,11 @@ class ManyKeys:
         nowhere = [index for index in wanted if found[index] is None]
         return dict.fromkeys(everyone, nowhere) if nowhere else {}
 
-    def _read(self, request: Request, store: str, keys: Sequence[bytes]) -> list[Row | None]:
+    def _read(self, read: Read) -> list[Row | None]:
         """The values of keys that are here, as long as they are not too large together."""
         rows: list[Row | None] = []
-        for start in range(0, len(keys), _AT_ONCE):
-            some = keys[start : start + _AT_ONCE]
-            rows += self._reach.stores.multi_get(
-                store, some, stale=request.stale, as_of=request.time("as_of")
-            )
+        for start in range(0, len(read.keys), _AT_ONCE):
+            rows += self._reach.stores.rows(replace(read, keys=read.keys[start : start + _AT_ONCE]))
             self._check_size(rows)
         return rows
 
@@ -179,18 +180,14 @@ class ManyKeys:
             )
 
     async def _ask(
-        self, host: HostInfo, request: Request, keys: Sequence[bytes], deadline: Deadline
+        self, host: HostInfo, read: Read, deadline: Deadline
     ) -> tuple[list[Row | None], set[int]] | Refused | None:
         """What another client has for these keys, and the partitions that it looked at; None: it does not
         have them, or cannot be asked; a refusal: it must not be asked.
         """
-        given = {"format": "bytes", "stale": "true" if request.stale else "false"}
-        if "as_of" in request.given:
-            given["as_of"] = request.given["as_of"]
-        target = target_of(request.store, "keys", given)
-        body = json.dumps({"keys": [to_base64(key) for key in keys]}).encode()
+        question = question_of(read)
         try:
-            reply = await self._reach.peers.ask(host, "POST", target, deadline, body)
+            reply = await self._reach.peers.ask(host, question, deadline)
         except Refused as refusal:
             return refusal
         if reply is not None and reply.status in (400, 413):
@@ -200,6 +197,6 @@ class ManyKeys:
         if reply is None or reply.status != 200:
             return None
         rows = rows_of(reply, host)
-        if len(rows) != len(keys):
+        if len(rows) != len(read.keys):
             raise garbled(host)
         return rows, partitions_of(reply, host)

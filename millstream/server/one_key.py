@@ -12,13 +12,13 @@ from functools import partial
 from millstream.errors import InvalidStateStorePartitionException, StateStoreMigratedException
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
+from millstream.query.read import Form, Read
 from millstream.server.answers import Answer, Refused, is_misdirected
-from millstream.server.asked import key_of, scan_of
 from millstream.server.many_keys import ManyKeys
 from millstream.server.places import out_of_reach
-from millstream.server.ranges import page_here
+from millstream.server.ranges import page_here, page_limit
 from millstream.server.reach import Reach
-from millstream.server.routes import Request
+from millstream.server.routes import Question, Request, read_of
 from millstream.server.shapes import answer_of, passed_on, shown_page
 from millstream.server.workers import Deadline
 
@@ -40,7 +40,7 @@ class _Somewhere:
     """Nobody knows which client has a key of this store: all are asked."""
 
     store: StoreDeclaration
-    key: bytes
+    read: Read
 
 
 class OneKey:
@@ -58,14 +58,12 @@ class OneKey:
             if isinstance(outcome, Answer):
                 return outcome
             if isinstance(outcome, _Somewhere):
-                (row,), _ = await self._many.find(
-                    request, outcome.store, [outcome.key], deadline, only_here=False
-                )
-                return answer_of(request, outcome.store, outcome.key, row)
+                (row,), _ = await self._many.find(outcome.read, outcome.store, deadline, only_here=False)
+                return answer_of(request, outcome.store, outcome.read.keys[0], row)
             refusal: Refused | None = None
             for host in outcome.hosts:
                 try:
-                    reply = await self._reach.peers.ask(host, "GET", request.target, deadline)
+                    reply = await self._reach.peers.ask(host, Question("GET", request.target), deadline)
                 except Refused as refused:
                     refusal = refusal or refused  # a standby may have it, too
                     continue
@@ -80,54 +78,42 @@ class OneKey:
     ) -> Answer | _Elsewhere | _Somewhere:
         """The answer about one key from the stores that are here, or who has it."""
         store = self._reach.stores.declaration(request.store, request.route.kind)
-        key = key_of(store, request)
+        read = read_of(store, request, limit=page_limit(self._reach, request))
+        assert read.key is not None, "this is only asked about a key"
+        key, stale = read.key, request.stale
         if store.partition_of is None:
-            return self._unrouted(request, store, key, deadline, only_here=only_here)
+            return self._unrouted(request, store, read, deadline, only_here=only_here)
         partition = store.partition_of(key)
-        if not only_here and not self._reach.places.is_here(store.name, partition, stale=request.stale):
-            hosts = self._reach.places.hosts(store.name, key, stale=request.stale)
+        if not only_here and not self._reach.places.is_here(store.name, partition, stale=stale):
+            hosts = self._reach.places.hosts(store.name, key, stale=stale)
             if hosts:
                 return _Elsewhere(hosts)
         try:
-            return self._read(request, store, key, partition, deadline)
+            return self._read(request, store, replace(read, partition=partition), deadline)
         except (InvalidStateStorePartitionException, StateStoreMigratedException) as error:
             hosts = self._reach.places.hosts(store.name, key, stale=False)
             return self._reach.error(error, hosts[0] if hosts else None)
 
     def _unrouted(
-        self, request: Request, store: StoreDeclaration, key: bytes, deadline: Deadline, *, only_here: bool
+        self, request: Request, store: StoreDeclaration, read: Read, deadline: Deadline, *, only_here: bool
     ) -> Answer | _Somewhere:
         """Nobody knows how its topic is partitioned: look here first, then everywhere."""
         alone = only_here or self._reach.places.is_whole(store, stale=request.stale)
         try:
-            answer = self._read(request, store, key, None, deadline)
+            answer = self._read(request, store, read, deadline)
         except StateStoreMigratedException:
             if alone:
                 raise
         else:
             if alone or answer.status != 404:
                 return answer
-        return _Somewhere(store, key)
+        of_many = Read(
+            store.name, store.kind, Form.VALUES, keys=(read.key or b"",), stale=read.stale, as_of=read.as_of
+        )
+        return _Somewhere(store, of_many)
 
-    def _read(
-        self,
-        request: Request,
-        store: StoreDeclaration,
-        key: bytes,
-        partition: int | None,
-        deadline: Deadline,
-    ) -> Answer:
-        name, stale = store.name, request.stale
-        stores = self._reach.stores
-        start, end, time = request.time("start"), request.time("end"), request.time("time")
-        if request.route.name == "get":
-            row = stores.get(name, key, partition=partition, stale=stale, as_of=request.time("as_of"))
-        elif time is not None:
-            row = stores.window(name, key, time, partition=partition, stale=stale)
-        elif start is not None and end is not None:
-            row = stores.session(name, key, start, end, partition=partition, stale=stale)
-        else:
-            scan = replace(scan_of(store, request), from_key=key, to_key=key, partition=partition)
-            page, here = page_here(self._reach, request, scan, deadline)
-            return shown_page(request, store, page, here)
-        return answer_of(request, store, key, row)
+    def _read(self, request: Request, store: StoreDeclaration, read: Read, deadline: Deadline) -> Answer:
+        if read.form is Form.VALUE:
+            return answer_of(request, store, read.key or b"", self._reach.stores.row(read))
+        page, here = page_here(self._reach, read, deadline)
+        return shown_page(request, store, page, here)

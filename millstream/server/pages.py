@@ -7,7 +7,6 @@ row comes twice and none that was there all the time is missed.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,11 +14,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from millstream.model import StoreKind
+from millstream.query.merged import merged_runs
+from millstream.query.read import Order
 from millstream.server.codec import bad, from_base64, to_base64
 
 __all__ = ["Page", "Place", "Row", "merged", "page_of", "place_of"]
 
-Order = tuple[bytes, int, int]
 _NUMBERS = Struct(">Bqq")
 _VERSION = 1
 
@@ -129,7 +129,7 @@ def merged(
     if distinct:
         rows = _of_the_first(pages, order, reverse=reverse)
     else:
-        rows = heapq.merge(*(page.rows for page in pages), key=order, reverse=reverse)
+        rows = merged_runs([page.rows for page in pages], order, reverse=reverse)
     known = rows if end is None else (r for r in rows if (order(r) >= end if reverse else order(r) <= end))
     page = page_of(known, order, None, reverse=reverse, limit=limit, most_bytes=most_bytes)
     return page if page.next is not None or end is None else Page(page.rows, Place(end))
@@ -141,7 +141,7 @@ def _of_the_first(pages: Sequence[Page], order: Callable[[Row], Order], *, rever
     A page may have several itself: a window store can keep duplicates.
     """
     numbered = ([(row, number) for row in page.rows] for number, page in enumerate(pages))
-    mixed = heapq.merge(*numbered, key=lambda each: order(each[0]), reverse=reverse)
+    mixed = merged_runs(list(numbered), lambda each: order(each[0]), reverse=reverse)
     for _, group in groupby(mixed, key=lambda each: order(each[0])):
         same = list(group)
         yield from (row for row, number in same if number == same[0][1])

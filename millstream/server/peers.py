@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from millstream.foreign import printable
 from millstream.query.metadata import HostInfo
@@ -21,10 +20,11 @@ from millstream.server.answers import Refused
 from millstream.server.codec import from_base64
 from millstream.server.pages import Page, Place, Row
 from millstream.server.proof import secret_of
+from millstream.server.routes import Question
 from millstream.server.wire import NOT_OURS, Base, Reply, Unproven, Wire, WireError
 from millstream.server.workers import Deadline, Workers
 
-__all__ = ["Peers", "count_from", "garbled", "page_from", "partitions_of", "rows_of", "target_of"]
+__all__ = ["Peers", "count_from", "garbled", "page_from", "partitions_of", "rows_of"]
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +64,7 @@ class Peers:
         """Why an endpoint is not asked; None: it may be."""
         return self._allowed.refusal(host)
 
-    async def ask(
-        self, host: HostInfo, method: str, target: str, deadline: Deadline, body: bytes | None = None
-    ) -> Reply | None:
+    async def ask(self, host: HostInfo, question: Question, deadline: Deadline) -> Reply | None:
         """Another client's answer; None: there is none.
 
         Raises:
@@ -83,6 +81,7 @@ class Peers:
         wire = self._wire(host)
 
         def job() -> Reply:
+            method, target, body = question
             return wire.ask(method, target, deadline=deadline, body=body, forwarded=True)
 
         try:
@@ -101,7 +100,7 @@ class Peers:
         return None if reply.body.get("error") == NOT_OURS else reply
 
     async def ask_all(
-        self, hosts: Sequence[HostInfo], target: str, deadline: Deadline
+        self, hosts: Sequence[HostInfo], question: Question, deadline: Deadline
     ) -> list[Reply | Refused | None]:
         """What several clients say to the same question, in their order; they are asked at once.
 
@@ -110,7 +109,7 @@ class Peers:
 
         async def one(host: HostInfo) -> Reply | Refused | None:
             try:
-                return await self.ask(host, "GET", target, deadline)
+                return await self.ask(host, question, deadline)
             except Refused as refusal:
                 return refusal
 
@@ -148,12 +147,6 @@ class Peers:
         self._workers.close(1.0)
         for wire in list(self._wires.values()):
             wire.close()
-
-
-def target_of(store: str, last: str, given: Mapping[str, str]) -> str:
-    """The path, with its parameters, of a question about a store."""
-    query = f"?{urlencode(given)}" if given else ""
-    return f"/v1/stores/{quote(store, safe='')}/{last}{query}"
 
 
 def _refused(host: HostInfo, why: str) -> Refused:

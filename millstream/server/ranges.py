@@ -10,23 +10,18 @@ from dataclasses import dataclass
 
 from millstream.errors import StreamsRebalancingException
 from millstream.query.provider import StoreDeclaration
+from millstream.query.read import Form, Read
 from millstream.server.answers import Answer, Refused
-from millstream.server.asked import bounds_of, place_in, scan_of
-from millstream.server.codec import to_base64
 from millstream.server.pages import Page, merged, place_of
-from millstream.server.peers import count_from, page_from, target_of
+from millstream.server.peers import count_from, page_from
 from millstream.server.places import covers, moved
 from millstream.server.reach import Reach
-from millstream.server.reads import Scan
-from millstream.server.routes import Request
+from millstream.server.routes import Request, question_of, read_of
 from millstream.server.shapes import shown_page
 from millstream.server.wire import Reply
 from millstream.server.workers import Deadline
 
-__all__ = ["Ranges", "page_here"]
-
-_OWN_PARAMETERS = frozenset({"format", "limit", "cursor", "local"})
-"""What is not passed on as it came, when all clients are asked for a page."""
+__all__ = ["Ranges", "page_here", "page_limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +29,19 @@ class _Part:
     """This client's part of a range. `alone`: it is all of the answer."""
 
     store: StoreDeclaration
-    scan: Scan
+    read: Read
     page: Page
     partitions: frozenset[int]
     alone: bool
 
 
-def page_here(reach: Reach, request: Request, scan: Scan, deadline: Deadline) -> tuple[Page, frozenset[int]]:
-    """The page that a request asks for, of what is here, and the partitions that it is of. It blocks."""
-    return reach.stores.page(
-        scan,
-        place_in(request),
-        limit=_page_limit(reach, request),
-        most_bytes=reach.limits.page_bytes,
-        check=deadline.check,
-    )
+def page_here(reach: Reach, read: Read, deadline: Deadline) -> tuple[Page, frozenset[int]]:
+    """The page that is asked for, of what is here, and the partitions that it is of. It blocks."""
+    return reach.stores.page(read, most_bytes=reach.limits.page_bytes, check=deadline.check)
 
 
-def _page_limit(reach: Reach, request: Request) -> int:
+def page_limit(reach: Reach, request: Request) -> int:
+    """How many entries a page has at most."""
     return request.limit(reach.limits.page, reach.limits.most_page)
 
 
@@ -66,19 +56,13 @@ class Ranges:
         part = await self._reach.read(
             deadline, lambda: self._range_here(request, deadline, only_here=only_here)
         )
-        store, scan, page, here = part.store, part.scan, part.page, part.partitions
+        store, read, page, here = part.store, part.read, part.page, part.partitions
         if part.alone:
             return await self._reach.read(deadline, lambda: shown_page(request, store, page, here))
         hosts = await self._reach.read(
             deadline, lambda: self._reach.places.all_hosts(store.name, stale=request.stale)
         )
-        given = {name: value for name, value in request.given.items() if name not in _OWN_PARAMETERS}
-        given |= {name: to_base64(key) for name, key in bounds_of(scan).items() if key is not None}
-        given |= {"format": "bytes", "limit": str(_page_limit(self._reach, request))}
-        if (place := place_in(request)) is not None:
-            given["cursor"] = place.token()
-        target = target_of(store.name, request.route.path[-1], given)
-        replies = await self._reach.peers.ask_all(hosts, target, deadline)
+        replies = await self._reach.peers.ask_all(hosts, question_of(read), deadline)
         pages, covered = [page], set(here)
         for host, reply in zip(hosts, replies, strict=True):
             if isinstance(reply, Reply) and reply.status == 400:
@@ -95,9 +79,9 @@ class Ranges:
         def merge() -> Answer:
             whole = merged(
                 pages,
-                place_of(scan.kind),
-                reverse=scan.reverse,
-                limit=_page_limit(self._reach, request),
+                place_of(read.kind),
+                reverse=read.reverse,
+                limit=page_limit(self._reach, request),
                 most_bytes=self._reach.limits.page_bytes,
                 distinct=request.stale,
             )
@@ -107,12 +91,12 @@ class Ranges:
 
     def _range_here(self, request: Request, deadline: Deadline, *, only_here: bool) -> _Part:
         store = self._reach.stores.declaration(request.store, request.route.kind)
-        scan = scan_of(store, request)
+        read = read_of(store, request, limit=page_limit(self._reach, request))
         alone = only_here or self._reach.places.is_whole(store, stale=request.stale)
         if not alone and not self._reach.stores.readable(store.name, stale=request.stale):
-            return _Part(store, scan, Page(()), frozenset(), alone)
-        page, here = page_here(self._reach, request, scan, deadline)
-        return _Part(store, scan, page, here, alone)
+            return _Part(store, read, Page(()), frozenset(), alone)
+        page, here = page_here(self._reach, read, deadline)
+        return _Part(store, read, page, here, alone)
 
     async def count(self, request: Request, deadline: Deadline, *, only_here: bool) -> Answer:
         """About how many entries there are."""
@@ -121,8 +105,8 @@ class Ranges:
         )
         if not only_here and not covers(here, store):
             hosts = await self._reach.read(deadline, lambda: self._reach.places.all_hosts(store.name))
-            target = target_of(store.name, "count", {})
-            replies = await self._reach.peers.ask_all(hosts, target, deadline)
+            question = question_of(Read(store.name, form=Form.COUNT))
+            replies = await self._reach.peers.ask_all(hosts, question, deadline)
             covered = set(here)
             for host, reply in zip(hosts, replies, strict=True):
                 if isinstance(reply, Reply) and reply.status == 200:
@@ -154,7 +138,7 @@ class Ranges:
         if not only_here and not self._reach.stores.presences(store.name, stale=False):
             return store, 0, frozenset()
         parts = self._reach.stores.parts(store.name, stale=False)
-        count = self._reach.stores.count(store.name, stale=False)
+        count = self._reach.stores.count(read_of(store, request))
         if self._reach.stores.parts(store.name, stale=False) != parts:
             raise moved(store.name)
         return store, count, frozenset(parts)

@@ -1,23 +1,20 @@
 """Reading the stores that are on this client, in bytes. It blocks, so the event loop never calls it.
 
-The stores are read through the same handles as `KafkaStreams.store()` gives, so every exception of KIP-216
-comes from the one place that decides about them; only that serdes are left out (`BytesView`).
+The stores are read as the handles of `KafkaStreams.store()` read them, so every exception of KIP-216 comes
+from the one place that decides about them; only that nothing is decoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
 from millstream.model import StoreKind
-from millstream.query.composite import open_store
+from millstream.query.local import LocalReader
 from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import QueryableStoreTypes
 from millstream.query.provider import (
     Presence,
     Serde,
@@ -26,15 +23,13 @@ from millstream.query.provider import (
     StoreView,
     parts_by_partition,
 )
+from millstream.query.read import Read, remaining
 from millstream.server.answers import BEFORE_HISTORY, Refused
 from millstream.server.pages import Page, Place, Row, page_of, place_of
+from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
+from millstream.stores.keys import MAX_TIME_MS
 
-__all__ = ["BytesView", "LocalStores", "QueriedStreams", "Scan", "remaining", "serde_names"]
-
-Times = tuple[datetime | None, datetime | None]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+__all__ = ["LocalStores", "QueriedStreams", "serde_names"]
 
 
 class QueriedStreams(Protocol):
@@ -58,70 +53,17 @@ class QueriedStreams(Protocol):
     def metadata_for_all_streams_clients(self) -> Sequence[StreamsMetadata]: ...
 
 
-class BytesView:
-    """The client's stores, as queries see them, with bytes as the serde of all."""
-
-    def __init__(self, view: StoreView) -> None:
-        self._view = view
-        first = view.snapshot()
-        self._last = (first, _in_bytes(first))
-
-    def snapshot(self) -> StoreSnapshot:
-        """As it is now; the same object while nothing has changed."""
-        real = self._view.snapshot()
-        known, made = self._last
-        if real is not known:
-            made = _in_bytes(real)
-            self._last = (real, made)
-        return made
-
-
-def _in_bytes(snapshot: StoreSnapshot) -> StoreSnapshot:
-    plain = Serdes.bytes()
-    stores = {
-        name: store
-        if store.key_serde is None or store.value_serde is None
-        else replace(store, key_serde=plain, value_serde=plain)
-        for name, store in snapshot.stores.items()
-    }
-    return replace(snapshot, stores=stores)
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """A range of a store, all bounds included; None: open on that side.
-
-    Attributes:
-        earliest, latest: of windows, when they start; of sessions, the earliest end and the latest start.
-        partition: the one that has the only key; None: every one that is here.
-        as_of: of stores with history, the time (in ms) as of which it is read.
-    """
-
-    store: str
-    kind: StoreKind
-    from_key: bytes | None = None
-    to_key: bytes | None = None
-    prefix: bytes | None = None
-    earliest: int | None = None
-    latest: int | None = None
-    reverse: bool = False
-    stale: bool = False
-    partition: int | None = None
-    as_of: int | None = None
-
-
 class LocalStores:
     """The stores of one client. Any number of threads may read."""
 
     def __init__(self, view: StoreView) -> None:
-        self._real = view
-        self._bytes = BytesView(view)
+        self._view = view
 
     # --- what there is -----------------------------------------------------------------------------------
 
     def snapshot(self) -> StoreSnapshot:
         """What queries decide by, with the stores' own serdes."""
-        return self._real.snapshot()
+        return self._view.snapshot()
 
     def declaration(self, store: str, kind: StoreKind | None) -> StoreDeclaration:
         """What is said of a store; its serdes are known.
@@ -142,7 +84,7 @@ class LocalStores:
 
     def _reason(self, store: str, kind: StoreKind) -> Exception:
         try:
-            self._open(store, kind)
+            self._reader(Read(store, kind))
         except Exception as error:  # the leaf that says it
             return error
         # Readable after all: it has become so since.
@@ -166,200 +108,101 @@ class LocalStores:
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def get(
-        self, store: str, key: bytes, *, partition: int | None, stale: bool, as_of: int | None = None
-    ) -> Row | None:
-        """A key's value; None: it has none here. `as_of`: the one that it had then."""
-        with _history(as_of):
-            found = self._open(store, StoreKind.KEY_VALUE, partition, stale, as_of).get(key)
-        return None if found is None else Row(key, found.value, found.timestamp)
+    def row(self, read: Read) -> Row | None:
+        """The entry of one key, or of one of its windows; None: there is none here."""
+        with _history(read):
+            stored = self._reader(read).answer(read)
+        return None if stored is None else self._rows_of(read)((read.key, read.start, read.end), stored)
 
-    def multi_get(
-        self, store: str, keys: Sequence[bytes], *, stale: bool, as_of: int | None = None
-    ) -> list[Row | None]:
+    def rows(self, read: Read) -> list[Row | None]:
         """The same for many keys, in their order."""
-        with _history(as_of):
-            found = self._open(store, StoreKind.KEY_VALUE, None, stale, as_of).multi_get(keys)
+        with _history(read):
+            found = self._reader(read).answer(read)
+        row = self._rows_of(read)
         return [
-            None if each is None else Row(key, each.value, each.timestamp)
-            for key, each in zip(keys, found, strict=True)
+            None if stored is None else row((key,), stored)
+            for key, stored in zip(read.keys, found, strict=True)
         ]
 
-    def window(self, store: str, key: bytes, start: int, *, partition: int | None, stale: bool) -> Row | None:
-        """The value of a key's window that starts then."""
-        found = self._open(store, StoreKind.WINDOW, partition, stale).fetch(key, start)
-        if found is None:
-            return None
-        size = self.snapshot().stores[store].window_size_ms
-        return Row(key, found.value, found.timestamp, start, None if size is None else start + size)
-
-    def session(
-        self, store: str, key: bytes, start: int, end: int, *, partition: int | None, stale: bool
-    ) -> Row | None:
-        """The value of a key's session from `start` to `end`."""
-        found = self._open(store, StoreKind.SESSION, partition, stale).fetch_session(key, start, end)
-        return None if found is None else Row(key, found, None, start, end)
-
-    def count(self, store: str, *, stale: bool) -> int:
-        """About how many entries there are here, of whatever kind."""
-        kind = self.declaration(store, None).kind
-        count: int = self._open(store, kind, None, stale).approximate_num_entries()
+    def count(self, read: Read) -> int:
+        """About how many entries there are here."""
+        count: int = self._reader(read).answer(read)
         return count
 
-    def page(
-        self, scan: Scan, after: Place | None, *, limit: int, most_bytes: int, check: Callable[[], None]
-    ) -> tuple[Page, frozenset[int]]:
+    def page(self, read: Read, *, most_bytes: int, check: Callable[[], None]) -> tuple[Page, frozenset[int]]:
         """A page of what is here, and the partitions that it is of.
 
         Raises:
             StreamsRebalancingException: a partition came or went while it was read.
         """
-        before = self.parts(scan.store, stale=scan.stale)
-        with _history(scan.as_of), closing(self._rows(scan, after)) as rows:
+        before = self.parts(read.store, stale=read.stale)
+        with _history(read), closing(self._remaining(read)) as rows:
             page = page_of(
                 rows,
-                place_of(scan.kind),
-                after,
-                reverse=scan.reverse,
-                limit=limit,
+                place_of(read.kind),
+                None if read.after is None else Place(read.after),
+                reverse=read.reverse,
+                limit=read.limit or 1,
                 most_bytes=most_bytes,
                 check=check,
             )
-        if self.parts(scan.store, stale=scan.stale) != before:
+        if self.parts(read.store, stale=read.stale) != before:
             raise StreamsRebalancingException(
-                f"partitions of store '{scan.store}' came or went while it was read; retry", store=scan.store
+                f"partitions of store '{read.store}' came or went while it was read; retry", store=read.store
             )
         here = frozenset(before)
-        return page, here if scan.partition is None else here & {scan.partition}
+        return page, here if read.partition is None else here & {read.partition}
 
-    def _open(
-        self,
-        store: str,
-        kind: StoreKind,
-        partition: int | None = None,
-        stale: bool = False,
-        as_of: int | None = None,
-    ) -> Any:
-        parameters = StoreQueryParameters.from_name_and_type(store, _type_of(kind))
-        if partition is not None:
-            parameters = parameters.with_partition(partition)
-        if stale:
-            parameters = parameters.enable_stale_stores()
-        handle = open_store(self._bytes, parameters)
-        return handle if as_of is None else handle.as_of(as_of)
+    def _reader(self, read: Read) -> LocalReader:
+        of = Read(read.store, read.kind, partition=read.partition, stale=read.stale)
+        reader = LocalReader(self._view, of, asked_as=_ASKED_AS[read.kind])
+        reader.check()
+        return reader if read.as_of is None else reader.as_of(read.as_of)
 
-    def _rows(self, scan: Scan, after: Place | None) -> Generator[Row]:
-        """The rows from that place on, and perhaps some before it."""
-        handle = self._open(scan.store, scan.kind, scan.partition, scan.stale, scan.as_of)
-        for part in remaining(scan, after):
-            times = _times(part)
-            low, high = part.from_key, part.to_key
-            if times is None or (low is not None and high is not None and low > high):
-                continue
-            if part.kind is StoreKind.KEY_VALUE:
-                yield from _entries(handle, part, low, high)
-            elif part.kind is StoreKind.WINDOW:
-                yield from _windows(handle, part, low, high, times)
-            else:
-                yield from _sessions(handle, part, low, high, times)
+    def _remaining(self, read: Read) -> Generator[Row]:
+        """The rows from the place on where the page begins, and perhaps some before it."""
+        reader, row = self._reader(read), self._rows_of(read)
+        for part in remaining(read):
+            entries = reader.answer(part)
+            try:
+                for local, stored in entries:
+                    yield row(local if isinstance(local, tuple) else (local,), stored)
+            except ClosedStoreError as error:
+                raise reader.lost(error) from error
+            finally:
+                entries.close()
 
+    def _rows_of(self, read: Read) -> Callable[[Sequence[Any], bytes], Row]:
+        """What makes rows of what a store has, by its keys: alone, with a start, with start and end."""
+        if read.kind is StoreKind.SESSION:
+            return lambda at, stored: Row(at[0], value_of(stored), None, at[1], at[2])
+        if read.kind is StoreKind.KEY_VALUE:
+            return lambda at, stored: Row(at[0], value_of(stored), timestamp_of(stored))
+        size = self.snapshot().stores[read.store].window_size_ms
 
-def remaining(scan: Scan, after: Place | None) -> Sequence[Scan]:
-    """What is left to scan after a place. Pure.
+        def window(at: Sequence[Any], stored: bytes) -> Row:
+            end = None if size is None else min(at[1] + size, MAX_TIME_MS)
+            return Row(at[0], value_of(stored), timestamp_of(stored), at[1], end)
 
-    Not from outside the range, whatever the place says. A key may have very many windows, and those of the
-    pages before are not read again; but where many keys are read backwards, those of one key are.
-    """
-    if scan.prefix is not None:
-        scan = replace(scan, from_key=scan.prefix, to_key=_after_prefix(scan.prefix))
-    if after is None:
-        return (scan,)
-    low, high = scan.from_key, scan.to_key
-    key, time, _ = after.order
-    if scan.kind is not StoreKind.KEY_VALUE and low is not None and low == high == key:
-        return (_within_key(scan, time),)
-    if scan.reverse:
-        return (replace(scan, to_key=key if high is None else min(high, key)),)
-    if scan.kind is StoreKind.KEY_VALUE:
-        return (replace(scan, from_key=key if low is None else max(low, key)),)
-    following = key + b"\0"
-    beyond = replace(scan, from_key=following if low is None else max(low, following))
-    if (low is not None and key < low) or (high is not None and key > high):
-        return (beyond,)
-    return (_within_key(replace(scan, from_key=key, to_key=key), time), beyond)
+        return window
 
 
-def _within_key(scan: Scan, time: int) -> Scan:
-    """From a time on: of windows their start, of sessions their end; which is the first of their order."""
-    if scan.reverse:  # a session that ends then or earlier has started then or earlier
-        return replace(scan, latest=time if scan.latest is None else min(scan.latest, time))
-    return replace(scan, earliest=time if scan.earliest is None else max(scan.earliest, time))
+_ASKED_AS = {
+    StoreKind.KEY_VALUE: repr(QueryableStoreTypes.timestamped_key_value_store()),
+    StoreKind.WINDOW: repr(QueryableStoreTypes.timestamped_window_store()),
+    StoreKind.SESSION: repr(QueryableStoreTypes.session_store()),
+}
 
 
 @contextmanager
-def _history(as_of: int | None) -> Iterator[None]:
+def _history(read: Read) -> Iterator[None]:
     """Has a time that is before a store's history be the request's mistake."""
     try:
         yield
     except ValueError as error:
-        if as_of is None:
+        if read.as_of is None:
             raise
         raise Refused(400, BEFORE_HISTORY, str(error)) from error
-
-
-def _entries(handle: Any, scan: Scan, low: bytes | None, high: bytes | None) -> Iterator[Row]:
-    read = handle.reverse_range if scan.reverse else handle.range
-    with read(low, high) as entries:
-        for key, found in entries:
-            if scan.prefix is None or key.startswith(scan.prefix):
-                yield Row(key, found.value, found.timestamp)
-
-
-def _windows(handle: Any, scan: Scan, low: bytes | None, high: bytes | None, times: Times) -> Iterator[Row]:
-    read = handle.backward_fetch if scan.reverse else handle.fetch
-    with read(low, high, *times) as entries:
-        for windowed, found in entries:
-            window = windowed.window
-            yield Row(windowed.key, found.value, found.timestamp, window.start_ms, window.end_ms)
-
-
-def _sessions(handle: Any, scan: Scan, low: bytes | None, high: bytes | None, times: Times) -> Iterator[Row]:
-    read = handle.backward_find_sessions if scan.reverse else handle.find_sessions
-    with read(low, high, *times) as entries:
-        for windowed, value in entries:
-            window = windowed.window
-            yield Row(windowed.key, value, None, window.start_ms, window.end_ms)
-
-
-def _times(scan: Scan) -> Times | None:
-    """The bounds as the handles take them; None: there is nothing between them.
-
-    No window starts before the epoch, and a datetime goes to the year 9999: what is beyond is no bound, or
-    leaves nothing.
-    """
-    earliest, latest = scan.earliest, scan.latest
-    if (earliest is not None and earliest > _LAST_MS) or (latest is not None and latest < 0):
-        return None
-    if scan.kind is StoreKind.WINDOW and earliest is not None and latest is not None and earliest > latest:
-        return None
-    return (
-        None if earliest is None or earliest <= 0 else _EPOCH + timedelta(milliseconds=earliest),
-        None if latest is None or latest > _LAST_MS else _EPOCH + timedelta(milliseconds=latest),
-    )
-
-
-def _type_of(kind: StoreKind) -> QueryableStoreType[Any]:
-    if kind is StoreKind.WINDOW:
-        return QueryableStoreTypes.timestamped_window_store()
-    if kind is StoreKind.SESSION:
-        return QueryableStoreTypes.session_store()
-    return QueryableStoreTypes.timestamped_key_value_store()
-
-
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """The least key that is greater than every key with this prefix; None: there is none."""
-    head = prefix.rstrip(b"\xff")
-    return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def serde_names(store: StoreDeclaration) -> tuple[str | None, str | None]:

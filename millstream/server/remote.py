@@ -7,56 +7,46 @@ the bytes that the store has, so that reading them here gives what reading them 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.serdes import Serde, serde_named
 from millstream.errors import (
     ConfigException,
     InvalidStateStoreTypeException,
-    SerializationException,
-    SetupException,
     StateStoreNotAvailableException,
     StreamsException,
     StreamsRebalancingException,
     TimeoutException,
 )
-from millstream.model import SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
-from millstream.query.codec import unfit_key
-from millstream.query.iterators import EntryViews, KeyValueIterator, WindowStoreIterator
+from millstream.model import StoreKind, Windowed
+from millstream.query.codec import Codecs
+from millstream.query.composite import handle_on
+from millstream.query.iterators import EntryViews, KeyValueIterator
 from millstream.query.metadata import HostInfo
-from millstream.query.provider import StoreDeclaration
+from millstream.query.read import Form, Read, checked_name
 from millstream.query.times import Time, to_ms
 from millstream.server.answers import Refused, exception_from, is_misdirected
-from millstream.server.codec import from_base64, to_base64
+from millstream.server.codec import from_base64
 from millstream.server.entrance import checked_token
+from millstream.server.pages import Place
 from millstream.server.proof import secret_of
+from millstream.server.routes import Question, about_store, question_of
 from millstream.server.wire import Reply, Unproven, Wire, WireError, base_of
 from millstream.server.workers import Deadline
-from millstream.stores.api import ClosedStoreError, pack_timestamp, timestamp_of
+from millstream.stores.api import ClosedStoreError, pack_timestamp
 
 if TYPE_CHECKING:
-    import pyarrow
+    from millstream.query.tables import OpenTable
 
 __all__ = ["RemoteStore"]
 
-T = TypeVar("T")
 _MULTI_GET = 1_000
 """How many keys one question asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Described:
-    kind: StoreKind
-    key_serde: Serde
-    value_serde: Serde
-    window_size_ms: int | None = None
 
 
 class _TooLarge(StreamsException):
@@ -106,27 +96,58 @@ class RemoteStore(EntryViews[Any, Any]):
         value_serde: Serde | None = None,
         page_size: int = 1_000,
     ) -> None:
-        if not isinstance(store, str) or not store:
-            raise TypeError(f"a store name is a str that is not empty, not {store!r}")
         if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
             raise TypeError(f"a timeout is a timedelta longer than nothing; got {timeout!r}")
         if page_size < 1:
             raise ValueError(f"a page has one entry or more, not {page_size}")
-        self._base = base_of(url)
-        self._name = store
-        self._path = f"/v1/stores/{quote(store, safe='')}"
-        self._token = checked_token(token)
-        self._timeout_s = timeout.total_seconds()
+        self._name = checked_name(store)
         self._stale = stale
         self._timestamped = timestamped
-        self._key_serde = key_serde
-        self._value_serde = value_serde
         self._page_size = page_size
-        self._wire = Wire(self._base, self._token)
-        self._others: dict[HostInfo, Wire] = {}
-        self._known: _Described | None = None
-        self._fixed: Mapping[str, str] = {}
-        """What each read is asked with, beside its own parameters."""
+        self._server = _Server(url, store, token, timeout.total_seconds(), key_serde, value_serde)
+        self._as_of: int | None = None
+        self._handle: Any = None
+
+    def _store(self, method: str) -> Any:
+        """The handle that a store of this kind has, over HTTP; what it is, the server is asked once.
+
+        Raises:
+            InvalidStateStoreTypeException: stores of this kind have no such method.
+        """
+        if self._handle is None:
+            codecs = self._server.codecs(timestamped=self._timestamped)
+            of = Read(self._name, codecs.kind, stale=self._stale, as_of=self._as_of)
+            self._handle = handle_on(_RemoteReader(self._server, of, codecs, self._page_size))
+        if not hasattr(self._handle, method):
+            kind = self._server.codecs(timestamped=self._timestamped).kind.value
+            raise InvalidStateStoreTypeException(
+                f"store '{self._name}' is a {kind} store, which has no {method}()", store=self._name
+            )
+        return self._handle
+
+    # --- stores of every kind ------------------------------------------------------------------------------
+
+    def all(self) -> KeyValueIterator[Any, Any]:
+        """Every entry."""
+        entries: KeyValueIterator[Any, Any] = self._store("all").all()
+        return entries
+
+    def approximate_num_entries(self) -> int:
+        """About how many entries there are, on all clients."""
+        return self._server.count()
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._store("__contains__")
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._store("__getitem__")[key]
+
+    def _table(self) -> tuple[OpenTable, list[str]]:
+        table: tuple[OpenTable, list[str]] = self._store("_table")._table()
+        return table
+
+    def _table_lost(self, error: ClosedStoreError) -> Exception:
+        return error  # a store that is closed there is told by the server, as an exception
 
     # --- key-value stores ----------------------------------------------------------------------------------
 
@@ -136,44 +157,27 @@ class RemoteStore(EntryViews[Any, Any]):
         Raises:
             TypeError: the key is None.
         """
-        return self._one("keys", self._key_bytes(key, "get"), {})
+        return self._store("get").get(key)
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """The values of many keys, in their order; None for each that has none."""
-        data = [self._key_bytes(key, "multi_get") for key in keys]
-        found: list[Any] = []
-        for start in range(0, len(data), _MULTI_GET):
-            found += self._many(data[start : start + _MULTI_GET])
+        found: list[Any] = self._store("multi_get").multi_get(keys)
         return found
-
-    def _many(self, keys: Sequence[bytes]) -> list[Any]:
-        try:
-            reply = self._ask("POST", "/keys", {}, {"keys": [to_base64(key) for key in keys]})
-        except _TooLarge:
-            if len(keys) == 1:
-                raise
-            middle = len(keys) // 2
-            return self._many(keys[:middle]) + self._many(keys[middle:])
-        entries = reply.body.get("entries")
-        if not isinstance(entries, list) or len(entries) != len(keys):
-            raise self._garbled()
-        return [self._value_of(entry) for entry in entries]
 
     def range(self, from_: Any, to: Any) -> KeyValueIterator[Any, Any]:
         """The entries from `from_` to `to`, both included; None: open on that side."""
-        return self._entries(self._bounds(from_, to, "range", "from", "to"))
+        entries: KeyValueIterator[Any, Any] = self._store("range").range(from_, to)
+        return entries
 
     def reverse_range(self, from_: Any, to: Any) -> KeyValueIterator[Any, Any]:
         """The same entries as `range(from_, to)`, last key first."""
-        return self._entries(self._bounds(from_, to, "reverse_range", "from", "to"), reverse=True)
-
-    def all(self) -> KeyValueIterator[Any, Any]:
-        """Every entry."""
-        return self._every(reverse=False)
+        entries: KeyValueIterator[Any, Any] = self._store("reverse_range").reverse_range(from_, to)
+        return entries
 
     def reverse_all(self) -> KeyValueIterator[Any, Any]:
         """Every entry, last key first."""
-        return self._entries({}, reverse=True)
+        entries: KeyValueIterator[Any, Any] = self._store("reverse_all").reverse_all()
+        return entries
 
     def prefix_scan(self, prefix: Any, prefix_serializer: Any = None) -> KeyValueIterator[Any, Any]:
         """The entries whose key's bytes begin with those of `prefix`.
@@ -183,7 +187,9 @@ class RemoteStore(EntryViews[Any, Any]):
         Raises:
             TypeError: the prefix is None.
         """
-        return self._entries({"prefix": to_base64(self._key_bytes(prefix, "prefix_scan", prefix_serializer))})
+        store = self._store("prefix_scan")
+        entries: KeyValueIterator[Any, Any] = store.prefix_scan(prefix, prefix_serializer)
+        return entries
 
     def as_of(self, timestamp: Time) -> RemoteStore:
         """The same store as it was at a time, for stores that are declared with history.
@@ -194,92 +200,8 @@ class RemoteStore(EntryViews[Any, Any]):
         """
         at = to_ms(timestamp, f"as_of() of store '{self._name}': the time")
         store = copy.copy(self)
-        store._fixed = {"as_of": str(at)}
+        store._as_of, store._handle = at, None
         return store
-
-    def approximate_num_entries(self) -> int:
-        """About how many entries there are, on all clients."""
-        count = self._ask("GET", "/count", {}, plain=True).body.get("count")
-        if not isinstance(count, int):
-            raise self._garbled()
-        return count
-
-    def __contains__(self, key: Any) -> bool:
-        return self._named(key, "__contains__") is not None
-
-    def __getitem__(self, key: Any) -> Any:
-        found = self._named(key, "__getitem__")
-        if found is None:
-            raise KeyError(key)
-        return self._value_of(found)
-
-    # --- tables --------------------------------------------------------------------------------------------
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Every entry as an Arrow table, with the columns and types of a local store's."""
-        from millstream.query.tables import to_table
-
-        table, columns = self._table()
-        return to_table(table, columns)
-
-    def to_pandas(self) -> Any:
-        """Every entry as a pandas DataFrame, with the columns of `to_arrow()`.
-
-        Raises:
-            SetupException: pandas is not installed.
-        """
-        if find_spec("pandas") is None:
-            raise SetupException(
-                "to_pandas() needs pandas: pip install 'millstream[pandas]'; to_arrow() does not"
-            )
-        return self.to_arrow().to_pandas()
-
-    def to_arrow_batches(self, rows: int = 65_536) -> pyarrow.RecordBatchReader:
-        """The columns of `to_arrow()` in batches of up to so many rows, in memory one at a time.
-
-        Raises:
-            ValueError: `rows` is not 1 or more.
-        """
-        from millstream.query.tables import record_batches
-
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise ValueError(f"a batch has 1 row or more, not {rows!r}")
-        table, columns = self._table()
-        return record_batches(table, columns, rows, _never_closed)
-
-    def to_spark(self, session: Any) -> Any:
-        """Every entry as a Spark DataFrame, with the columns of `to_arrow()`.
-
-        Raises:
-            TypeError: it is no SparkSession.
-        """
-        create = getattr(session, "createDataFrame", None)
-        if create is None:
-            raise TypeError(f"to_spark() takes a SparkSession, not {session!r}")
-        return create(self.to_arrow())
-
-    def _table(self) -> tuple[Any, list[str]]:
-        """All entries, one page after the other, and the columns that they have."""
-        from millstream.query.position import Position
-        from millstream.query.tables import OpenTable, columns_of
-
-        known = self._described()
-        declaration = StoreDeclaration(
-            self._name,
-            known.key_serde,
-            known.value_serde,
-            kind=known.kind,
-            window_size_ms=known.window_size_ms,
-        )
-        path = {StoreKind.KEY_VALUE: "/entries", StoreKind.WINDOW: "/windows", StoreKind.SESSION: "/sessions"}
-        first, asked = self._first(path[known.kind], {}, reverse=False)
-        # As the stores there have their keys: alone, with the start, with start and end.
-        parts = {StoreKind.KEY_VALUE: 0, StoreKind.WINDOW: 2, StoreKind.SESSION: 3}[known.kind]
-        rows = self._rows(first, path[known.kind], asked)
-        entries = ((place[:parts] if parts else place[0], stored) for place, stored in rows)
-        timestamped = self._timestamped and known.kind is not StoreKind.SESSION
-        columns = [name for name in columns_of(known.kind) if name != "timestamp" or timestamped]
-        return OpenTable(declaration, [entries], Position()), columns
 
     # --- window and session stores -------------------------------------------------------------------------
 
@@ -288,85 +210,52 @@ class RemoteStore(EntryViews[Any, Any]):
         windows, `fetch(from_key, to_key, from, to)` those of many keys. Of a session store: `fetch(key)` and
         `fetch(from_key, to_key)` give sessions.
         """
-        return self._fetch(arguments, "fetch", reverse=False)
+        return self._store("fetch").fetch(*arguments)
 
     def backward_fetch(self, *arguments: Any) -> Any:
         """The same as `fetch`, the last one first."""
-        return self._fetch(arguments, "backward_fetch", reverse=True)
+        return self._store("backward_fetch").backward_fetch(*arguments)
 
     def fetch_all(self, time_from: Time | None, time_to: Time | None) -> KeyValueIterator[Windowed[Any], Any]:
         """The windows of all keys that start from `time_from` to `time_to`, both included."""
-        given = self._times("fetch_all", from_=time_from, to=time_to)
-        return self._windows("/windows", given, reverse=False)
+        entries: KeyValueIterator[Windowed[Any], Any] = self._store("fetch_all").fetch_all(time_from, time_to)
+        return entries
 
     def backward_fetch_all(
         self, time_from: Time | None, time_to: Time | None
     ) -> KeyValueIterator[Windowed[Any], Any]:
         """The same as `fetch_all`, the last one first."""
-        given = self._times("backward_fetch_all", from_=time_from, to=time_to)
-        return self._windows("/windows", given, reverse=True)
+        store = self._store("backward_fetch_all")
+        entries: KeyValueIterator[Windowed[Any], Any] = store.backward_fetch_all(time_from, time_to)
+        return entries
 
     def backward_all(self) -> KeyValueIterator[Any, Any]:
-        """Every entry of a window store, the last one first."""
-        return self._every(reverse=True)
+        """Every entry of a window or session store, the last one first."""
+        entries: KeyValueIterator[Any, Any] = self._store("backward_all").backward_all()
+        return entries
 
     def find_sessions(self, *arguments: Any) -> KeyValueIterator[Any, Any]:
         """`find_sessions(key, earliest_end, latest_start)`, or with `from_key, to_key` for the key: sessions
         that end then or later, and start then or earlier.
         """
-        return self._find(arguments, "find_sessions", reverse=False)
+        entries: KeyValueIterator[Any, Any] = self._store("find_sessions").find_sessions(*arguments)
+        return entries
 
     def backward_find_sessions(self, *arguments: Any) -> KeyValueIterator[Any, Any]:
         """The same as `find_sessions`, the last one first."""
-        return self._find(arguments, "backward_find_sessions", reverse=True)
+        store = self._store("backward_find_sessions")
+        entries: KeyValueIterator[Any, Any] = store.backward_find_sessions(*arguments)
+        return entries
 
     def fetch_session(self, key: Any, session_start_time: Time, session_end_time: Time) -> Any:
         """The value of one session; None if there is none."""
-        given = self._times("fetch_session", start=session_start_time, end=session_end_time)
-        return self._one("sessions", self._key_bytes(key, "fetch_session"), given)
-
-    def _fetch(self, arguments: tuple[Any, ...], method: str, *, reverse: bool) -> Any:
-        match self._described().kind, len(arguments):
-            case (StoreKind.WINDOW, 2) if not reverse:
-                key, time = arguments
-                return self._one("windows", self._key_bytes(key, method), self._moment(time, method))
-            case (StoreKind.WINDOW, 3):
-                key, from_, to = arguments
-                given = self._times(method, from_=from_, to=to)
-                path = f"/windows/{to_base64(self._key_bytes(key, method))}"
-                return WindowStoreIterator(*self._reading(path, given, lambda row: row[1], reverse=reverse))
-            case (StoreKind.WINDOW, 4):
-                from_key, to_key, from_, to = arguments
-                given = self._bounds(from_key, to_key, method) | self._times(method, from_=from_, to=to)
-                return self._windows("/windows", given, reverse=reverse)
-            case (StoreKind.SESSION, 1):
-                path = f"/sessions/{to_base64(self._key_bytes(arguments[0], method))}"
-                return self._windows(path, {}, reverse=reverse)
-            case (StoreKind.SESSION, 2):
-                return self._windows(
-                    "/sessions", self._bounds(arguments[0], arguments[1], method), reverse=reverse
-                )
-            case (StoreKind.KEY_VALUE, _):
-                raise self._wrong_kind(method)
-            case (kind, count):
-                raise TypeError(f"{method}() of a {kind.value} store does not take {count} arguments")
-
-    def _find(self, arguments: tuple[Any, ...], method: str, *, reverse: bool) -> KeyValueIterator[Any, Any]:
-        if len(arguments) not in (3, 4):
-            raise TypeError(f"{method}() takes a key, or two, and two times; got {len(arguments)} arguments")
-        *keys, earliest, latest = arguments
-        given = self._times(method, earliest_end=earliest, latest_start=latest)
-        if len(keys) == 1:
-            path = f"/sessions/{to_base64(self._key_bytes(keys[0], method))}"
-            return self._windows(path, given, reverse=reverse)
-        return self._windows("/sessions", self._bounds(keys[0], keys[1], method) | given, reverse=reverse)
+        return self._store("fetch_session").fetch_session(key, session_start_time, session_end_time)
 
     # --- itself --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close its connections. It can be used again all the same. Idempotent."""
-        for wire in (self._wire, *self._others.values()):
-            wire.close()
+        self._server.close()
 
     def __enter__(self) -> RemoteStore:
         return self
@@ -377,178 +266,184 @@ class RemoteStore(EntryViews[Any, Any]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<RemoteStore '{self._name}' at {self._base}>"
+        return f"<RemoteStore '{self._name}' at {self._server}>"
 
-    # --- reading -------------------------------------------------------------------------------------------
 
-    def _one(self, part: str, key: bytes, given: Mapping[str, str]) -> Any:
-        found = self._row(part, key, given)
-        return None if found is None else self._value_of(found)
+class _RemoteReader:
+    """Answers reads by asking a server (query.handle.Reader)."""
 
-    def _named(self, key: Any, method: str) -> Mapping[str, Any] | None:
-        """The answer about what `key in store` and `store[key]` mean: of windowed stores, a Windowed."""
-        kind = self._described().kind
-        if kind is StoreKind.KEY_VALUE:
-            return self._row("keys", self._key_bytes(key, method), {})
-        if not isinstance(key, Windowed):
-            raise TypeError(f"{method} of {kind.value} store '{self._name}' takes a Windowed, not {key!r}")
-        data = self._key_bytes(key.key, method)
-        if kind is StoreKind.WINDOW:
-            return self._row("windows", data, self._moment(key.window.start_ms, method))
-        times = self._times(method, start=key.window.start_ms, end=key.window.end_ms)
-        return self._row("sessions", data, times)
+    deprecates_milliseconds = False
 
-    def _row(self, part: str, key: bytes, given: Mapping[str, str]) -> Mapping[str, Any] | None:
-        reply = self._ask("GET", f"/{part}/{to_base64(key)}", given)
-        return None if reply.status == 404 else reply.body
+    def __init__(self, server: _Server, of: Read, codecs: Codecs, page_size: int) -> None:
+        self.of = of
+        self.codecs = codecs
+        self._server = server
+        self._page_size = page_size
 
-    def _every(self, *, reverse: bool) -> KeyValueIterator[Any, Any]:
-        match self._described().kind:
-            case StoreKind.KEY_VALUE:
-                return self._entries({}, reverse=reverse)
-            case StoreKind.WINDOW:
-                return self._windows("/windows", {}, reverse=reverse)
-            case _:
-                return self._windows("/sessions", {}, reverse=reverse)
+    def get(self, key: Any) -> Any:
+        stored = self._value(replace(self.of, form=Form.VALUE, key=self.codecs.key_bytes(key, "get()")))
+        return None if stored is None else self.codecs.decode(stored)
 
-    def _entries(self, given: Mapping[str, str], *, reverse: bool = False) -> KeyValueIterator[Any, Any]:
-        serde = self._described().key_serde
-        return KeyValueIterator(
-            *self._reading("/entries", given, lambda row: self._read(serde, row[0]), reverse=reverse)
-        )
+    def answer(self, read: Read) -> Any:
+        match read.form:
+            case Form.VALUE:
+                return self._value(read)
+            case Form.VALUES:
+                keys = read.keys
+                parts = [keys[start : start + _MULTI_GET] for start in range(0, len(keys), _MULTI_GET)]
+                return [stored for part in parts for stored in self._values(replace(read, keys=part))]
+            case Form.COUNT:
+                return self._server.count()
+        return _Pages(self._server, replace(read, limit=self._page_size))
 
-    def _windows(
-        self, path: str, given: Mapping[str, str], *, reverse: bool
-    ) -> KeyValueIterator[Windowed[Any], Any]:
-        known = self._described()
-        window = SessionWindow if known.kind is StoreKind.SESSION else TimeWindow
+    def _value(self, read: Read) -> bytes | None:
+        reply = self._server.ask(question_of(read))
+        return None if reply.status == 404 else self._server.stored(reply.body)
 
-        def windowed(row: tuple[bytes, int, int]) -> Windowed[Any]:
-            return Windowed(self._read(known.key_serde, row[0]), window(row[1], row[2]))
-
-        return KeyValueIterator(*self._reading(path, given, windowed, reverse=reverse))
-
-    def _reading(
-        self,
-        path: str,
-        given: Mapping[str, str],
-        decode_key: Callable[[tuple[bytes, int, int]], T],
-        *,
-        reverse: bool,
-    ) -> tuple[Any, ...]:
-        """What an iterator is made of. The first page is read here, so that what is wrong is told at once."""
-        first, asked = self._first(path, given, reverse=reverse)
-        entries = self._rows(first, path, asked)
-        return self._name, entries, [entries], decode_key, self._decode, _never_closed
-
-    def _first(self, path: str, given: Mapping[str, str], *, reverse: bool) -> tuple[Reply, dict[str, str]]:
-        """The first page, and what the others are asked with."""
-        asked = {**given, "limit": str(self._page_size), **({"reverse": "true"} if reverse else {})}
-        return self._ask("GET", path, asked), asked
-
-    def _rows(
-        self, reply: Reply, path: str, asked: Mapping[str, str]
-    ) -> Generator[tuple[tuple[bytes, int, int], bytes]]:
-        while True:
-            rows, token = reply.body.get("entries"), reply.body.get("next")
-            if not isinstance(rows, list) or not (token is None or isinstance(token, str)):
-                raise self._garbled()
-            for row in rows:
-                yield self._place_of(row), self._stored(row)
-            if token is None:
-                return
-            reply = self._ask("GET", path, {**asked, "cursor": token})
-
-    def _place_of(self, row: Any) -> tuple[bytes, int, int]:
-        start, end = (row.get("start", 0), row.get("end", 0)) if isinstance(row, dict) else (None, None)
-        if not isinstance(start, int) or not isinstance(end, int):
-            raise self._garbled()
-        return self._bytes(row.get("key")), start, end
-
-    def _stored(self, row: Any) -> bytes:
-        """As stores have it: a timestamp, and the value's bytes."""
-        timestamp = row.get("timestamp", 0) if isinstance(row, dict) else None
-        if not isinstance(timestamp, int) or not -(2**63) <= timestamp < 2**63:
-            raise self._garbled()
-        return pack_timestamp(timestamp) + self._bytes(row.get("value"))
-
-    def _bytes(self, text: Any) -> bytes:
+    def _values(self, read: Read) -> list[bytes | None]:
         try:
-            return from_base64(text)
-        except Refused:
-            raise self._garbled() from None
+            reply = self._server.ask(question_of(read))
+        except _TooLarge:
+            if len(read.keys) == 1:
+                raise
+            middle = len(read.keys) // 2
+            first, second = read.keys[:middle], read.keys[middle:]
+            return self._values(replace(read, keys=first)) + self._values(replace(read, keys=second))
+        entries = reply.body.get("entries")
+        if not isinstance(entries, list) or len(entries) != len(read.keys):
+            raise self._server.garbled()
+        return [self._stored_if_any(entry) for entry in entries]
 
-    def _value_of(self, row: Any) -> Any:
-        if isinstance(row, dict) and row.get("value", ...) is None:
+    def _stored_if_any(self, entry: Any) -> bytes | None:
+        if isinstance(entry, dict) and entry.get("value", ...) is None:
             return None
-        return self._decode(self._stored(row))
+        return self._server.stored(entry)
 
-    def _decode(self, stored: bytes) -> Any:
-        known = self._described()
-        value = self._read(known.value_serde, stored[8:])
-        timestamped = self._timestamped and known.kind is not StoreKind.SESSION
-        return ValueAndTimestamp(value, timestamp_of(stored)) if timestamped else value
+    def as_of(self, at_ms: int) -> _RemoteReader:
+        return _RemoteReader(self._server, replace(self.of, as_of=at_ms), self.codecs, self._page_size)
 
-    def _read(self, serde: Serde, data: bytes) -> Any:
+    def table(self) -> OpenTable:
+        from millstream.query.position import Position
+        from millstream.query.tables import OpenTable
+
+        return OpenTable(self.codecs, [self.answer(self.of)], Position())
+
+    def lost(self, error: ClosedStoreError) -> Exception:
+        return error  # told by the server, as an exception
+
+    def check(self) -> None:
+        """Each read tells."""
+
+    def described(self) -> str:
+        return f"at {self._server}"
+
+
+class _Pages:
+    """The entries of a range, page by page (query.merged.Source). The first is read at once, so that what is
+    wrong is told at once.
+    """
+
+    def __init__(self, server: _Server, read: Read) -> None:
+        self.ahead: deque[Any] = deque()
+        self._server = server
+        self._make: Callable[[list[Any]], Iterable[Any]] = list
+        self._next: Read | None = None
+        self._page: list[Any] | None = self._asked(read)
+
+    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
+        self._make = make
+
+    def fill(self) -> None:
+        if self._page is None:
+            if self._next is None:
+                raise StopIteration
+            self._page = self._asked(self._next)
+        page, self._page = self._page, None
+        self.ahead.extend(self._make(page))
+
+    def _asked(self, read: Read) -> list[Any]:
+        reply = self._server.ask(question_of(read))
+        rows, token = reply.body.get("entries"), reply.body.get("next")
+        if not isinstance(rows, list) or not (token is None or isinstance(token, str)):
+            raise self._server.garbled()
         try:
-            return serde.deserialize(data)
-        except Exception as error:  # whatever a serde raises, users look for one exception
-            raise SerializationException(f"store '{self._name}' cannot be read: {error}") from error
+            self._next = None if token is None else replace(read, after=Place.parse(token).order)
+        except Refused:
+            raise self._server.garbled() from None
+        return [(self._server.place(row, read.kind), self._server.stored(row)) for row in rows]
 
-    # --- asking --------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        self._page = self._next = None
+        self.ahead.clear()
 
-    def _bounds(
-        self, from_: Any, to: Any, method: str, low: str = "from_key", high: str = "to_key"
-    ) -> dict[str, str]:
-        bounds = ((low, from_), (high, to))
-        return {name: to_base64(self._key_bytes(key, method)) for name, key in bounds if key is not None}
+    def __iter__(self) -> Iterator[Any]:
+        return self
 
-    def _moment(self, time: Time, method: str) -> dict[str, str]:
-        return {"time": str(to_ms(time, f"{method}() of store '{self._name}': the time"))}
+    def __next__(self) -> Any:
+        while not self.ahead:
+            self.fill()
+        return self.ahead.popleft()
 
-    def _times(self, method: str, **times: Time | None) -> dict[str, str]:
-        """Parameters that are times; one that is None is left open. A name may end in `_`: `from_`."""
-        return {
-            name.rstrip("_"): str(to_ms(time, f"{method}() of store '{self._name}': '{name.rstrip('_')}'"))
-            for name, time in times.items()
-            if time is not None
-        }
 
-    def _key_bytes(self, key: Any, method: str, serializer: Any = None) -> bytes:
-        if key is None:
-            raise TypeError(f"{method}() of store '{self._name}': the key must not be None")
-        serde = self._described().key_serde
-        try:
-            data: bytes | None = (serde if serializer is None else serializer).serialize(key)
-        except Exception as error:  # whatever a serde raises, users look for one exception
-            raise unfit_key(self._name, serde, f"{method}()", error) from error
-        if data is None:
-            raise unfit_key(self._name, serde, f"{method}()")
-        return data
+class _Server:
+    """Questions about one store to a query server, and to a client that it names. Any thread may ask."""
 
-    def _described(self) -> _Described:
+    def __init__(
+        self,
+        url: str,
+        store: str,
+        token: str | None,
+        timeout_s: float,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+    ) -> None:
+        self._base = base_of(url)
+        self._name = store
+        self._token = checked_token(token)
+        self._timeout_s = timeout_s
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._wire = Wire(self._base, self._token)
+        self._others: dict[HostInfo, Wire] = {}
+        self._known: Codecs | None = None
+
+    def close(self) -> None:
+        for wire in (self._wire, *self._others.values()):
+            wire.close()
+
+    def __str__(self) -> str:
+        return str(self._base)
+
+    # --- what the store is ---------------------------------------------------------------------------------
+
+    def codecs(self, *, timestamped: bool) -> Codecs:
         """What the server says of the store; asked once."""
         if self._known is None:
-            self._known = self._describe()
+            self._known = self._described(timestamped=timestamped)
         return self._known
 
-    def _describe(self) -> _Described:
-        body = self._ask("GET", "", {}, plain=True).body
+    def _described(self, *, timestamped: bool) -> Codecs:
+        body = self.ask(Question("GET", about_store(self._name))).body
         try:
             kind = StoreKind(body.get("kind"))
         except ValueError:
-            raise self._garbled() from None
+            raise self.garbled() from None
         names = body.get("key_serde"), body.get("value_serde")
         if None in names:
             # They are known once the topology is compiled. This raises what says why it is not.
-            self._ask("GET", "/count", {"local": "true"}, plain=True)
+            self.ask(Question("GET", about_store(self._name, "count", {"local": "true"})))
             raise StreamsRebalancingException(
                 f"store '{self._name}': its serdes are not known yet; retry", store=self._name
             )
-        key_serde = self._key_serde or self._serde(names[0], "key_serde")
-        value_serde = self._value_serde or self._serde(names[1], "value_serde")
         size = body.get("window_size_ms")
-        return _Described(kind, key_serde, value_serde, size if isinstance(size, int) else None)
+        return Codecs(
+            self._name,
+            kind,
+            self._key_serde or self._serde(names[0], "key_serde"),
+            self._value_serde or self._serde(names[1], "value_serde"),
+            window_size_ms=size if isinstance(size, int) else None,
+            timestamped=timestamped and kind is not StoreKind.SESSION,
+        )
 
     def _serde(self, name: Any, argument: str) -> Serde:
         serde = serde_named(name) if isinstance(name, str) else None
@@ -558,36 +453,32 @@ class RemoteStore(EntryViews[Any, Any]):
             )
         return serde
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        given: Mapping[str, str],
-        body: Mapping[str, Any] | None = None,
-        *,
-        plain: bool = False,
-    ) -> Reply:
+    def count(self) -> int:
+        """About how many entries there are, on all clients."""
+        count = self.ask(question_of(Read(self._name, form=Form.COUNT))).body.get("count")
+        if not isinstance(count, int):
+            raise self.garbled()
+        return count
+
+    # --- asking --------------------------------------------------------------------------------------------
+
+    def ask(self, question: Question) -> Reply:
         """The server's answer, or that of the client it names; 404 without an error is one too."""
-        parameters = dict(given)
-        if not plain:
-            parameters |= {"format": "bytes", **({"stale": "true"} if self._stale else {}), **self._fixed}
-        target = f"{self._path}{path}" + (f"?{urlencode(parameters)}" if parameters else "")
         deadline = Deadline(self._timeout_s)
-        content = None if body is None else json.dumps(body).encode("ascii")
-        reply = self._asked(self._wire, method, target, content, deadline)
+        reply = self._asked(self._wire, question, deadline)
         if is_misdirected(reply.status, reply.body) and (other := self._other(reply.body.get("host"))):
-            reply = self._asked(other, method, target, content, deadline)
+            reply = self._asked(other, question, deadline)
         if reply.status == 413:
             raise _TooLarge(str(reply.body.get("message")))
         if "error" in reply.body:
             raise exception_from(reply.status, reply.body, str(self._base))
         if reply.status not in (200, 404):
-            raise self._garbled()
+            raise self.garbled()
         return reply
 
-    def _asked(self, wire: Wire, method: str, target: str, body: bytes | None, deadline: Deadline) -> Reply:
+    def _asked(self, wire: Wire, question: Question, deadline: Deadline) -> Reply:
         try:
-            return wire.ask(method, target, deadline=deadline, body=body)
+            return wire.ask(question.method, question.target, deadline=deadline, body=question.body)
         except Unproven as error:
             raise StreamsException(
                 f"store '{self._name}': the query server at {self._base} names a client that has it; but "
@@ -612,17 +503,35 @@ class RemoteStore(EntryViews[Any, Any]):
         secret = None if self._token is None else secret_of(self._token)
         return self._others.setdefault(named, Wire(base, secret=secret, name=str(named)))
 
-    def _garbled(self) -> StreamsException:
+    def garbled(self) -> StreamsException:
         return StreamsException(
             f"what answers at {self._base} does not speak as this version's query server does; is it one?"
         )
 
-    def _wrong_kind(self, method: str) -> InvalidStateStoreTypeException:
-        kind = self._described().kind.value
-        return InvalidStateStoreTypeException(
-            f"store '{self._name}' is a {kind} store, which has no {method}()", store=self._name
-        )
+    # --- what it says --------------------------------------------------------------------------------------
 
+    def place(self, row: Any, kind: StoreKind) -> Any:
+        """The key of an entry, as stores of a kind have it: alone, with the start, with start and end."""
+        start, end = (row.get("start", 0), row.get("end", 0)) if isinstance(row, dict) else (None, None)
+        if not isinstance(start, int) or not isinstance(end, int):
+            raise self.garbled()
+        key = self._bytes(row.get("key"))
+        match kind:
+            case StoreKind.KEY_VALUE:
+                return key
+            case StoreKind.WINDOW:
+                return key, start
+        return key, start, end
 
-def _never_closed(error: ClosedStoreError) -> Exception:
-    return error  # a store that is closed there is told by the server, as an exception
+    def stored(self, row: Any) -> bytes:
+        """As stores have it: a timestamp, and the value's bytes."""
+        timestamp = row.get("timestamp", 0) if isinstance(row, dict) else None
+        if not isinstance(timestamp, int) or not -(2**63) <= timestamp < 2**63:
+            raise self.garbled()
+        return pack_timestamp(timestamp) + self._bytes(row.get("value"))
+
+    def _bytes(self, text: Any) -> bytes:
+        try:
+            return from_base64(text)
+        except Refused:
+            raise self.garbled() from None

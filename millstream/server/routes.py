@@ -1,22 +1,49 @@
 """What a request asks for: method, path and query in, a `Request` out, or why it is none. Pure.
 
+`read_of` is the read that a request means, and `question_of` the request that asks for a read: what a read is
+over HTTP is said here and nowhere else.
+
 The table of routes is `ROUTES`; docs/query-server.md describes each. What does not stand in the table is
 refused, unknown parameters too: a slip is told, and never taken for "everything".
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from urllib.parse import parse_qsl, unquote_to_bytes
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 from millstream.model import StoreKind
+from millstream.query.provider import StoreDeclaration
+from millstream.query.read import Form, Read, after_prefix, of_prefix
 from millstream.server.answers import Refused
-from millstream.server.codec import FORMATS, bad
+from millstream.server.codec import (
+    FORMATS,
+    bad,
+    from_base64,
+    key_from_json,
+    key_from_text,
+    parse_json,
+    to_base64,
+)
+from millstream.server.pages import Place
 
-__all__ = ["ROUTES", "Request", "Route", "parse_request"]
+__all__ = [
+    "ROUTES",
+    "Question",
+    "Request",
+    "Route",
+    "about_store",
+    "key_of",
+    "keys_in",
+    "parse_request",
+    "question_of",
+    "read_of",
+]
 
 _STORE, _KEY = "{store}", "{key}"
 _READ = frozenset({"format", "stale", "local"})
@@ -247,3 +274,152 @@ def _milliseconds(name: str, text: str) -> int:
         except (ValueError, OverflowError):
             pass  # told below
     raise bad(f"'{name}' is a time: milliseconds since the epoch, or such as 2026-07-01T12:00:00Z")
+
+
+# --- reads -----------------------------------------------------------------------------------------------
+
+_BOUNDS = {
+    StoreKind.KEY_VALUE: ("from", "to"),
+    StoreKind.WINDOW: ("from_key", "to_key"),
+    StoreKind.SESSION: ("from_key", "to_key"),
+}
+"""The parameters for the first and the last key of a range."""
+
+_TIMES = {
+    StoreKind.KEY_VALUE: (),
+    StoreKind.WINDOW: ("from", "to"),
+    StoreKind.SESSION: ("earliest_end", "latest_start"),
+}
+"""Those for the times of a range."""
+
+_ENTRIES = {StoreKind.KEY_VALUE: "entries", StoreKind.WINDOW: "windows", StoreKind.SESSION: "sessions"}
+"""Where ranges are read; windows and sessions of a key are below it."""
+
+
+def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = None) -> Read:
+    """What a request reads of a store; without the keys that its body has. `limit`: how large a page is.
+
+    Raises:
+        Refused: a key is none, or the cursor.
+    """
+    given, kind = request.given, store.kind
+    of = Read(
+        store.name,
+        kind,
+        stale=request.stale,
+        as_of=request.time("as_of"),
+        reverse=request.reverse,
+        limit=limit,
+    )
+    match request.route.name:
+        case "count":
+            return replace(of, form=Form.COUNT)
+        case "get":
+            return replace(of, form=Form.VALUE, key=key_of(store, request))
+        case "multi_get":
+            return replace(of, form=Form.VALUES)
+    if request.route.path[-1] == _KEY:
+        of = replace(of, key=key_of(store, request))
+        start, end = request.time("time" if kind is StoreKind.WINDOW else "start"), request.time("end")
+        if start is not None:
+            return replace(of, form=Form.VALUE, start=start, end=end)
+    else:
+        low, high = (_key_in(store, request, name) for name in _BOUNDS[kind])
+        of = replace(of, low=low, high=high)
+    if "prefix" in given:
+        of = of_prefix(of, _prefix_of(store, request))
+    times = [request.time(name) for name in _TIMES[kind]]
+    if times:
+        of = replace(of, earliest=times[0], latest=times[1])
+    if "cursor" in given:
+        of = replace(of, after=Place.parse(given["cursor"]).order)
+    return of
+
+
+def key_of(store: StoreDeclaration, request: Request) -> bytes:
+    """The key that the path has."""
+    assert store.key_serde is not None  # LocalStores.declaration holds that
+    return key_from_text(store.key_serde, request.key, request.format)
+
+
+def keys_in(store: StoreDeclaration, body: bytes, format_: str, *, most: int) -> list[bytes]:
+    """The keys that a body has, if they are not more than `most`."""
+    assert store.key_serde is not None  # LocalStores.declaration holds that
+    given = parse_json(body)
+    keys = given.get("keys") if isinstance(given, dict) and set(given) == {"keys"} else None
+    if not isinstance(keys, list):
+        raise bad('the body is {"keys": [...]}')
+    if len(keys) > most:
+        raise Refused(413, "TooLarge", f"one request asks for {most} keys at most")
+    return [key_from_json(store.key_serde, key, format_) for key in keys]
+
+
+def _key_in(store: StoreDeclaration, request: Request, name: str) -> bytes | None:
+    """The key that a parameter has."""
+    assert store.key_serde is not None  # LocalStores.declaration holds that
+    text = request.given.get(name)
+    return None if text is None else key_from_text(store.key_serde, text, request.format)
+
+
+def _prefix_of(store: StoreDeclaration, request: Request) -> bytes:
+    assert store.key_serde is not None  # LocalStores.declaration holds that
+    text = request.given["prefix"]
+    if request.format == "bytes" or store.key_serde.name == "bytes":
+        return from_base64(text)
+    if store.key_serde.name not in ("string", "uuid"):
+        raise bad(f"keys of serde '{store.key_serde.name}' have a prefix in bytes only: format=bytes")
+    return text.encode("utf-8")
+
+
+class Question(NamedTuple):
+    """A request, as it goes over the wire."""
+
+    method: str
+    target: str
+    body: bytes | None = None
+
+
+def about_store(store: str, last: str = "", given: Mapping[str, str] | None = None) -> str:
+    """The path, with its parameters, of a question about a store."""
+    path = "/v1/stores/" + quote(store, safe="")
+    return path + (f"/{last}" if last else "") + (f"?{urlencode(given)}" if given else "")
+
+
+def question_of(read: Read) -> Question:
+    """The question that asks for a read, in bytes: `read_of` makes the same read of it.
+
+    Raises:
+        ValueError: HTTP has no words for it.
+    """
+    if read.partition is not None or read.bound is not None or read.form is Form.VERSIONS:
+        raise ValueError(f"a query server cannot be asked for {read}")
+    if read.form is Form.COUNT:
+        return Question("GET", about_store(read.store, "count"))
+    numbers = {"limit": read.limit, "as_of": read.as_of}
+    keys: dict[str, bytes | None] = {}
+    last = (
+        "keys" if read.kind is StoreKind.KEY_VALUE and read.form is not Form.ENTRIES else _ENTRIES[read.kind]
+    )
+    if read.key is not None:
+        last += f"/{to_base64(read.key)}"
+    elif not read.high_included:
+        if read.low is None or read.high != after_prefix(read.low):
+            raise ValueError(f"a query server cannot be asked for {read}")
+        keys["prefix"] = read.low
+    else:
+        keys = dict(zip(_BOUNDS[read.kind], (read.low, read.high), strict=True))
+    if read.form is Form.VALUE:
+        names = {StoreKind.WINDOW: ("time",), StoreKind.SESSION: ("start", "end")}.get(read.kind, ())
+        numbers |= dict(zip(names, (read.start, read.end), strict=False))
+    else:
+        numbers |= dict(zip(_TIMES[read.kind], (read.earliest, read.latest), strict=False))
+    given = {"format": "bytes"}
+    given |= {name: to_base64(key) for name, key in keys.items() if key is not None}
+    given |= {name: str(number) for name, number in numbers.items() if number is not None}
+    given |= {name: "true" for name, said in (("stale", read.stale), ("reverse", read.reverse)) if said}
+    if read.after is not None:
+        given["cursor"] = Place(read.after).token()
+    if read.form is not Form.VALUES:
+        return Question("GET", about_store(read.store, last, given))
+    body = json.dumps({"keys": [to_base64(key) for key in read.keys]}).encode()
+    return Question("POST", about_store(read.store, last, given), body)

@@ -193,7 +193,7 @@ class StoreIterator(Iterator[Any]):
         self._read: Callable[[int], list[Entry]] | None = read
         self._convert = convert
         self._buffer: deque[Any] = deque()
-        self._told: list[str] | None = None
+        self._told: tuple[list[str], deque[Any]] | None = None
         self._chunk = 16
 
     def __next__(self) -> Any:
@@ -208,11 +208,11 @@ class StoreIterator(Iterator[Any]):
         """What was read ahead, the next entry first. Empty at once when the iterator or its store closes."""
         return self._buffer
 
-    def tell(self, told: list[str]) -> None:
-        """Have the store's name put into `told` when the iterator or its store closes: for whoever holds
-        entries of this one elsewhere than in `ahead`.
+    def tell(self, told: list[str], held: deque[Any]) -> None:
+        """Have the store's name put into `told`, and `held` emptied, when the iterator or its store closes:
+        for whoever holds entries of this one elsewhere than in `ahead`.
         """
-        self._told = told
+        self._told = told, held
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
         """Have `make` turn each chunk of entries into what the iterator gives. Before the first is read.
@@ -229,28 +229,47 @@ class StoreIterator(Iterator[Any]):
             ClosedStoreError: the store is closed.
             StopIteration: there are no more.
         """
+        if not self._chunk_into(self._buffer):
+            raise StopIteration
+
+    def block(self) -> list[Any]:
+        """Some more entries, for whoever holds them elsewhere than in `ahead`; empty: there are no more.
+
+        Raises:
+            ClosedStoreError: the store is closed.
+        """
+        found: list[Any] = []
+        while not found and self._chunk_into(found):
+            pass  # of what was read, nothing was wanted
+        return found
+
+    def _chunk_into(self, found: deque[Any] | list[Any]) -> bool:
+        """Read a chunk, and put what is wanted of it there; whether there was one."""
         with self._gate:  # raises ClosedStoreError once the store is closed
             read = self._read
             if read is None:
-                raise StopIteration
+                return False
             entries = read(self._chunk)
             convert = self._convert
-            self._buffer.extend(entries if convert is None else convert(entries))
+            found.extend(entries if convert is None else convert(entries))
         if len(entries) < self._chunk:
             self._read = None
         if not entries:
-            raise StopIteration
+            return False
         # Short scans read little ahead; long ones pay the gate rarely; large values do not fill the memory.
         key, value = entries[-1]
         largest = max(1, _CHUNK_BYTES // (len(key) + len(value) + 1))
         self._chunk = min(self._chunk * 4, _LARGEST_CHUNK, largest)
+        return True
 
     def close(self) -> None:
         """Release what it holds; there are no more entries. Idempotent."""
         self._read = None
         self._buffer.clear()
         if self._told is not None:
-            self._told.append(self._store)
+            told, held = self._told
+            told.append(self._store)
+            held.clear()
 
 
 class OpenIterators:

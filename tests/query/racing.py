@@ -48,7 +48,7 @@ def race(
             except StateStoreMigratedException:
                 try:
                     fresh = open_handle()
-                    if len(fresh._current().parts) == PARTITIONS:
+                    if len(fresh._reader.plan().parts) == PARTITIONS:
                         held = fresh
                 except (StateStoreMigratedException, StreamsRebalancingException):
                     pass

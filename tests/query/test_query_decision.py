@@ -233,8 +233,8 @@ def test_each_refusal_is_a_leaf_that_says_what_to_do_next(outcome: Outcome) -> N
         text = Serdes.string()
         stores["counts"] = StoreDeclaration("counts", text, text, partitions=4, kind=StoreKind.WINDOW)
     snapshot = StoreSnapshot("orders-1", "REBALANCING", {"t1": "RUNNING", "t2": "STARTING"}, stores)
-    parameters = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
-    error = refusal(outcome, snapshot, parameters, partition=2, here=(0, 1))
+    asked_as = repr(QueryableStoreTypes.key_value_store())
+    error = refusal(outcome, snapshot, "counts", asked_as=asked_as, partition=2, here=(0, 1))
     assert type(error).__name__ == kind
     assert type(error) is not InvalidStateStoreException
     assert error.retriable is retriable
@@ -261,14 +261,13 @@ def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
         {"counts": StoreDeclaration("counts", None, None)},
         {"counts": parts},
     )
-    parameters = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
     for outcome, partition, told in (
         (Outcome.MIGRATED, None, "of it; 1, 2 are here as a standby, which enable_stale_stores() reads; ask"),
         (Outcome.MIGRATED, 1, "of it; it is here as a standby, which enable_stale_stores() reads; ask"),
         (Outcome.MIGRATED, 0, "holds partition 0 of it; ask"),
         (Outcome.WRONG_PARTITION, 2, "it is here as a standby, which enable_stale_stores() reads; query_"),
     ):
-        error = refusal(outcome, snapshot, parameters, partition=partition, here=(0,))
+        error = refusal(outcome, snapshot, "counts", partition=partition, here=(0,))
         assert told in str(error), error
 
 
@@ -276,8 +275,8 @@ def test_a_store_whose_serdes_are_not_known_yet_says_so() -> None:
     """They are found out by the client that runs the pipeline; the others are RUNNING before they know."""
     stores = {"counts": StoreDeclaration("counts", Serdes.string(), None)}
     snapshot = StoreSnapshot("c", "RUNNING", {"t1": "RUNNING"}, stores, {"counts": [part(0)]})
-    parameters = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
-    refused = why_not(snapshot, parameters)
+    asked = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    refused = why_not(snapshot, asked)
     assert type(refused).__name__ == "StreamsRebalancingException"
     assert "does not know its serdes before the pipeline that fills it is compiled" in str(refused)
     assert "with_value_serde" in str(refused)

@@ -599,14 +599,16 @@ def test_a_read_that_meets_a_closed_store_looks_where_it_is_now(client: Client) 
     ]
     for early, (read, expected) in itertools.product(range(4), reads):
         answers = iter([old] * early)
-        store._snapshot = lambda answers=answers: next(answers, new)  # the first looks come just too early
+        store._reader._snapshot = lambda answers=answers: next(
+            answers, new
+        )  # the first looks come just too early
         assert read() == expected
 
 
 def test_a_view_that_makes_a_new_snapshot_each_time_is_right_too(client: Client) -> None:
     """Only slower; a closed store still ends in an exception, not in a loop."""
     store = client.store()
-    store._snapshot = lambda: replace(client.snapshot())
+    store._reader._snapshot = lambda: replace(client.snapshot())
     assert store.get("a") == 1
     assert [key for key, _ in store.all()] == WORDS
     client.stores[partition_of(b"a")].close()

@@ -468,12 +468,12 @@ def test_remote_store_goes_to_the_client_that_an_answer_names() -> None:
     with served(world) as servers, RemoteStore(servers[0].url, "counts", token=TOKEN) as counts:
         counts.get(key_in(0))
         # By a server that passes nothing on: each question is marked as one that was passed on.
-        ask_once = counts._wire.ask
+        ask_once = counts._server._wire.ask
 
         def marked(method: str, target: str, **given: Any) -> Any:
             return ask_once(method, target, **{**given, "forwarded": True})
 
-        counts._wire.ask = marked  # type: ignore[method-assign]
+        counts._server._wire.ask = marked  # type: ignore[method-assign]
         assert counts.get(key_in(2)) == world.put_keys[key_in(2)]
         servers[1].close()
         with pytest.raises(StateStoreNotAvailableException):

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from millstream.model import StoreKind
+from millstream.query.read import Read, remaining
 from millstream.server.answers import Refused
 from millstream.server.codec import to_base64
 from millstream.server.pages import Page, Place, Row, merged, page_of, place_of
-from millstream.server.reads import Scan, remaining
 
 KINDS = st.sampled_from(list(StoreKind))
 ROWS = st.lists(
@@ -138,11 +138,11 @@ TIMED_ROWS = st.lists(
 @given(
     TIMED_ROWS,
     KINDS,
-    st.builds(Scan, st.just("s"), st.just(StoreKind.WINDOW), st.none() | KEYS, st.none() | KEYS),
+    st.builds(Read, st.just("s"), low=st.none() | KEYS, high=st.none() | KEYS),
     st.tuples(TIMES, TIMES, st.booleans(), KEYS, st.integers(0, 4), st.integers(0, 4)),
 )
 def test_what_remains_after_a_place_is_what_comes_after_it(
-    rows: list[Row], kind: StoreKind, keys: Scan, given_: tuple[Any, ...]
+    rows: list[Row], kind: StoreKind, keys: Read, given_: tuple[Any, ...]
 ) -> None:
     """Whatever the place: the scans that remain have the rest of the range, in order, and nothing twice."""
     earliest, latest, reverse, *place = given_
@@ -152,20 +152,20 @@ def test_what_remains_after_a_place_is_what_comes_after_it(
         rows, place = [row._replace(start=None, end=None) for row in rows], [place[0], 0, 0]
     after = Place((place[0], place[1], place[2] if kind is StoreKind.SESSION else 0))
 
-    def scanned(part: Scan) -> list[Row]:
+    def scanned(part: Read) -> list[Row]:
         return in_order([row for row in rows if fits(row, part)], kind, reverse=reverse)
 
-    found = [row for part in remaining(scan, after) for row in scanned(part)]
+    found = [row for part in remaining(replace(scan, after=after.order)) for row in scanned(part)]
     page = page_of(found, order, after, reverse=reverse, limit=100, most_bytes=1000)
     whole = page_of(scanned(scan), order, after, reverse=reverse, limit=100, most_bytes=1000)
     assert page == whole
 
 
-def fits(row: Row, scan: Scan) -> bool:
+def fits(row: Row, scan: Read) -> bool:
     """Whether a row is in a range, as the stores have it."""
-    if not (scan.from_key is None or scan.from_key <= row.key):
+    if not (scan.low is None or scan.low <= row.key):
         return False
-    if not (scan.to_key is None or row.key <= scan.to_key):
+    if not (scan.high is None or row.key <= scan.high):
         return False
     if scan.kind is StoreKind.KEY_VALUE:
         return True

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.dsl.serdes import Serdes
+from millstream.model import StoreKind
+from millstream.query.provider import StoreDeclaration
+from millstream.query.read import Form, Read, of_prefix
 from millstream.server.answers import Refused
-from millstream.server.routes import ROUTES, parse_request
+from millstream.server.routes import ROUTES, keys_in, parse_request, question_of, read_of
 
 
 @pytest.mark.parametrize(
@@ -155,3 +161,57 @@ def test_any_likely_request_is_understood_or_refused(parts: list[str], given_: l
     """The same with what stands near to real requests."""
     query = "&".join(f"{name}={value}" for name, value in given_)
     assert 200 <= status_of("GET", "/".join(["", *parts]).encode(), query.encode()) < 500
+
+
+SOME_KEY = st.binary(min_size=1, max_size=4)
+MILLISECONDS = st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def reads(draw: st.DrawFn) -> Read:
+    """Any read that can be asked for over HTTP."""
+    kind, form = draw(st.sampled_from(StoreKind)), draw(st.sampled_from([Form.VALUE, Form.ENTRIES]))
+    read = Read("a store/\u00e4", kind, form, stale=draw(st.booleans()))
+    maybe = MILLISECONDS | st.none()
+    if kind is StoreKind.KEY_VALUE:
+        read = replace(read, as_of=draw(maybe))
+        if draw(st.booleans()):
+            return replace(read, form=Form.VALUES, keys=tuple(draw(st.lists(SOME_KEY, max_size=5))))
+    if form is Form.VALUE:
+        read = replace(read, key=draw(SOME_KEY))
+        if kind is not StoreKind.KEY_VALUE:
+            read = replace(read, start=draw(MILLISECONDS))
+        return replace(read, end=draw(MILLISECONDS)) if kind is StoreKind.SESSION else read
+    after = st.tuples(SOME_KEY, MILLISECONDS, MILLISECONDS) | st.none()
+    read = replace(read, reverse=draw(st.booleans()), limit=draw(st.integers(1, 10_000)), after=draw(after))
+    if kind is StoreKind.KEY_VALUE and draw(st.booleans()):
+        return of_prefix(read, draw(SOME_KEY))
+    if kind is not StoreKind.KEY_VALUE:
+        read = replace(read, earliest=draw(maybe), latest=draw(maybe))
+        if draw(st.booleans()):
+            return replace(read, key=draw(SOME_KEY))
+    return replace(read, low=draw(SOME_KEY | st.none()), high=draw(SOME_KEY | st.none()))
+
+
+@given(reads())
+def test_a_read_that_is_asked_for_is_the_one_that_is_read(read: Read) -> None:
+    """What a client sends, a server understands: written and parsed, it is the same value."""
+    question = question_of(read)
+    path, _, query = question.target.partition("?")
+    request = parse_request(question.method, path.encode(), query.encode())
+    store = StoreDeclaration(read.store, Serdes.long(), Serdes.long(), kind=read.kind)
+    limit = request.limit(1, 10_000) if "limit" in request.given else None
+    found = read_of(store, request, limit=limit)
+    if question.body is not None:
+        found = replace(found, keys=tuple(keys_in(store, question.body, request.format, most=10)))
+    assert found == read
+    assert request.store == read.store
+
+
+@pytest.mark.parametrize(
+    "read", [Read("s", partition=1), Read("s", form=Form.VERSIONS), Read("s", high=b"a", high_included=False)]
+)
+def test_what_cannot_be_asked_for_is_told(read: Read) -> None:
+    """And never left out of the question."""
+    with pytest.raises(ValueError, match="a query server cannot be asked for"):
+        question_of(read)

@@ -1,0 +1,258 @@
+"""Reads of the stores on this client: which parts answer, by a plan; and which exception it is when none can.
+
+A reader plans once per `StoreSnapshot` (which partition is where, which may be read) and keeps the plan while
+the runtime shows the same snapshot. So a `get` costs one comparison more than the store's own, and every read
+still meets the state as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.errors import InvalidStateStoreException, InvalidStateStoreTypeException
+from millstream.query.codec import Codecs
+from millstream.query.plan import Plan, make_plan
+from millstream.query.provider import LocalStore, Outcome, Presence, Scope, StoreView
+from millstream.query.read import Form, Read
+from millstream.query.reading import joined, of_part
+from millstream.stores.api import ClosedStoreError
+
+if TYPE_CHECKING:
+    from millstream.query.tables import OpenTable
+
+__all__ = ["LocalReader"]
+
+R = TypeVar("R")
+
+_ATTEMPTS = 3
+"""How often a read looks again when a store was closed under it and the snapshot has changed since."""
+
+
+class LocalReader:
+    """Answers reads of one store from its partitions on this client (handle.Reader). Any thread may use it.
+
+    Args:
+        of: what all reads have: the store, its kind, and perhaps a partition, staleness and a time.
+        timestamped: whether values come with their timestamps.
+        asked_as: what asks, as messages call it.
+    """
+
+    deprecates_milliseconds = True
+
+    def __init__(
+        self, view: StoreView, of: Read, *, timestamped: bool = False, asked_as: str = "this read"
+    ) -> None:
+        self.of = of
+        self._view = view
+        self._snapshot = view.snapshot
+        self._timestamped = timestamped
+        self._asked_as = asked_as
+        self._seen: frozenset[int] = frozenset()
+        self._plan: Plan | None = None
+
+    # --- planning ----------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise what a read would raise, unless a part of what was asked for can be read."""
+        plan = self.plan()
+        if not plan.parts:
+            raise plan.refuse_whole()
+
+    def plan(self) -> Plan:
+        """How it is read now.
+
+        Raises:
+            InvalidStateStoreException: one of its leaves, if no read can succeed whatever is here.
+        """
+        plan = self._plan
+        if plan is None or plan.snapshot is not self._snapshot():
+            plan = self._replan()
+        return plan
+
+    def _replan(self) -> Plan:
+        plan = make_plan(
+            self._snapshot(), self.of, self._seen, timestamped=self._timestamped, asked_as=self._asked_as
+        )
+        self._seen |= plan.parts.keys()
+        self._plan = plan
+        return plan
+
+    @property
+    def codecs(self) -> Codecs:
+        """How keys and values are written and read."""
+        return self.plan().codecs
+
+    def as_of(self, at_ms: int) -> LocalReader:
+        """The same store as it was at a time.
+
+        Raises:
+            InvalidStateStoreTypeException: the store keeps no history.
+            ValueError: the time is before the history.
+        """
+        plan = self.plan()
+        if plan.declaration.history_ms is None:
+            raise InvalidStateStoreTypeException(
+                f"store '{self.of.store}' keeps no history, so that it cannot be read as of an earlier time",
+                store=self.of.store,
+                client_state=plan.snapshot.client_state,
+                next_step="declare it with Materialized.with_history(timedelta(hours=1))",
+            )
+        reader = LocalReader(
+            self._view, replace(self.of, as_of=at_ms), timestamped=self._timestamped, asked_as=self._asked_as
+        )
+        reader.check()
+        reader._reading(lambda plan: [part.store.check_as_of(at_ms) for part in plan.parts.values()])
+        return reader
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def get(self, key: Any) -> Any:
+        """The value of a key of a key-value store; None if it has none here."""
+        # The common case in as few steps as possible; `answer` has all the others.
+        plan = self._plan
+        if plan is None or plan.snapshot is not self._snapshot():
+            plan = self._replan()
+        try:
+            data = plan.serialize(key)
+        except Exception:  # whatever a serde raises: it is told below
+            data = None
+        if data is None or key is None:
+            data = plan.codecs.key_bytes(key, "get()")
+        partition_of = plan.partition_of
+        getter = None if partition_of is None else plan.getters.get(partition_of(data))
+        try:
+            stored = self._value_of(data) if getter is None else getter(data)
+        except ClosedStoreError:
+            stored = self._value_of(data)
+        return None if stored is None else plan.decode(stored)
+
+    def _value_of(self, key: bytes) -> bytes | None:
+        stored: bytes | None = self.answer(replace(self.of, form=Form.VALUE, key=key))
+        return stored
+
+    def answer(self, read: Read) -> Any:
+        """What `reading.of_part` says that comes of a read, over all partitions here that it is about.
+
+        Raises:
+            InvalidStateStoreException: one of its leaves.
+        """
+        if read.form is Form.VALUES:
+            return self._reading(lambda plan: self._values(plan, read))
+        if read.key is not None:
+            return self._reading(lambda plan: self._of_key(plan, read, read.key or b""))
+        return self._reading(lambda plan: self._of_all(plan, read))
+
+    def _of_all(self, plan: Plan, read: Read) -> Any:
+        self._check_whole(plan)
+        return joined(read, _of_each(list(plan.parts.values()), read))
+
+    def _of_key(self, plan: Plan, read: Read, key: bytes) -> Any:
+        if plan.partition_of is not None:
+            partition = plan.partition_of(key)
+            part = plan.parts.get(partition)
+            if part is None:
+                self._check_absent(plan, partition)
+            return joined(read, [] if part is None else [of_part(part.store, read)])
+        if read.form is not Form.VALUE:
+            return self._of_all(plan, read)
+        for part in plan.parts.values():
+            stored = of_part(part.store, read)
+            if stored is not None:
+                return stored
+        self._check_whole(plan)
+        return None
+
+    def _values(self, plan: Plan, read: Read) -> list[bytes | None]:
+        if plan.partition_of is None:
+            one = replace(read, form=Form.VALUE, keys=())
+            return [self._of_key(plan, replace(one, key=key), key) for key in read.keys]
+        places: dict[int, list[int]] = {}
+        for place, key in enumerate(read.keys):
+            places.setdefault(plan.partition_of(key), []).append(place)
+        found: list[bytes | None] = [None] * len(read.keys)
+        for partition, indexes in places.items():
+            part = plan.parts.get(partition)
+            if part is None:
+                self._check_absent(plan, partition)
+                continue
+            some = replace(read, keys=tuple([read.keys[index] for index in indexes]))
+            for index, stored in zip(indexes, of_part(part.store, some), strict=True):
+                found[index] = stored
+        return found
+
+    def table(self) -> OpenTable:
+        """The store as it is now, as a table."""
+        from millstream.query.tables import open_table  # Arrow, for those who ask
+
+        def opened(plan: Plan) -> OpenTable:
+            self._check_whole(plan)
+            return open_table(plan)
+
+        return self._reading(opened)
+
+    def described(self) -> str:
+        """The store in words, for people.
+
+        Raises:
+            InvalidStateStoreException: it cannot be read now.
+        """
+        plan = self.plan()
+        entries = self.answer(replace(self.of, form=Form.COUNT))
+        numbers = ", ".join(map(str, plan.parts))
+        codecs = plan.codecs
+        return (
+            f"({codecs.key_serde.name} -> {codecs.value_serde.name}), partitions {numbers} on client "
+            f"'{plan.snapshot.client_id}', about {entries:,} entries"
+        )
+
+    def _reading(self, read: Callable[[Plan], R]) -> R:
+        """What `read` gives; if a store is closed under it, look where the store is now, and read again."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            plan = self.plan()
+            try:
+                return read(plan)
+            except ClosedStoreError as error:
+                if attempt == _ATTEMPTS or self._snapshot() is plan.snapshot:
+                    plan = self.plan()
+                    outcome = plan.decide(Presence.CLOSED, plan.scope)
+                    raise plan.refuse(outcome, self.of.partition, "a read") from error
+        raise AssertionError("unreachable")
+
+    def _check_absent(self, plan: Plan, partition: int) -> None:
+        """Raise, unless a key of this partition, which cannot be read here, simply has no value here."""
+        if not plan.parts:
+            raise plan.refuse_whole()
+        scope = Scope.KEY if self.of.partition is None else Scope.PARTITION
+        outcome = plan.decide(plan.presence(partition), scope)
+        if outcome is not Outcome.NOTHING:
+            raise plan.refuse(outcome, partition)
+
+    def _check_whole(self, plan: Plan) -> None:
+        """Raise, unless a read over all partitions gives the whole answer."""
+        if plan.whole() is not Presence.READABLE:
+            raise plan.refuse_whole()
+
+    def lost(self, error: ClosedStoreError) -> Exception:
+        """What an open iterator raises when its store has been closed: it cannot go on, whatever comes."""
+        try:
+            plan = self.plan()
+        except InvalidStateStoreException as refused:
+            return refused
+        outcome = plan.decide(Presence.CLOSED, plan.scope, settled=True)
+        return plan.refuse(outcome, self.of.partition, "an open iterator")
+
+
+def _of_each(parts: Sequence[LocalStore], read: Read) -> list[Any]:
+    """What each part has: all of them, or none."""
+    found: list[Any] = []
+    try:
+        for part in parts:
+            found.append(of_part(part.store, read))
+    except BaseException:
+        if read.form is Form.ENTRIES:
+            for iterator in found:
+                iterator.close()
+        raise
+    return found

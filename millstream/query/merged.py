@@ -1,0 +1,175 @@
+"""Several ordered runs of entries as one: of partitions, while they are read, and of clients' pages.
+
+By stretches, and not entry by entry: what no entry that is still to come can come before is taken from each
+run at once, and sorted, which is quick for a few runs that are sorted already. So a scan of several
+partitions costs, for each entry, little more than one of a single partition.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Protocol, TypeVar
+
+from millstream.model import StoreKind
+from millstream.stores.api import ClosedStoreError, StoreIterator
+
+__all__ = ["Merged", "Source", "in_one_order", "merged_runs", "order_of"]
+
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """Where an iterator's entries come from: read ahead, some at a time."""
+
+    @property
+    def ahead(self) -> deque[Any]:
+        """What was read ahead, the next entry first. Empty at once when it or its store closes."""
+
+    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
+        """Have `make` turn some entries at a time into what it gives. Before the first is read."""
+
+    def fill(self) -> None:
+        """Read some more ahead.
+
+        Raises:
+            ClosedStoreError: a store is closed.
+            StopIteration: there are no more.
+        """
+
+    def close(self) -> None:
+        """Release what it holds; there are no more entries. Idempotent."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __next__(self) -> Any: ...
+
+
+def in_one_order(sources: Sequence[StoreIterator], kind: StoreKind, *, reverse: bool) -> Source:
+    """The entries of several partitions of one kind of stores in one order, over all of them."""
+    return sources[0] if len(sources) == 1 else Merged(sources, order_of(kind), reverse=reverse)
+
+
+def order_of(kind: StoreKind) -> Callable[[tuple[Any, bytes]], Any]:
+    """What stored entries of a kind are ordered by: key; key and start; key, end and start."""
+    return _session_order if kind is StoreKind.SESSION else _key_of
+
+
+_key_of: Callable[[tuple[Any, bytes]], Any] = itemgetter(0)
+
+
+def _session_order(entry: tuple[tuple[bytes, int, int], bytes]) -> tuple[bytes, int, int]:
+    key, start, end = entry[0]
+    return key, end, start
+
+
+def merged_runs(runs: Iterable[Sequence[T]], order: Callable[[T], Any], *, reverse: bool) -> list[T]:
+    """Runs that are each in that order, as one; of the same order, those of the first run come first."""
+    entries: list[T] = []
+    for run in runs:
+        entries += run
+    entries.sort(key=order, reverse=reverse)
+    return entries
+
+
+class _Run:
+    """One of the sources, and what was read of it and is not given yet."""
+
+    __slots__ = ("ended", "entries", "source")
+
+    def __init__(self, source: StoreIterator) -> None:
+        self.source = source
+        self.entries: list[Any] = []
+        self.ended = False
+
+    def fill(self) -> None:
+        if not self.entries and not self.ended:
+            self.entries = self.source.block()
+            self.ended = not self.entries
+
+    def take(self, count: int) -> list[Any]:
+        entries, self.entries = self.entries[:count], self.entries[count:]
+        return entries
+
+
+class Merged:
+    """A `Source` of several others. Used by one thread at a time; whoever closes a store may be another one.
+
+    What was read of a partition waits here for the others, where closing its store does not reach it. So each
+    of the sources tells when it is closed, and from then on nothing is given any more.
+    """
+
+    __slots__ = ("_closed", "_made", "_make", "_order", "_reverse", "_runs", "_sources")
+
+    def __init__(
+        self, sources: Sequence[StoreIterator], order: Callable[[Any], Any], *, reverse: bool
+    ) -> None:
+        self._sources = tuple(sources)  # by references they live: a store knows them weakly
+        self._runs = [_Run(each) for each in sources]
+        self._order = order
+        self._reverse = reverse
+        self._make: Callable[[list[Any]], Iterable[Any]] | None = None
+        self._made: deque[Any] = deque()
+        self._closed: list[str] = []
+        for each in sources:
+            each.tell(self._closed, self._made)
+
+    @property
+    def ahead(self) -> deque[Any]:
+        return self._made
+
+    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
+        self._make = make
+
+    def fill(self) -> None:
+        self._check_open()
+        for run in self._runs:
+            run.fill()
+        entries = self._stretch()
+        made = entries if self._make is None else self._make(entries)
+        self._made.extend(made)
+        self._check_open()  # if it was told before they were put there
+        if not entries:
+            raise StopIteration
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._made.clear()
+            raise ClosedStoreError(self._closed[0])
+
+    def _stretch(self) -> list[Any]:
+        """The entries that nothing can come before that was not read yet; empty: all have ended."""
+        self._runs = runs = [run for run in self._runs if run.entries]
+        if len(runs) <= 1:
+            return runs[0].take(len(runs[0].entries)) if runs else []
+        order, reverse = self._order, self._reverse
+        ends = [order(run.entries[-1]) for run in runs]
+        if reverse:
+            border = max(ends)
+            # What is not before the border: the entries descend, and so does their being so.
+            taken = [
+                run.take(bisect_right(run.entries, False, key=lambda entry: order(entry) < border))
+                for run in runs
+            ]
+        else:
+            border = min(ends)
+            taken = [run.take(bisect_right(run.entries, border, key=order)) for run in runs]
+        return merged_runs(taken, order, reverse=reverse)
+
+    def close(self) -> None:
+        self._runs = []
+        self._made.clear()
+        for each in self._sources:
+            each.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                return self._made.popleft()
+            except IndexError:
+                self.fill()

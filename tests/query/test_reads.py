@@ -1,0 +1,64 @@
+"""The read as a value, and the merging of partitions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.model import StoreKind, TaskId
+from millstream.query.merged import in_one_order, order_of
+from millstream.query.read import Read, of_prefix
+from millstream.query.reading import joined, of_part
+from millstream.stores.api import ClosedStoreError
+from millstream.stores.memory import MemoryStore
+
+KEYS = st.binary(min_size=1, max_size=3)
+
+
+def stores_of(parts: list[dict[bytes, bytes]]) -> list[MemoryStore]:
+    stores = []
+    for number, part in enumerate(parts):
+        store = MemoryStore("counts", TaskId(0, number))
+        store.apply([(key, value, number) for key, value in part.items()], len(part))
+        stores.append(store)
+    return stores
+
+
+@given(st.lists(st.dictionaries(KEYS, KEYS, max_size=90), min_size=1, max_size=4), st.booleans())
+def test_partitions_are_merged_into_one_order(parts: list[dict[bytes, bytes]], reverse: bool) -> None:
+    """Whatever each has; where several have the same key, that of the first partition comes first."""
+    read = Read("counts", reverse=reverse)
+    entries = joined(read, [of_part(store, read) for store in stores_of(parts)])
+    found = [(key, stored[8:]) for key, stored in entries]
+    rows = [(key, value) for part in parts for key, value in sorted(part.items(), reverse=reverse)]
+    assert found == sorted(rows, key=lambda row: row[0], reverse=reverse)
+
+
+@given(st.lists(KEYS, max_size=30), KEYS)
+def test_a_prefix_is_a_range(keys: list[bytes], prefix: bytes) -> None:
+    """Also one of bytes that have no successor."""
+    keys = [*keys, b"\xff", b"\xff\xff", b"\xff\xfe", prefix]
+    (store,) = stores_of([dict.fromkeys(keys, b"")])
+    for each in (prefix, b"\xff", b"\xff\xff", b""):
+        found = [key for key, _ in of_part(store, of_prefix(Read("counts"), each))]
+        assert found == sorted(key for key in set(keys) if key.startswith(each))
+
+
+def test_what_waits_in_a_merge_ends_with_a_store() -> None:
+    """Nothing is given any more once one of the stores is closed, though it came from another one."""
+    stores = stores_of([{b"a": b"1", b"c": b"3"}, {b"b": b"2", b"d": b"4"}])
+    entries = in_one_order([store.range(None, None) for store in stores], StoreKind.KEY_VALUE, reverse=False)
+    assert next(entries)[0] == b"a"
+    assert len(entries.ahead) > 0
+    stores[1].close()
+    assert len(entries.ahead) == 0
+    for _ in range(2):
+        with pytest.raises(ClosedStoreError):
+            next(entries)
+
+
+def test_the_order_of_sessions_is_by_their_ends() -> None:
+    """As a session store has them."""
+    order = order_of(StoreKind.SESSION)
+    assert order(((b"a", 1, 9), b"")) < order(((b"a", 0, 10), b"")) < order(((b"b", 0, 1), b""))

@@ -14,11 +14,13 @@ from millstream.cli.completion import completion
 from millstream.cli.demo import demo
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
+from millstream.cli.lag import lag
 from millstream.cli.output import Json, tell
 from millstream.cli.registry import registry
 from millstream.cli.reset import reset
 from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
+from millstream.cli.topics import produce, tail
 
 __all__ = ["app", "main"]
 
@@ -31,7 +33,8 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "A program": (run, describe, explain, graph),
-    "An application": (reset,),
+    "An application": (lag, reset),
+    "Topics": (tail, produce),
     "This machine": (demo, kafka, registry, completion),
 }
 for _panel, _commands in _COMMANDS.items():

@@ -1,0 +1,202 @@
+"""How records are shown and written on the command line: serdes by name, and bytes nobody knows. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+from millstream.errors import SerializationException
+from millstream.foreign import printable
+from millstream.model import Record
+
+__all__ = [
+    "Form",
+    "Reader",
+    "parse_header",
+    "parse_time",
+    "record_as_dict",
+    "record_line",
+    "shown_time",
+    "written",
+]
+
+
+class Form(StrEnum):
+    """How bytes are read and written: serdes by their names, and three of the command line's own."""
+
+    AUTO = "auto"
+    """Text if it is text, else 0x and hexadecimal digits."""
+    BYTES = "bytes"
+    """Base64."""
+    JSON = "json"
+    STRING = "string"
+    SHORT = "short"
+    INTEGER = "integer"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    UUID = "uuid"
+    AVRO = "avro"
+    JSON_SCHEMA = "json_schema"
+    PROTOBUF = "protobuf"
+
+
+Reader = Callable[[bytes], Any]
+
+
+def text_or_hex(data: bytes) -> str:
+    """Text, if it is some that can be printed; else its bytes."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "0x" + data.hex()
+    return text if all(each.isprintable() or each in "\n\t" for each in text) else "0x" + data.hex()
+
+
+def reader_of(form: Form, serde: Callable[[str], Any]) -> Reader:
+    """What reads bytes in a form; `serde` gives a serde by its name."""
+    match form:
+        case Form.AUTO:
+            return text_or_hex
+        case Form.BYTES:
+            return lambda data: base64.b64encode(data).decode("ascii")
+        case Form.JSON:
+            return _json
+        case _:
+            deserialize = serde(form.value).deserialize
+            return lambda data: deserialize(data)
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise SerializationException(f"not JSON: {printable(error, 100)}") from None
+
+
+def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes | None:
+    """The bytes of what somebody typed; None: nothing, a tombstone or no key.
+
+    Raises:
+        typer.BadParameter: it does not fit.
+    """
+    if text is None:
+        return None
+    try:
+        match form:
+            case Form.AUTO | Form.STRING:
+                return text.encode("utf-8")
+            case Form.BYTES:
+                return base64.b64decode(text, validate=True)
+            case Form.JSON:
+                return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+            case _:
+                data: bytes | None = serde(form.value).serialize(_value(form, text))
+                return data
+    except (ValueError, SerializationException) as error:
+        raise typer.BadParameter(f"{printable(text, 80)!r} is no {form.value}: {error}") from None
+
+
+def _value(form: Form, text: str) -> Any:
+    match form:
+        case Form.SHORT | Form.INTEGER | Form.LONG:
+            return int(text)
+        case Form.FLOAT | Form.DOUBLE:
+            return float(text)
+        case Form.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("true or false")
+            return text.lower() == "true"
+        case Form.UUID:
+            from uuid import UUID
+
+            return UUID(text)
+        case _:
+            return json.loads(text)
+
+
+def record_as_dict(record: Record, key: Reader, value: Reader) -> dict[str, Any]:
+    """Ready for `json.dumps`. What cannot be read has `key_error` or `value_error`, and is base64."""
+    shown: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    for name, data, read in (("key", record.key, key), ("value", record.value, value)):
+        try:
+            shown[name] = None if data is None else read(data)
+        except SerializationException as error:
+            shown[name] = {"$bytes": base64.b64encode(data or b"").decode("ascii")}
+            shown[f"{name}_error"] = str(error)
+    shown["headers"] = [[name, None if data is None else text_or_hex(data)] for name, data in record.headers]
+    return shown
+
+
+def record_line(shown: Mapping[str, Any], *, headers: bool) -> str:
+    """One record on one line: where, when, key and value. What is in it cannot command the terminal."""
+    parts = [
+        f"{printable(shown['topic'])}-{shown['partition']}@{shown['offset']}",
+        shown_time(int(shown["timestamp"])),
+        _one(shown, "key"),
+        _one(shown, "value"),
+    ]
+    if headers and shown["headers"]:
+        parts.append(" ".join(f"{printable(name)}={printable(value)}" for name, value in shown["headers"]))
+    return "  ".join(parts)
+
+
+def _one(shown: Mapping[str, Any], name: str) -> str:
+    value = shown[name]
+    if f"{name}_error" in shown:
+        return f"<{name}: {printable(shown[f'{name}_error'], 120)}>"
+    if value is None:
+        return "null"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return printable(text, 2_000)
+
+
+def shown_time(timestamp: int) -> str:
+    """A record's time in UTC, to the millisecond."""
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+
+
+def parse_time(text: str, hint: str) -> int:
+    """Milliseconds since the epoch of a number of them, or of a time of ISO 8601, in UTC if it names no zone.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time; it is 2026-05-01T12:00:00Z, or milliseconds since 1970", param_hint=hint
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def parse_header(text: str) -> tuple[str, bytes]:
+    """`name=value`.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{text!r} is no header; it is name=value", param_hint="--header")
+    return name, value.encode("utf-8")

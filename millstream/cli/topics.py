@@ -1,0 +1,319 @@
+"""`millstream tail` and `produce`: records of topics, with the client's settings for Kafka."""
+
+from __future__ import annotations
+
+import heapq
+import json as json_
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.cli.cluster import cluster_config, partitions_of, topics_of
+from millstream.cli.errors import Debug
+from millstream.cli.output import Json, as_json
+from millstream.cli.records import (
+    Form,
+    parse_header,
+    parse_time,
+    reader_of,
+    record_as_dict,
+    record_line,
+    written,
+)
+from millstream.cli.settings import BootstrapServer, ConfigFile, Setting
+from millstream.model import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from millstream.config import StreamsConfig
+    from millstream.kafka.topics import KafkaTopics
+
+__all__ = ["Begin", "begin_of", "first_offsets", "produce", "record_of_line", "tail"]
+
+_USUALLY = 10
+_MOST = 10_000
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+KeyForm = Annotated[Form, typer.Option("--key", "-k", help="How keys are read.")]
+ValueForm = Annotated[Form, typer.Option("--value", "-v", help="How values are read.")]
+
+
+def tail(
+    topic: Topic,
+    bootstrap_server: BootstrapServer = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", "-n", min=0, max=_MOST, help=f"The last records. [default: {_USUALLY}]"),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="earliest|OFFSET|TIME",
+            help="Instead, all from the beginning, an offset, or a time such as 2026-05-01T12:00:00Z.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    partition: Annotated[int | None, typer.Option(min=0, help="Of this partition alone.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.0, help="End after so many seconds.")] = None,
+    key: KeyForm = Form.AUTO,
+    value: ValueForm = Form.AUTO,
+    headers: Annotated[bool, typer.Option("--headers", help="Show headers, too.")] = False,
+    uncommitted: Annotated[
+        bool,
+        typer.Option("--uncommitted", help="Also what transactions that are open or aborted have written."),
+    ] = False,
+    config_file: ConfigFile = None,
+    set_: Setting = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print records of a topic: the last ten, or from where you say; --follow goes on with what comes.
+
+    'auto' shows text as text and other bytes as 0x and hexadecimal digits. avro, json_schema and protobuf
+    ask the registry of the setting schema.registry.url. With --json each record is a line.
+    """
+    from millstream.kafka.records import read_records
+
+    if last is not None and from_ is not None:
+        raise typer.BadParameter("--last and --from cannot go together; give one of them")
+    begin = begin_of(from_)
+    config = cluster_config(config_file, set_, bootstrap_server)
+    key_reader = reader_of(key, lambda name: serde_of(config, name, topic, is_key=True))
+    value_reader = reader_of(value, lambda name: serde_of(config, name, topic, is_key=False))
+
+    def show(records: Iterable[Record]) -> None:
+        for record in records:
+            shown = record_as_dict(record, key_reader, value_reader)
+            typer.echo(as_json(shown, one_line=True) if json else record_line(shown, headers=headers))
+
+    with topics_of(config) as topics:
+        partitions = [at for at in partitions_of(topics, topic) if partition in (None, at.partition)]
+        if not partitions:
+            raise typer.BadParameter(
+                f"topic '{topic}' has no partition {partition}", param_hint="--partition"
+            )
+        ends = topics.end_offsets(partitions)
+        wanted = (_USUALLY if last is None else last) if from_ is None else None
+        starts = first_offsets(topics, begin, wanted, partitions, ends)
+    if wanted is not None:
+        found = read_records(config, starts, ends, timeout_s=timeout, uncommitted=uncommitted)
+        newest = heapq.nlargest(wanted, found, key=lambda each: (each.timestamp, each.partition, each.offset))
+        show(islice(reversed(newest), count))
+        count, starts = None if count is None else count - min(len(newest), count), dict(ends)
+        if not follow or count == 0:
+            return
+    read = read_records(config, starts, None if follow else ends, timeout_s=timeout, uncommitted=uncommitted)
+    show(islice(read, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where reading begins: an offset, or a time; without either, the beginning."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+def begin_of(text: str | None) -> Begin:
+    """What `--from` says.
+
+    Raises:
+        typer.BadParameter: it says nothing known.
+    """
+    if text is None or text == "earliest":
+        return Begin()
+    if text.isascii() and text.isdigit() and len(text) < 12:
+        return Begin(offset=int(text))
+    return Begin(time_ms=parse_time(text, "--from"))
+
+
+def first_offsets(
+    topics: KafkaTopics,
+    begin: Begin,
+    last: int | None,
+    partitions: list[TopicPartition],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Where each partition is read from: never before its beginning, nor behind its end."""
+    firsts = topics.beginning_offsets(partitions)
+    if last is not None:
+        return {at: max(firsts[at], ends[at] - last) for at in partitions}
+    if begin.time_ms is not None:
+        found = topics.offsets_at(partitions, begin.time_ms)
+        return {at: found.get(at, ends[at]) for at in partitions}
+    offset = begin.offset or 0
+    return {at: min(max(firsts[at], offset), ends[at]) for at in partitions}
+
+
+def serde_of(config: StreamsConfig, name: str, topic: str, *, is_key: bool) -> Any:
+    """The serde of a name, with the registry of the configuration."""
+    from millstream.dsl.registry_serdes import bound, reading
+    from millstream.dsl.serdes import Serdes
+    from millstream.registry.settings import RegistrySettings
+
+    return reading(bound(Serdes.of(name), RegistrySettings.of(config.given), topic, is_key=is_key))
+
+
+def produce(
+    topic: Topic,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="VALUE",
+            help="A record for each value; without any, stdin has a record a line.",
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    key_text: Annotated[str | None, typer.Option("--with-key", "-K", help="The key of all of them.")] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(help="In values and lines, what stands before this is the key, such as ':' or a tab."),
+    ] = None,
+    lines_are_json: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help='Lines are JSON, as `tail --json` prints them: {"key": …, "value": …, "headers": [[…, …]], '
+            '"partition": …, "timestamp": …}; only the value is needed.',
+        ),
+    ] = False,
+    tombstone: Annotated[bool, typer.Option("--tombstone", help="One record without a value.")] = False,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all of them."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Into this partition. [default: by the key]")
+    ] = None,
+    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="Their time. [default: now]")] = None,
+    key: Annotated[Form, typer.Option("--key", "-k", help="How keys are written.")] = Form.STRING,
+    value: Annotated[Form, typer.Option("--value", "-v", help="How values are written.")] = Form.STRING,
+    config_file: ConfigFile = None,
+    set_: Setting = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write records to a topic, and print where each is. The topic has to exist."""
+    from millstream.kafka.records import write_records
+
+    config = cluster_config(config_file, set_, bootstrap_server)
+    usual = Record(
+        topic,
+        -1 if partition is None else partition,
+        -1,
+        None,
+        None,
+        -1 if timestamp is None else parse_time(timestamp, "--timestamp"),
+        tuple(parse_header(each) for each in header or ()),
+    )
+
+    def to_bytes(form: Form, text: str | None, *, is_key: bool) -> bytes | None:
+        return written(form, text, lambda name: serde_of(config, name, topic, is_key=is_key))
+
+    def record(line: str | None) -> Record:
+        return record_of_line(
+            line,
+            usual,
+            lambda text: to_bytes(key, text, is_key=True),
+            lambda text: to_bytes(value, text, is_key=False),
+            key_text=key_text,
+            separator=separator,
+            is_json=lines_are_json,
+        )
+
+    with topics_of(config) as topics:
+        partitions_of(topics, topic)
+    if tombstone:
+        lines: Iterable[str | None] = [None]
+    elif values:
+        lines = values
+    else:
+        lines = (line.rstrip("\r\n") for line in sys.stdin)
+    batch: list[Record] = []
+    total = 0
+
+    def write() -> None:
+        nonlocal total
+        for each in write_records(config, batch):
+            where = {"topic": each.topic, "partition": each.partition, "offset": each.offset}
+            typer.echo(
+                as_json(where, one_line=True) if json else f"{each.topic}-{each.partition}@{each.offset}"
+            )
+        total += len(batch)
+        batch.clear()
+
+    for line in lines:
+        batch.append(record(line))
+        if len(batch) >= _MOST or (not values and sys.stdin.isatty()):
+            write()
+    if batch:
+        write()
+    if not total:
+        typer.echo("nothing to write: stdin was empty", err=True)
+
+
+def record_of_line(
+    line: str | None,
+    usual: Record,
+    key: Callable[[str | None], bytes | None],
+    value: Callable[[str | None], bytes | None],
+    *,
+    key_text: str | None = None,
+    separator: str | None = None,
+    is_json: bool = False,
+) -> Record:
+    """The record that one line says. `usual` has what the line does not say; a line of None is a tombstone.
+
+    Raises:
+        typer.BadParameter: it does not fit.
+    """
+    if line is not None and is_json:
+        return _record_of_json(line, usual, key, value, key_text)
+    if line is not None and separator is not None:
+        before, found, after = line.partition(separator)
+        if not found:
+            raise typer.BadParameter(f"{line[:80]!r} has no {separator!r}", param_hint="--separator")
+        key_text, line = before, after
+    return replace(usual, key=key(key_text), value=value(line))
+
+
+def _record_of_json(
+    line: str,
+    usual: Record,
+    key: Callable[[str | None], bytes | None],
+    value: Callable[[str | None], bytes | None],
+    key_text: str | None,
+) -> Record:
+    try:
+        given = json_.loads(line)
+    except ValueError as error:
+        raise typer.BadParameter(f"{line[:80]!r} is no JSON: {error}", param_hint="--records") from None
+    if not isinstance(given, dict):
+        raise typer.BadParameter(f"{line[:80]!r} is no JSON object", param_hint="--records")
+
+    def text(part: Any) -> str | None:
+        return part if part is None or isinstance(part, str) else json_.dumps(part, ensure_ascii=False)
+
+    headers = tuple(
+        (str(name), None if data is None else str(data).encode()) for name, data in given.get("headers", ())
+    )
+    partition, timestamp = given.get("partition", usual.partition), given.get("timestamp", usual.timestamp)
+    if not isinstance(partition, int) or not isinstance(timestamp, int):
+        raise typer.BadParameter("partition and timestamp are whole numbers", param_hint="--records")
+    return Record(
+        usual.topic,
+        partition,
+        -1,
+        key(text(given["key"]) if "key" in given else key_text),
+        value(text(given.get("value"))),
+        timestamp,
+        usual.headers + headers,
+    )

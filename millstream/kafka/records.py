@@ -1,0 +1,158 @@
+"""Records of topics, for people who look: read from here to there, or written; nothing is committed.
+
+What pipelines read and write is Spark's, and changelogs have consumer.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as NativePartition
+
+from millstream.config import StreamsConfig
+from millstream.errors import StreamsException
+from millstream.kafka.clients import build, producer_config, restore_consumer_config, unreachable
+from millstream.model import Record, TopicPartition
+
+__all__ = ["read_records", "write_records"]
+
+_POLL_S = 0.2
+_MANY = 500
+
+
+def read_records(
+    config: StreamsConfig,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int] | None = None,
+    *,
+    timeout_s: float | None = None,
+    uncommitted: bool = False,
+) -> Iterator[Record]:
+    """The records from these offsets on, in each partition in its order, as they come.
+
+    Args:
+        ends: where to stop, before this offset; None: it goes on until the time is over.
+        timeout_s: how long all of it may take; None: as long as it takes.
+        uncommitted: also records of transactions that are open or were aborted.
+
+    Raises:
+        StreamsException: a partition cannot be read.
+    """
+    left = {at: end for at, end in (ends or {}).items() if starts.get(at, end) < end}
+    if not starts or (ends is not None and not left):
+        return
+    wanted = starts if ends is None else {at: starts[at] for at in left}
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    consumer = build(
+        Consumer,
+        {
+            **restore_consumer_config(config),
+            "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
+        },
+    )
+    try:
+        consumer.assign([NativePartition(*at, offset) for at, offset in wanted.items()])
+        while deadline is None or time.monotonic() < deadline:
+            for message in consumer.consume(_MANY, _POLL_S):
+                at = TopicPartition(str(message.topic()), int(message.partition() or 0))
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise StreamsException(
+                        f"{at} cannot be read: {error.name()}: {error.str()}; see that the topic is there "
+                        "and that this user may read it"
+                    )
+                # The end of a partition comes with its offset, also where its last offsets are no records.
+                offset = int(message.offset() or 0)
+                if error is None and (ends is None or (at in left and offset < left[at])):
+                    yield _record(message)
+                if at in left and offset + (error is None) >= left[at]:
+                    del left[at]
+            if ends is not None and not left:
+                return
+    finally:
+        consumer.close()
+
+
+def _record(message: Any) -> Record:
+    try:
+        headers = message.headers() or ()
+    except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
+        headers = (("(names that are not UTF-8)", None),)
+    return Record(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        message.timestamp()[1],
+        tuple(headers),
+    )
+
+
+def write_records(config: StreamsConfig, records: Sequence[Record]) -> list[Record]:
+    """Write records, and say where each is.
+
+    A `partition` of -1 lets Kafka's partitioner choose; a `timestamp` of -1 is now.
+
+    Raises:
+        StreamsException: one could not be written, or not in time. Those before it may have been.
+    """
+    timeout_s = config.request_timeout_s
+    options = {
+        "message.timeout.ms": round(timeout_s * 1000),
+        "partitioner": "murmur2_random",  # as Java's clients do it
+        **producer_config(config),
+        "delivery.report.only.error": False,
+    }
+    producer = build(Producer, options)
+    written: dict[int, Record] = {}
+    failed: list[KafkaError] = []
+
+    def teller(number: int) -> Callable[[KafkaError | None, Any], None]:
+        def told(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+            else:
+                written[number] = _record(message)
+
+        return told
+
+    try:
+        for number, record in enumerate(records):
+            given: dict[str, Any] = {
+                "value": record.value,
+                "key": record.key,
+                "headers": list(record.headers),
+            }
+            if record.partition >= 0:
+                given["partition"] = record.partition
+            if record.timestamp >= 0:
+                given["timestamp"] = record.timestamp
+            while True:
+                try:
+                    producer.produce(record.topic, **given, on_delivery=teller(number))
+                    break
+                except BufferError:
+                    producer.poll(_POLL_S)
+            producer.poll(0)
+        left = producer.flush(timeout_s)
+    except KafkaException as error:
+        raise _refused(config, error) from error
+    if failed:
+        raise _refused(config, KafkaException(failed[0]))
+    if left:
+        raise unreachable(config, f"write {left} records", TimeoutError("no answer in time"))
+    return [written[number] for number in range(len(records))]
+
+
+def _refused(config: StreamsConfig, error: KafkaException) -> StreamsException:
+    cause = error.args[0]
+    if cause.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        return unreachable(config, "write a record", error)
+    return StreamsException(
+        f"a record could not be written: {cause.name()}: {cause.str()}; see that the partition exists, and "
+        "that this user may write to the topic"
+    )

@@ -1,0 +1,187 @@
+"""Records on the command line: how they are shown, what is made of what somebody types, and lag."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+import typer
+
+from millstream.cli.cluster import lags
+from millstream.cli.lag import lag_as_dict, lag_table
+from millstream.cli.records import (
+    Form,
+    parse_header,
+    parse_time,
+    reader_of,
+    record_as_dict,
+    record_line,
+    shown_time,
+    written,
+)
+from millstream.cli.topics import Begin, begin_of, first_offsets, record_of_line
+from millstream.dsl.serdes import Serdes
+from millstream.model import Record, TopicPartition
+from millstream.testing.fakes import FakeLog, FakeTopics
+
+RECORD = Record(
+    "orders", 3, 17, b"ann", b'{"amount": 2.5}', 1_782_900_000_123, (("from", b"\xff"), ("a", None))
+)
+AUTO = reader_of(Form.AUTO, Serdes.of)
+
+
+def test_a_record_is_a_line_with_its_place_and_time() -> None:
+    """Headers only if they are asked for."""
+    shown = record_as_dict(RECORD, AUTO, AUTO)
+    line = 'orders-3@17  2026-07-01T10:00:00.123Z  ann  {"amount": 2.5}'
+    assert record_line(shown, headers=False) == line
+    assert record_line(shown, headers=True) == f"{line}  from=0xff a=None"
+
+
+def test_as_json_a_record_has_what_its_serde_reads() -> None:
+    """What cannot be read has its bytes, and why."""
+    shown = record_as_dict(RECORD, reader_of(Form.LONG, Serdes.of), reader_of(Form.JSON, Serdes.of))
+    assert shown["value"] == {"amount": 2.5}
+    assert shown["key"] == {"$bytes": "YW5u"}
+    assert "'long' cannot read these 3 bytes" in shown["key_error"]
+    assert record_line(shown, headers=False).count("<key: serde 'long' cannot read") == 1
+    assert json.loads(json.dumps(shown))["headers"] == [["from", "0xff"], ["a", None]]
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"", ""),
+        ("Zoë\n".encode(), "Zoë\n"),
+        (b"\x00\x01", "0x0001"),
+        (b"\x1b[31m", "0x1b5b33316d"),
+        ("\u202eabc".encode(), "0xe280ae616263"),
+        (b"\xff\xfe", "0xfffe"),
+    ],
+    ids=["empty", "text", "binary", "escape", "direction", "no-utf-8"],
+)
+def test_bytes_that_nobody_knows_are_text_if_they_are_some(data: bytes, shown: str) -> None:
+    """What would command the terminal, or turn its direction, is digits."""
+    assert AUTO(data) == shown
+
+
+def test_no_record_commands_the_terminal() -> None:
+    """Not even as a string, whose serde gives what is there; nor by a topic's name."""
+    text = reader_of(Form.STRING, Serdes.of)
+    shown = record_as_dict(Record("t\x07", 0, 0, b"\x1b]0;x\x07", b"a\nb\x9b", 0), text, text)
+    line = record_line(shown, headers=True)
+    assert line.isprintable()
+    assert "\\x1b]0;x\\x07" in line
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "data"),
+    [
+        (Form.STRING, "ann", b"ann"),
+        (Form.AUTO, "7", b"7"),
+        (Form.LONG, "-7", struct.pack(">q", -7)),
+        (Form.DOUBLE, "2.5", struct.pack(">d", 2.5)),
+        (Form.BOOLEAN, "True", b"\x01"),
+        (Form.JSON, '{"a": [1, "ü"]}', '{"a":[1,"ü"]}'.encode()),
+        (Form.BYTES, "/wA=", b"\xff\x00"),
+        (Form.UUID, "00000000-0000-0000-0000-000000000001", b"00000000-0000-0000-0000-000000000001"),
+        (Form.LONG, None, None),
+    ],
+)
+def test_what_is_typed_becomes_the_bytes_of_its_serde(
+    form: Form, text: str | None, data: bytes | None
+) -> None:
+    """And reading them gives it again."""
+    assert written(form, text, Serdes.of) == data
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [(Form.LONG, "x"), (Form.SHORT, "70000"), (Form.JSON, "{"), (Form.BYTES, "?"), (Form.BOOLEAN, "1")],
+)
+def test_what_does_not_fit_its_serde_is_refused(form: Form, text: str) -> None:
+    """With what it should be."""
+    with pytest.raises(typer.BadParameter, match=f"is no {form.value}"):
+        written(form, text, Serdes.of)
+
+
+def line_of(text: str | None, **given: object) -> Record:
+    usual = Record("t", -1, -1, None, None, -1, (("h", b"1"),))
+
+    def data(part: str | None) -> bytes | None:
+        return None if part is None else part.encode()
+
+    return record_of_line(text, usual, data, data, **given)  # type: ignore[arg-type]
+
+
+def test_a_line_is_a_value_or_a_key_and_a_value_or_json() -> None:
+    """As `tail --json` prints records, they can be written again."""
+    assert line_of("v", key_text="k") == Record("t", -1, -1, b"k", b"v", -1, (("h", b"1"),))
+    split = line_of("k:v:w", separator=":")
+    assert (split.key, split.value) == (b"k", b"v:w")
+    assert line_of(None, key_text="k").value is None
+    whole = line_of(
+        '{"key": "k", "value": {"a": 1}, "headers": [["x", "y"], ["z", null]], "partition": 2}', is_json=True
+    )
+    assert (whole.key, whole.value, whole.partition) == (b"k", b'{"a": 1}', 2)
+    assert whole.headers == (("h", b"1"), ("x", b"y"), ("z", None))
+    assert line_of('{"value": null}', is_json=True).value is None
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("kv", {"separator": ":"}),
+        ("{", {"is_json": True}),
+        ("[1]", {"is_json": True}),
+        ('{"value": 1, "partition": "x"}', {"is_json": True}),
+    ],
+)
+def test_a_line_that_does_not_fit_is_an_error_of_usage(text: str, given: dict[str, object]) -> None:
+    """Nothing of it is written."""
+    with pytest.raises(typer.BadParameter):
+        line_of(text, **given)
+
+
+def test_reading_begins_at_the_last_records_an_offset_or_a_time() -> None:
+    """Never before what is there, nor behind it."""
+    log = FakeLog()
+    topics = FakeTopics({"t": 2}, log)
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    for number in range(20):
+        log.append(one, (b"k", b"v", number))
+    log.truncate(one, 5)
+    parts, ends = [one, two], {one: 20, two: 0}
+    assert first_offsets(topics, Begin(), 10, parts, ends) == {one: 10, two: 0}  # type: ignore[arg-type]
+    assert first_offsets(topics, Begin(), 50, parts, ends) == {one: 5, two: 0}  # type: ignore[arg-type]
+    assert first_offsets(topics, Begin(), None, parts, ends) == {one: 5, two: 0}  # type: ignore[arg-type]
+    assert first_offsets(topics, Begin(offset=7), None, parts, ends) == {one: 7, two: 0}  # type: ignore[arg-type]
+    assert first_offsets(topics, Begin(time_ms=12), None, parts, ends) == {one: 12, two: 0}  # type: ignore[arg-type]
+    assert first_offsets(topics, Begin(offset=99), None, parts, ends) == {one: 20, two: 0}  # type: ignore[arg-type]
+
+
+def test_times_and_headers_are_parsed() -> None:
+    """A time without a zone is UTC; what is neither is told with an example."""
+    assert begin_of(None) == begin_of("earliest") == Begin()
+    assert begin_of("120") == Begin(offset=120)
+    assert begin_of("2026-07-01T12:00:00.123") == Begin(time_ms=1_782_907_200_123)
+    assert parse_time("1782907200123", "x") == parse_time("2026-07-01T14:00:00.123+02:00", "x")
+    assert shown_time(-(10**18)) == "-1000000000000000000"
+    assert parse_header("a=b=c") == ("a", b"b=c")
+    for wrong in (lambda: begin_of("soon"), lambda: parse_header("a")):
+        with pytest.raises(typer.BadParameter):
+            wrong()
+
+
+def test_lag_is_what_is_left_to_read() -> None:
+    """What was deleted unread is none; a topic that is gone is left out."""
+    at, gone = TopicPartition("t", 0), TopicPartition("u", 0)
+    rows = lags({at: 3, gone: 1}, {at: 5}, {at: 12})
+    assert rows == [(at, 3, 12, 7)]
+    assert lag_as_dict("app", rows)["lag"] == 7
+    assert lag_table(rows).splitlines() == [
+        "TOPIC  PARTITION  OFFSET  END  LAG",
+        "t              0       3   12    7",
+        "all                              7",
+    ]

@@ -126,7 +126,7 @@ OUTSIDE: dict[str, set[str]] = {
     "psutil": {"broker/", "cli/"},
     "rich": {"cli/", "jars/progress.py"},
     "typer": {"cli/"},
-    "subprocess": {"broker/", "jars/ivy.py", "java.py", "query/sql_process.py"},
+    "subprocess": {"broker/", "jars/ivy.py", "java.py", "query/sql_process.py", "spark/direct.py"},
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
     "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},

@@ -4,7 +4,7 @@ Java's second compiler, and its collector for large heaps, take more of the proc
 A class-data archive (AppCDS) has the classes of Spark, of Kafka's clients and of the kernel read and checked
 already: 8 s of a processor become some 4. It is made once for an environment, by a client that counts words
 on the broker of the first cluster tests there, and stays in it. A process that starts before it is there
-goes without, and so does one that it does not fit: Java sees that by itself.
+goes without, and so does one that it does not fit, such as spark-submit's: Java sees that by itself.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
  * A table of a topic in Kafka Streams, read through KafkaStreams.store() as its users do.
  *
  * Arguments: bootstrap servers, topic, state directory, a file with the keys to read, how many keys there are.
- * Says "ready" when the store has them all; then answers each line of its input, "get" or "scan", with the CPU
- * nanoseconds that it took its thread. Ends when its input does.
+ * Says "ready" when the store has them all; then answers each line of its input, "get", "ranges" or "scan", with
+ * the CPU nanoseconds that it took its thread. Ends when its input does.
  */
 public class KafkaStreamsReads {
     public static void main(String[] given) throws Exception {
@@ -53,10 +53,10 @@ public class KafkaStreamsReads {
             BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
             for (String line = input.readLine(); line != null; line = input.readLine()) {
                 long begun = threads.getCurrentThreadCpuTime();
-                if (line.equals("get")) {
-                    get(store, keys);
-                } else {
-                    scan(store, entries);
+                switch (line) {
+                    case "get" -> get(store, keys);
+                    case "ranges" -> ranges(store, entries);
+                    default -> scan(store, entries);
                 }
                 System.out.println(threads.getCurrentThreadCpuTime() - begun);
             }
@@ -85,6 +85,23 @@ public class KafkaStreamsReads {
         for (String key : keys) {
             if (store.get(key) == null) {
                 throw new IllegalStateException("no value for " + key);
+            }
+        }
+    }
+
+    /** A hundred ranges of a thousand, or as many as there are: those of stores.py. */
+    private static void ranges(ReadOnlyKeyValueStore<String, Long> store, long entries) {
+        for (long start = 0; start < entries - 1000; start += Math.max(1000, entries / 100)) {
+            String first = String.format("key-%08d", start);
+            String last = String.format("key-%08d", start + 999);
+            long found = 0;
+            try (KeyValueIterator<String, Long> some = store.range(first, last)) {
+                while (some.hasNext()) {
+                    found += some.next().value == null ? 0 : 1;
+                }
+            }
+            if (found != 1000) {
+                throw new IllegalStateException(found + " entries from " + first + " to " + last);
             }
         }
     }

@@ -25,7 +25,17 @@ from bench.quix import PROGRAM, quix_python
 from bench.words import PARTITIONS
 from bench.workloads import LONG, TEXT, WINDOW, Input, Tally, Workload, finish
 
-__all__ = ["LABELS", "NAMES", "Contest", "Contestant", "Outcome", "Run", "hire", "in_rounds"]
+__all__ = [
+    "LABELS",
+    "NAMES",
+    "Contest",
+    "Contestant",
+    "Outcome",
+    "PythonContestant",
+    "Run",
+    "hire",
+    "in_rounds",
+]
 
 LABELS: Mapping[str, str] = {
     "millstream": "Millstream",
@@ -92,7 +102,7 @@ class Contestant(Protocol):
         """End it."""
 
 
-class _Python:
+class PythonContestant:
     """Millstream, or Spark by hand: `bench.contestant`."""
 
     def __init__(self, lab: Lab, name: str, settings: Mapping[str, object]) -> None:
@@ -113,12 +123,33 @@ class _Python:
     def wait_until_ready(self) -> None:
         self.child.ask(_STARTED_S, do="ready")
 
-    def start(self, job: str, left: str, right: str, output: str) -> None:
+    def start(
+        self, job: str, left: str, right: str, output: str, settings: Mapping[str, object] | None = None
+    ) -> None:
+        self.begin(job, left, right, output, settings)
+        self.begun_running()
+
+    def begin(
+        self, job: str, left: str, right: str, output: str, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """As `start`, but do not wait. `settings` are of this job's client alone."""
         if self._counts and job in ("words", "count", "windows"):
             right = self._lab.topic("changelog", PARTITIONS, {"cleanup.policy": "compact"})
         directory = self._lab.path("state")
         topics = {"left": left, "right": right, "output": output}
-        self.child.ask(_STARTED_S, do="start", job=job, directory=directory, **topics)
+        start = {"do": "start", "job": job, "directory": str(directory), "settings": dict(settings or {})}
+        self.child.say(json.dumps({**start, **topics}))
+
+    def begun_running(self) -> float:
+        """Wait for what `begin` began; how many seconds it took, without the process's own start.
+
+        Raises:
+            Failed: it did not start.
+        """
+        answer = json.loads(self.child.answer(_STARTED_S))
+        if "error" in answer:
+            raise Failed(f"{self.child.name}: {answer['error']}")
+        return float(answer["seconds"])
 
     def begun(self) -> float:
         return float(self.child.ask(_ANSWER_S, do="begun")["at"])
@@ -176,8 +207,9 @@ class _Java:
 class _Quix:
     """Quix Streams: a process for each job, since it has nothing that would become warm."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, linger_ms: int) -> None:
         self._lab, self._python = lab, quix_python()
+        self._environment = {"QUIX_LINGER_MS": str(linger_ms)}
         self._child: Child | None = None
         self._first: float | None = None
 
@@ -189,7 +221,8 @@ class _Quix:
         arguments = [job, self._lab.bootstrap_servers, left, right or "-", output, self._lab.name("quix")]
         directory = self._lab.path("quix")
         log = self._lab.path("quix-log")
-        self._child = Child(LABELS["quix"], [self._python, PROGRAM, *arguments, directory], log)
+        command = [self._python, PROGRAM, *arguments, directory]
+        self._child = Child(LABELS["quix"], command, log, self._environment)
 
     def begun(self) -> float:
         if self._first is None:
@@ -233,8 +266,8 @@ def hire(
     if name == "java":
         return _Java(lab, QUICK_TO_ANSWER if quick_to_answer else FAST)
     if name == "quix":
-        return _Quix(lab)
-    return _Python(lab, name, settings or {})
+        return _Quix(lab, 0 if quick_to_answer else 20)
+    return PythonContestant(lab, name, settings or {})
 
 
 class Contest:

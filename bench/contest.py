@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,6 +48,8 @@ NAMES = ("millstream", "java", "spark", "quix")
 _STARTED_S = 100.0
 _ANSWER_S = 30.0
 _STOPPED_S = 70.0
+_MOST_FAILURES = 2
+"""After so many in a row a contestant is given up: each may take a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,7 @@ class Contest:
         self._lab, self._make = lab, make
         self._held: dict[str, Contestant] = {}
         self.absent: dict[str, str] = {}
-        self._cleaning = ExitStack()
+        self._in_a_row: Counter[str] = Counter()
         for name in names:
             try:
                 self.of(name)
@@ -311,21 +313,24 @@ class Contest:
         try:
             contestant = self.of(name)
             contestant.wait_until_ready()
-            deadline = time.monotonic() + deadline_s
+            deadline = time.monotonic() + deadline_s * lab.patience
             before = contestant.used()
             contestant.start(workload.name, given.left, given.right, output)
             tally = Tally(_decoder(name, workload)) if workload.adds_up else None
             done = finish(lab, output, given.expected, tally, deadline, contestant.check)
             begun, after = contestant.begun(), contestant.used()
             contestant.stop()
-        except (TimeoutError, RuntimeError, Failed) as error:
-            log = getattr(getattr(self._held.get(name), "child", None), "log_end", "")
+        except (TimeoutError, RuntimeError, ValueError, Failed) as error:
+            held = self._held.get(name)
+            log = f" | {held.log_end}" if held is not None and isinstance(error, TimeoutError) else ""
             self.dismiss(name)
-            raise Failed(
-                f"{error}{f' | {log}' if log and isinstance(error, TimeoutError) else ''}"
-            ) from error
+            self._in_a_row[name] += 1
+            if self._in_a_row[name] == _MOST_FAILURES:
+                self.absent[name] = f"it failed {_MOST_FAILURES} times in a row, the last time: {error}"
+            raise Failed(f"{error}{log}") from error
         finally:
             lab.kafka.delete_topic(output)
+        self._in_a_row[name] = 0
         return Run(done.at - begun, given.size, done.written, after.cpu_s - before.cpu_s, after.memory_mb)
 
     def close(self) -> None:

@@ -108,7 +108,7 @@ class JavaReads:
         arguments = [lab.bootstrap_servers, topic, directory / "state", directory / "keys", len(data)]
         command = [*java_command(lab, "1g"), "KafkaStreamsReads", *arguments]
         self._child = Child("Kafka Streams", command, directory / "log")
-        self._answer(_FILLED_S)
+        self.filled_s = int(self._answer(_FILLED_S)) / 1e9
 
     def get(self) -> float:
         """Read each key once; CPU seconds."""

@@ -50,15 +50,15 @@ class Turn:
     busy_s: float
 
 
-_FULL = Turn(3.0, 40, 6.0, 4.0)
-_QUICK = Turn(2.0, 15, 3.0, 2.0)
+_FULL = Turn(2.0, 30, 5.0, 3.0)
+_QUICK = Turn(1.0, 10, 2.0, 0.0)
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
     """Map and count; then the one that is quickest of Millstream's for minutes, if there is time for it."""
     turn = _QUICK if quick else _FULL
     names = ["millstream", *(["real-time"] if has_real_time() else []), "java", "spark", "quix"]
-    long_s = 0.0 if quick else min(100.0, budget_s / 3)
+    long_s = 0.0 if quick else min(100.0, budget_s / 4)
     end = time.monotonic() + budget_s - long_s
     found: Found = {job: {} for job in JOBS}
     why: dict[str, str] = {}

@@ -10,23 +10,19 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import pyspark
 
 from bench.children import Child, Failed, usage
 from bench.contest import PythonContestant
 from bench.figures import Progress, Report, Table, median
 from bench.lab import Lab, NotMeasured
+from bench.standalone import standalone
 from bench.words import produce, wait_for
-from millstream.broker.process import SupervisedProcess
-from millstream.java import find_java
 from millstream.model import TaskId
 from millstream.stores.rocksdb import RocksDBStore
 from millstream.stores.updater import MAX_RECORDS
@@ -35,10 +31,10 @@ __all__ = ["Point", "batch_ms", "measure", "report"]
 
 _RATE = 50.0
 _WARM_S = 3.0
+_WARM_BATCHES = 10
 _READ_S = 120.0
 _WORKERS = 2
 _VALUE = 1000
-_DAEMONS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +168,10 @@ class _Client:
         command = [sys.executable, "-m", "bench.traffic", "send", self._lab.bootstrap_servers, source]
         with Child("sender", command, self._lab.path("log")) as sender:
             sender.ask(_READ_S, rate=_RATE, seconds=_WARM_S, keys=keys)
-            wait_for(lambda: batch_ms(checkpoints) is not None, _READ_S, "micro-batch")
-            sender.ask(_READ_S, rate=_RATE, seconds=_WARM_S, keys=keys)
+            wait_for(lambda: _committed(checkpoints) > 0, _READ_S, "micro-batch")
+            until = time.monotonic() + 5 * _WARM_S
+            while _committed(checkpoints) < _WARM_BATCHES and time.monotonic() < until:
+                sender.ask(_READ_S, rate=_RATE, seconds=1.0, keys=keys)
             before, begun = sum(one.used().cpu_s for one in all_of_them), time.monotonic()
             since = time.time()
             sender.ask(_READ_S, rate=_RATE, seconds=seconds, keys=keys)
@@ -185,6 +183,11 @@ class _Client:
             one.stop()
         assert taken is not None
         return Point(what, taken, cores, memory)
+
+
+def _committed(checkpoints: Path) -> int:
+    """How many micro-batches are committed."""
+    return sum(1 for _ in checkpoints.rglob("commits/[0-9]*"))
 
 
 def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
@@ -203,53 +206,14 @@ def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
 
 def _on_a_cluster(lab: Lab, workers: int, seconds: float) -> Point:
     """The same count on executors of a standalone cluster: a master and workers on the loopback."""
-    with _cluster(lab, workers) as (master, pids), ExitStack() as held:
-        client = _Client(lab, held, {"spark.master": master, "spark.executor.memory": "1g"})
+    with standalone(lab.path("cluster"), workers) as (settings, pids), ExitStack() as held:
+        client = _Client(lab, held, dict(settings))
         before, begun = sum(usage(pid).cpu_s for pid in pids), time.monotonic()
         point = client.point(workers, seconds=seconds)
         used = (sum(usage(pid).cpu_s for pid in pids) - before) / (time.monotonic() - begun)
         memory = sum(usage(pid).memory_mb for pid in pids)
         note = f"{used:.2f} cores of the workers, their start included"
         return Point(workers, point.batch_ms, point.cores, point.memory_mb + memory, note)
-
-
-@contextmanager
-def _cluster(lab: Lab, workers: int) -> Iterator[tuple[str, list[int]]]:
-    home = Path(pyspark.__file__).parent
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = f"spark://127.0.0.1:{port}"
-    log = lab.path("cluster-log")
-    java = find_java()
-    environment = {**os.environ, "JAVA_HOME": str(java.home), "SPARK_HOME": str(home)}
-    run = [str(java.java), "-Xmx512m", "-cp", f"{home / 'jars'}/*"]
-    loopback = ["--host", "127.0.0.1", "--webui-port", "0"]
-    commands = [[*run, "org.apache.spark.deploy.master.Master", *loopback, "--port", str(port)]]
-    for number in range(workers):
-        work = lab.path(f"worker-{number}")
-        work.mkdir(parents=True)
-        worker = [*run, "org.apache.spark.deploy.worker.Worker", *loopback, "--cores", "1", "--memory", "2g"]
-        commands.append([*worker, "--work-dir", str(work), address])
-    daemons: list[SupervisedProcess] = []
-    try:
-        for number, command in enumerate(commands):
-            daemons.append(SupervisedProcess(command, log_file=log, environment=environment))
-            said = "Successfully registered with master" if number else "I have been elected leader"
-            _wait_for_line(log, said, max(1, number), daemons)
-        yield address, [one.pid for one in daemons]
-    finally:
-        for daemon in reversed(daemons):
-            daemon.end(patience_s=5.0)
-
-
-def _wait_for_line(log: Path, text: str, times: int, daemons: Sequence[SupervisedProcess]) -> None:
-    wait_for(
-        lambda: log.read_text(errors="replace").count(text) >= times,
-        _DAEMONS_S,
-        f"'{text}' in the log of the cluster",
-        lambda: all(daemon.exit_code is None for daemon in daemons),
-    )
 
 
 def _store(lab: Lab, megabytes: int, tell: Progress) -> Point:

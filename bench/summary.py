@@ -79,6 +79,7 @@ def rows(found: Mapping[str, Mapping[str, Any]]) -> list[Row]:
         ("starts", _starts),
         ("throughput", _memory),
         ("reads", _reads),
+        ("restore", _restored),
     ):
         data = found.get(name, {}).get("data")
         if data:
@@ -253,6 +254,13 @@ def _reads(data: Mapping[str, Any]) -> Iterable[Row]:
     for name, what in (("range", "range of 1,000"), ("scan", "whole scan")):
         check = _at_least(1.0, "Kafka Streams", mine[name], java.get(name))
         yield row(f"{what}, {parts}, entries/s", name, ",.0f", check)
+
+
+def _restored(data: Mapping[str, Any]) -> Iterable[Row]:
+    rate = data["records"] / median(data["seconds"]["to RocksDB"])
+    java = data.get("java_filled_s")
+    others = (f"{data['records'] / java:,.0f}" if java else _NONE, _NONE, _NONE)
+    yield Row("a table filled from a topic, records/s", f"{rate:,.0f}", others)
 
 
 def _of_goals(part: str, goals: Sequence[Mapping[str, Any]]) -> Iterable[Row]:

@@ -46,7 +46,12 @@ def _found() -> dict[str, Any]:
         [(0.4, Start(1.0, 1.0, 90.0))],
         {"quix": "it fell over"},
     )
-    restored = Report("restore", (), (Goal("changelog to RocksDB", 250_000.0, 200_000, "records/s", True),))
+    restored = Report(
+        "restore",
+        (),
+        (Goal("changelog to RocksDB", 250_000.0, 200_000, "records/s", True),),
+        {"records": 1000, "seconds": {"to RocksDB": [2.0, 4.0, 3.0]}, "java_filled_s": 10.0},
+    )
     growth = scale_report(
         {"keys": [Point(10_000, 80.0, 0.4, 900.0)]}, {"keys of 9": "there was no time left"}
     )
@@ -68,6 +73,7 @@ def test_each_row_has_the_figures_of_all_and_a_verdict() -> None:
     assert lines["start of the process to the first output, s"].verdict == "met"
     assert lines["the same, seconds of the processor"].verdict == "missed"
     assert lines["a client without pipelines, start() to RUNNING, s"].verdict == "met"
+    assert lines["a table filled from a topic, records/s"].cells()[1:3] == ("333", "100")
     assert lines["restore: changelog to RocksDB, records/s"].verdict == "met"
 
 

@@ -171,9 +171,10 @@ def usage(pid: int) -> Used:
 
 
 def end_of(log: Path, lines: int = _LAST_LINES) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, without the places in a Java stack trace, which say least."""
     try:
-        text = log.read_text(errors="replace").strip()
+        text = log.read_text(errors="replace")
     except OSError:
         return "no log"
-    return " | ".join(text.splitlines()[-lines:]) or "its log is empty"
+    said = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    return " | ".join(said[-lines:]) or "its log is empty"

@@ -12,7 +12,7 @@ import psutil
 
 from bench.children import Child, Failed
 from bench.lab import Lab, NotMeasured
-from bench.stores import Entries, as_records
+from bench.stores import Entries, as_records, range_bounds
 from bench.words import produce
 from millstream.errors import StreamsException
 from millstream.jars import BROKER_SET, COMPILER_SET, Jar, ensure_jars
@@ -98,9 +98,9 @@ class JavaReads:
         NotMeasured: its jars cannot be had, or it failed.
     """
 
-    def __init__(self, lab: Lab, data: Entries, keys: Sequence[str]) -> None:
+    def __init__(self, lab: Lab, data: Entries, keys: Sequence[str], partitions: int) -> None:
         self._entries = len(data)
-        topic = lab.topic("table", 1)
+        topic = lab.topic("table", partitions)
         produce(lab.bootstrap_servers, topic, as_records(data))
         directory = lab.path("kafka-streams")
         directory.mkdir(parents=True)
@@ -108,7 +108,7 @@ class JavaReads:
         arguments = [lab.bootstrap_servers, topic, directory / "state", directory / "keys", len(data)]
         command = [*java_command(lab, "1g"), "KafkaStreamsReads", *arguments]
         self._child = Child("Kafka Streams", command, directory / "log")
-        self._answer(_FILLED_S)
+        self.filled_s = int(self._answer(_FILLED_S)) / 1e9
 
     def get(self) -> float:
         """Read each key once; CPU seconds."""
@@ -117,6 +117,10 @@ class JavaReads:
     def scan(self) -> float:
         """Entries per second of a whole scan: the best of three."""
         return self._entries / min(self._ask("scan") for _ in range(3))
+
+    def ranges(self) -> float:
+        """Entries per second of ranges of a thousand: the best of three."""
+        return 1000 * len(range_bounds(self._entries)) / min(self._ask("ranges") for _ in range(3))
 
     def _ask(self, what: str) -> float:
         self._child.say(what)

@@ -33,6 +33,7 @@ __all__ = [
     "BatchTimes",
     "Lab",
     "NotMeasured",
+    "OutOfTimeError",
     "batch_times",
     "cpu_seconds",
     "first_begun",
@@ -46,10 +47,19 @@ class NotMeasured(Exception):
     """Somebody who was to be compared cannot run here; says why."""
 
 
+class OutOfTimeError(Exception):
+    """A part of the benchmark has taken much longer than it may; raised wherever its main thread is."""
+
+
 class Lab:
     """The broker and the Spark session that the benchmarks of one run share; each is started when needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 1.0) -> None:
+        """
+        Args:
+            patience: how many times as long as usual a contestant may take, for a busy machine.
+        """
+        self.patience = patience
         self._held = ExitStack()
         self._numbers = count(1)
         self._kafka: EmbeddedKafka | None = None

@@ -158,6 +158,9 @@ def test_a_prefix_scan_of_the_greatest_bytes_has_no_upper_end() -> None:
         def decoder(self, offset: int = 0) -> Any:
             return lambda data: data[offset:]
 
+        def encoder(self) -> Any:
+            return self.serialize
+
         def deserialize(self, data: bytes) -> bytes:
             return data
 

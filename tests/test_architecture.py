@@ -90,7 +90,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "millstream": BASE | {"dsl", "processors", "query", "runtime", "stores", "topology"},
     "cli": BASE
     | ON_THIS_MACHINE
-    | {"millstream", "topology", "dsl", "query", "runtime", "broker", "kafka", "registry", "server"},
+    | {
+        "millstream",
+        "topology",
+        "dsl",
+        "query",
+        "runtime",
+        "broker",
+        "kafka",
+        "registry",
+        "server",
+        "stores",
+    },
     "__main__": {"cli"},
 }
 """For each part of millstream, the other parts it may import. `millstream` is the package's own file."""

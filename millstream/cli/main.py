@@ -13,6 +13,7 @@ import typer
 from millstream.cli.client import failures, pause, resume, status, stores, threads
 from millstream.cli.completion import completion
 from millstream.cli.demo import demo
+from millstream.cli.doctor import doctor
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
 from millstream.cli.lag import lag
@@ -22,6 +23,7 @@ from millstream.cli.registry import registry
 from millstream.cli.reset import reset
 from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
+from millstream.cli.top import top
 from millstream.cli.topics import produce, tail
 
 __all__ = ["app", "main"]
@@ -35,9 +37,9 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "A program": (run, describe, explain, graph),
-    "An application": (status, stores, failures, pause, resume, threads, lag, reset),
+    "An application": (top, status, stores, failures, pause, resume, threads, lag, reset),
     "Topics": (tail, produce),
-    "This machine": (demo, kafka, registry, completion),
+    "This machine": (doctor, demo, kafka, registry, completion),
 }
 for _panel, _commands in _COMMANDS.items():
     for _command in _commands:

@@ -364,9 +364,7 @@ DECIDES = [
     "query/result.py",
     "server/answers.py",
     "server/codec.py",
-    "server/limits.py",
     "server/pages.py",
-    "server/shapes.py",
     *(
         f"runtime/{name}.py"
         for name in (

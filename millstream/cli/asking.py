@@ -97,8 +97,7 @@ class Client:
         self, method: str, path: str, body: bytes | None, may_be: tuple[int, ...]
     ) -> tuple[int, Mapping[str, Any]]:
         from millstream.server.answers import exception_from
-        from millstream.server.wire import WireError
-        from millstream.server.workers import Deadline
+        from millstream.server.wire import Deadline, WireError
 
         try:
             reply = self._wire.ask(method, path, deadline=Deadline(_TIMEOUT_S), body=body)

@@ -15,7 +15,7 @@ from millstream.errors import IllegalStateException, TimeoutException
 from millstream.model import PipelineMetadata, ThreadMetadata
 from millstream.server.answers import Answer
 from millstream.server.codec import bad
-from millstream.server.reads import QueriedStreams
+from millstream.server.reading import QueriedStreams
 
 __all__ = ["Actions"]
 

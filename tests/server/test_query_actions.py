@@ -13,8 +13,7 @@ from millstream.errors import IllegalStateException, TimeoutException
 from millstream.model import PipelineMetadata, TaskId, TaskMetadata, ThreadMetadata, TopicPartition
 from millstream.server.actions import Actions
 from millstream.server.answers import Refused
-from millstream.server.entrance import Entrance
-from millstream.server.limits import Limits
+from millstream.server.entrance import Entrance, Limits
 from millstream.server.routes import ROUTES, parse_request
 
 HEADER = {b"authorization": [b"Bearer secret"]}

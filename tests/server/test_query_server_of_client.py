@@ -34,7 +34,7 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
 from millstream.server import RemoteStore
-from millstream.server.configured import listening_address, query_server
+from millstream.server.serving import listening_address, query_server
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

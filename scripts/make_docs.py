@@ -148,14 +148,20 @@ def commands() -> str:
 
     from millstream.cli.main import app
 
-    group = typer.main.get_command(app)
+    return "\n\n".join(_commands(typer.main.get_command(app), "millstream"))
+
+
+def _commands(group: Any, path: str) -> list[str]:
     parts = []
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            parts += _commands(command, f"{path} {name}")
+            continue
         rows = ["| | |", "| --- | --- |"]
         rows += [_parameter(each) for each in command.params if each.name != "debug"]
         does = " ".join((command.help or "").split())
-        parts.append("\n".join([f"### millstream {name}", "", does, "", *rows]))
-    return "\n\n".join(parts)
+        parts.append("\n".join([f"### {path} {name}", "", does, "", *rows]))
+    return parts
 
 
 def _parameter(parameter: Any) -> str:

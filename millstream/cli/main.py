@@ -10,16 +10,20 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.client import failures, pause, resume, status, stores, threads
 from millstream.cli.completion import completion
 from millstream.cli.demo import demo
+from millstream.cli.doctor import doctor
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
 from millstream.cli.lag import lag
 from millstream.cli.output import Json, tell
+from millstream.cli.query import query
 from millstream.cli.registry import registry
 from millstream.cli.reset import reset
 from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
+from millstream.cli.top import top
 from millstream.cli.topics import produce, tail
 
 __all__ = ["app", "main"]
@@ -33,13 +37,14 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "A program": (run, describe, explain, graph),
-    "An application": (lag, reset),
+    "An application": (top, status, stores, failures, pause, resume, threads, lag, reset),
     "Topics": (tail, produce),
-    "This machine": (demo, kafka, registry, completion),
+    "This machine": (doctor, demo, kafka, registry, completion),
 }
 for _panel, _commands in _COMMANDS.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(query, name="query", rich_help_panel="An application")
 
 
 class Importance(StrEnum):

@@ -141,7 +141,7 @@ class QueryApplication:
                 return self._entrance.proof(request.given.get("nonce", ""))
             if request.route.open:
                 return await self._in_time(request, headers, None, receive)
-            self._entrance.admit(headers, seal)
+            self._entrance.admit(headers, seal, acts=request.route.acts)
             scope.get("state", {}).get(ADMITTED, _nothing)()
             with self._counted():
                 return await self._in_time(request, headers, seal, receive)

@@ -113,13 +113,23 @@ class Entrance:
         if found is None or (found[1] or found[2]) not in self._hosts:
             raise Refused(403, "Forbidden", "this server does not go by the name in the header Host")
 
-    def admit(self, headers: Headers, seal: Seal | None) -> None:
+    def admit(self, headers: Headers, seal: Seal | None, *, acts: bool = False) -> None:
         """Let in who shows the token, or a fresh proof of it.
+
+        Args:
+            acts: the request changes the client: then there has to be a token.
 
         Raises:
             Refused: there is neither.
         """
         if self._token is None:
+            if acts:
+                raise Refused(
+                    403,
+                    "Forbidden",
+                    "a server without a token takes no commands, from this machine neither; set "
+                    "'query.server.token'",
+                )
             return
         if seal is not None:
             if not seal.fresh:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from typing import Any, Protocol
 
 from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
-from millstream.model import StoreKind
+from millstream.model import StoreKind, ThreadMetadata
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import QueryableStoreTypes
@@ -47,6 +48,22 @@ class QueriedStreams(Protocol):
 
     @property
     def store_view(self) -> StoreView: ...
+
+    @property
+    def failures(self) -> Sequence[Any]: ...
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def add_stream_thread(self) -> str | None: ...
+
+    def remove_stream_thread(self, timeout: timedelta | None = None) -> str | None: ...
+
+    def metadata_for_local_threads(self) -> Sequence[ThreadMetadata]: ...
 
     def query_metadata_for_key(
         self, store: str, key: Any, serializer_or_partitioner: Any = None

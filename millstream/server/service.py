@@ -14,6 +14,7 @@ from typing import Any
 
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
+from millstream.server.actions import Actions
 from millstream.server.answers import Answer
 from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.entrance import Limits
@@ -115,6 +116,7 @@ class QueryService:
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
+        self._actions = Actions(streams)
         self._ranges = Ranges(self._reach)
         self._many_keys = ManyKeys(self._reach)
         self._one_key = OneKey(self._reach, self._many_keys)
@@ -129,10 +131,18 @@ class QueryService:
             StreamsException: what the read raised, above all a leaf of KIP-216.
         """
         only_here = forwarded or request.local
-        about, read = self._about, self._reach.read
+        about, actions, read = self._about, self._actions, self._reach.read
         match request.route.name:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
+            case "threads":
+                return await read(deadline, actions.threads)
+            case "failures":
+                return await read(deadline, actions.failures)
+            case "pause" | "resume":
+                return await read(deadline, lambda: actions.pause(request.route.name == "pause"))
+            case "change_threads":
+                return await read(deadline, lambda: actions.change_threads(body))
             case "stores":
                 return await read(deadline, about.all_stores)
             case "store":

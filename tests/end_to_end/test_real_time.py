@@ -16,7 +16,15 @@ from pyspark.sql import functions as F
 from waiting import wait_until
 from world import World, content, key_value_store
 
-from millstream import Consumed, Materialized, PipelineException, Produced, Serdes, StreamsBuilder
+from millstream import (
+    Consumed,
+    JoinWindows,
+    Materialized,
+    PipelineException,
+    Produced,
+    Serdes,
+    StreamsBuilder,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -58,6 +66,29 @@ def test_a_word_count_comes_out_while_its_batch_lasts_and_a_stop_repeats_nothing
     wait_until(lambda: key_value_store(again, "counts").get("be") == 3, "the count went on from 2")
     assert content(key_value_store(again, "counts")) == {**expected, "be": 3}
     assert [r.value for r in world.consume(copies, 4)][3:] == [b"BE"]
+
+
+def test_joins_run_where_they_are_asked_for(world: World) -> None:
+    """Of two streams, and of a stream with a table: by the order in which records come."""
+    orders, payments, users = (world.topic(name, 1) for name in ("orders", "payments", "users"))
+    paid, named = world.topic("paid", 1), world.topic("named", 1)
+    builder = StreamsBuilder()
+    stream = builder.stream(orders, STRINGS)
+    near = JoinWindows.of_time_difference_with_no_grace(timedelta(days=1))
+    both = stream.join(builder.stream(payments, STRINGS), lambda one, other: F.concat(one, other), near)
+    both.to(paid)
+    stream.join(builder.table(users, STRINGS), lambda one, user: F.concat(one, user)).to(named)
+    world.client(builder.build(), processing_mode="real-time", real_time_batch_ms=LONG)
+    world.produce(users, [(b"k", b"Ann")])
+
+    def joins(topic: str) -> bool:
+        world.produce(orders, [(b"k", b"book ")])
+        return end_of(world, topic) > 0
+
+    wait_until(lambda: joins(named), "an order has met its user")
+    assert {record.value for record in world.consume(named, 1)} == {b"book Ann"}
+    world.produce(payments, [(b"k", b"cash")])
+    assert {record.value for record in world.consume(paid, 1)} == {b"book cash"}
 
 
 def test_a_record_that_kafka_refuses_ends_the_pipeline_while_its_batch_lasts(world: World) -> None:

@@ -64,21 +64,23 @@ def spark() -> SparkSession:
 
     It has generated code (see `start_spark`).
     """
+    from spark_start import SLOTS
+
     from millstream.spark.memory import MemoryEngine  # starts a JVM, which pure tests do without
 
-    return MemoryEngine(settings={"spark.sql.codegen.factoryMode": "FALLBACK"}).spark
+    return MemoryEngine(settings={"spark.sql.codegen.factoryMode": "FALLBACK", **SLOTS}).spark
 
 
 @cache
 def start_spark() -> None:
     """The Spark of the spark tier: who comes first says how it starts, and the others join it."""
-    from spark_start import WITHOUT_CODE, java_options
+    from spark_start import SLOTS, WITHOUT_CODE, java_options
 
     from millstream.spark.memory import MemoryEngine
 
     # All the code that these tests have compiled is more than the 48 MB that there are for it by default.
     options = f"{java_options()} -XX:ReservedCodeCacheSize=240m"
-    MemoryEngine(settings={"spark.driver.extraJavaOptions": options, **WITHOUT_CODE})
+    MemoryEngine(settings={"spark.driver.extraJavaOptions": options, **WITHOUT_CODE, **SLOTS})
 
 
 @cache

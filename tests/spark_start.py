@@ -25,12 +25,15 @@ import pyspark
 
 from millstream.java import find_java
 
-__all__ = ["WITHOUT_CODE", "ArchiveMaking", "java_options"]
+__all__ = ["SLOTS", "WITHOUT_CODE", "ArchiveMaking", "java_options"]
 
 WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """Settings of a Spark that computes few records: making code for them takes longer than it ever gives back.
 What users run has generated code, and so have the tests of the kafka tier, those with the fixture `spark`,
 and the page of operators."""
+
+SLOTS = {"spark.master": "local[16]", "spark.default.parallelism": "2"}
+"""All tests of a process share one Spark, and those of Real-Time Mode need a slot for each of their tasks."""
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"

@@ -34,7 +34,7 @@ from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import end_processors, python_program
-from millstream.spark.real_time import SQL, RealTimeRun, has_python, launch_defaults
+from millstream.spark.real_time import SQL, RealTimeRun, has_clock, has_python, launch_defaults
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
@@ -384,6 +384,7 @@ class SparkEngine:
                     .start()
                 )
         except (PySparkException, Py4JError, OSError) as error:
+            _forget(run)
             report = Report.of_text(str(error))
             if may_be_damage(report):
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
@@ -487,6 +488,11 @@ def _seen_now(compiled: Compiled) -> tuple[str, ...]:
     ]
     if compiled.rows is not None and has_python(compiled.rows):
         why.append("It has a function in Python that Spark hands records to in batches: a UDF, or a serde.")
+    if compiled.rows is not None and has_clock(compiled.rows):
+        why.append(
+            "It asks for the current time (current_timestamp(), WallclockTimestampExtractor), and Spark "
+            "answers once for a batch; record.timestamp is each record's own."
+        )
     return tuple(why)
 
 

@@ -83,7 +83,7 @@ _PARTS: Mapping[str, Part] = {
     "reads": Part(reads.measure, 90, 25, (True, True), brief=True),
     "restore": Part(restore.measure, 180, 35, (True, False), brief=True),
     "failures": Part(failures.measure, 600, 70, (True, False), brief=True),
-    "scale": Part(scale.measure, 900, 70, (True, False), brief=True, paced=True),
+    "scale": Part(scale.measure, 900, 90, (True, False), brief=True, paced=True),
     "joins": Part(joins.measure, 900, 300),
     "folds": Part(folds.measure, 400, 120),
     "processors": Part(processors.measure, 400, 120),

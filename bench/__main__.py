@@ -165,7 +165,7 @@ def _report(name: str, console: Console, begun: float, end: float, *, quick: boo
         try:
             if most_s < _LEAST_S:
                 raise OutOfTimeError("the parts before it took all the time there is")
-            with _at_most(most_s), Lab(patience) as lab:
+            with Lab(patience) as lab, _at_most(most_s):
                 return part.measure(lab, quick=quick, tell=tell, **paced)
         except Exception as error:
             tell(f"FAILED: {type(error).__name__}: {error}")

@@ -77,13 +77,13 @@ class Part:
 
 
 _PARTS: Mapping[str, Part] = {
-    "throughput": Part(throughput.measure, 320, 90, (True, True), paced=True),
-    "latency": Part(latency.measure, 250, 70, (True, True), paced=True),
+    "throughput": Part(throughput.measure, 320, 80, (True, True), paced=True),
+    "latency": Part(latency.measure, 250, 90, (True, True), paced=True),
     "starts": Part(starts.measure, 60, 30, (True, True), paced=True),
     "reads": Part(reads.measure, 90, 25, (True, True), brief=True),
     "restore": Part(restore.measure, 180, 35, (True, False), brief=True),
     "failures": Part(failures.measure, 600, 70, (True, False), brief=True),
-    "scale": Part(scale.measure, 900, 70, (True, False), brief=True, paced=True),
+    "scale": Part(scale.measure, 900, 90, (True, False), brief=True, paced=True),
     "joins": Part(joins.measure, 900, 300),
     "folds": Part(folds.measure, 400, 120),
     "processors": Part(processors.measure, 400, 120),
@@ -165,7 +165,7 @@ def _report(name: str, console: Console, begun: float, end: float, *, quick: boo
         try:
             if most_s < _LEAST_S:
                 raise OutOfTimeError("the parts before it took all the time there is")
-            with _at_most(most_s), Lab(patience) as lab:
+            with Lab(patience) as lab, _at_most(most_s):
                 return part.measure(lab, quick=quick, tell=tell, **paced)
         except Exception as error:
             tell(f"FAILED: {type(error).__name__}: {error}")

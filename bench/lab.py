@@ -23,6 +23,7 @@ from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bench.children import end_all
 from millstream.broker import EmbeddedKafka
 from millstream.jars import BROKER_SET
 from millstream.java import find_java
@@ -66,6 +67,7 @@ class Lab:
         self._session: SharedSession | None = None
         self.directory = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
         self._held.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self._held.callback(end_all)
 
     @property
     def kafka(self) -> EmbeddedKafka:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.children import Child, Failed
 from bench.contest import LABELS, Contest, hire
 from bench.contestant import REAL_TIME, has_real_time
 from bench.figures import Progress, Report, Table, percentile, rounds
-from bench.lab import Lab, NotMeasured
+from bench.lab import Lab, NotMeasured, OutOfTimeError
 from bench.traffic import PARTITIONS, latencies_ms
 
 __all__ = ["MODES", "Turn", "measure", "report"]
@@ -62,37 +62,59 @@ def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report
     end = time.monotonic() + budget_s - long_s
     found: Found = {job: {} for job in JOBS}
     why: dict[str, str] = {}
-    with Contest(lab, names, lambda name: _hire(lab, name)) as contest:
-        why |= {f"{LABELS[name]}": reason for name, reason in contest.absent.items()}
+    try:
+        with Contest(lab, names, lambda name: _hire(lab, name)) as contest:
+            why |= {LABELS[name]: reason for name, reason in contest.absent.items()}
+            turns = _Turns(lab, contest, tell, found, why)
+            turns.in_rounds([name for name in names if name in contest.names], turn, 1 if quick else 3, end)
+            if long_s:
+                turns.for_minutes("real-time" if "real-time" in names else "millstream", long_s)
+    except OutOfTimeError as error:
+        why["the rest"] = str(error)
+    return report(found, why)
+
+
+class _Turns:
+    """Who had which; what came of it goes to `found`, and why nothing came of it to `why`."""
+
+    def __init__(self, lab: Lab, contest: Contest, tell: Progress, found: Found, why: dict[str, str]) -> None:
+        self._lab, self._contest, self._tell, self._found, self._why = lab, contest, tell, found, why
+        self._warm: set[str] = set()
+
+    def in_rounds(self, names: Sequence[str], turn: Turn, most: int, end: float) -> None:
+        """Both jobs of all in turns, as long as there is time; once at least."""
         took = 0.0
-        for number, order in enumerate(rounds([name for name in names if name not in contest.absent], 3), 1):
-            if number > (1 if quick else 3) or (number > 1 and time.monotonic() + took > end):
-                break
+        for number, order in enumerate(rounds(names, most), 1):
+            if number > 1 and time.monotonic() + took > end:
+                return
             begun = time.monotonic()
             for job in JOBS:
                 for name in order:
-                    tell(f"{JOBS[job]}: round {number}: {LABELS[name]}")
-                    try:
-                        taken = _turn(lab, contest, name, job, turn)
-                    except (Failed, NotMeasured, RuntimeError, ValueError) as error:
-                        contest.dismiss(name)
-                        why[f"{LABELS[name]}, {JOBS[job]}"] = str(error)
-                        tell(f"{JOBS[job]}: {LABELS[name]} FAILED: {error}")
-                        continue
-                    for mode, values in taken.items():
-                        found[job].setdefault(name, {}).setdefault(mode, []).extend(values)
+                    self._one(name, job, turn, f"round {number}")
             took = time.monotonic() - begun
-        if long_s:
-            best = "real-time" if "real-time" in names else "millstream"
-            for name in (best,):
-                tell(f"count, {long_s:.0f} s of 50/s: {LABELS[name]}")
-                try:
-                    taken = _turn(lab, contest, name, "count", Turn(5.0, 0, long_s, 0.0))
-                except (Failed, RuntimeError, ValueError) as error:
-                    why[f"{LABELS[name]}, for minutes"] = str(error)
-                else:
-                    found["count"].setdefault(name, {})["minutes"] = taken["50"]
-    return report(found, why)
+
+    def for_minutes(self, name: str, seconds: float) -> None:
+        """A count at 50/s for long, for the figures at the far end."""
+        self._one(name, "count", Turn(5.0, 0, seconds, 0.0), f"{seconds:.0f} s of 50/s", {"50": "minutes"})
+
+    def _one(
+        self, name: str, job: str, turn: Turn, what: str, names: Mapping[str, str] | None = None
+    ) -> None:
+        self._tell(f"{JOBS[job]}: {what}: {LABELS[name]}")
+        if name not in self._warm:  # the first time its code is not compiled yet
+            turn = replace(turn, warm_s=3 * turn.warm_s)
+        try:
+            taken = _turn(self._lab, self._contest, name, job, turn)
+        except (Failed, NotMeasured, RuntimeError, ValueError) as error:
+            self._contest.dismiss(name)
+            self._warm.discard(name)
+            self._why[f"{LABELS[name]}, {JOBS[job]}"] = str(error)
+            self._tell(f"{JOBS[job]}: {LABELS[name]} FAILED: {error}")
+            return
+        self._warm.add(name)
+        for mode, values in taken.items():
+            by_mode = self._found[job].setdefault(name, {})
+            by_mode.setdefault((names or {}).get(mode, mode), []).extend(values)
 
 
 def _hire(lab: Lab, name: str) -> Any:

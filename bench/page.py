@@ -27,7 +27,7 @@ _METHOD = """\
 Millstream, Kafka Streams in Java, Structured Streaming written by hand and Quix Streams did the same jobs
 over the same records, on one broker, each in a process of its own, in alternating rounds. Figures are
 medians of the rounds. Throughput is from the first record that is read to the last result that the broker
-has, so no start is in it. Kafka Streams is set up for throughput there (caches of 256 MB, commits each
+has, so no start is in it. Kafka Streams is set up for throughput there (caches of 256 MB, commits twice a
 second, large batches, a thread for each core), and for latency where that is measured (no cache, no
 linger). Spark by hand has the settings that Millstream gives its own; a count it writes to two topics, as
 Millstream does with its changelog. Quix Streams is given fewer records, since it needs longer for each.

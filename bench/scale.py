@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.children import Child, Failed, usage
 from bench.contest import PythonContestant
 from bench.figures import Progress, Report, Table, median
-from bench.lab import Lab, NotMeasured
+from bench.lab import Lab, NotMeasured, OutOfTimeError
 from bench.standalone import standalone
 from bench.words import produce, wait_for
 from millstream.model import TaskId
@@ -33,6 +33,8 @@ _RATE = 50.0
 _WARM_S = 3.0
 _WARM_BATCHES = 10
 _READ_S = 120.0
+_KEYS_A_SECOND = 20_000
+"""How slowly a first micro-batch may take in keys before it is given up."""
 _WORKERS = 2
 _VALUE = 1000
 
@@ -59,7 +61,7 @@ class _Sizes:
 
 
 _FULL = _Sizes((1, 4, 16, 64), (1, 4, 16), (10_000, 1_000_000, 10_000_000), (1, 2, 4, 8), (1, 10), 10.0)
-_QUICK = _Sizes((1, 8), (1, 4), (10_000, 200_000), (1, 2), (0.1,), 5.0)
+_QUICK = _Sizes((1, 8), (4,), (200_000,), (2,), (0.1,), 3.0)
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
@@ -76,29 +78,41 @@ def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report
                 why[f"{what} of {size:,}"] = "there was no time left"
                 continue
             try:
-                found.setdefault(what, []).append(point(int(size)))
+                measured = point(int(size))
+                found.setdefault(what, []).append(measured)
             except (Failed, NotMeasured, RuntimeError, TimeoutError, OSError) as error:
                 why[f"{what} of {size:,}"] = str(error)
                 tell(f"{what}: {size:,}: FAILED: {error}")
 
-    with ExitStack() as held:
-        client = _Client(lab, held, {})
+    try:
         each(
-            "partitions",
-            sizes.partitions,
-            lambda size: client.point(size, partitions=size, seconds=sizes.seconds),
+            "store, MB",
+            [1000 * gigabytes for gigabytes in sizes.store_gb],
+            lambda size: _store(lab, size, tell),
         )
+        with ExitStack() as held:
+            client = _Client(lab, held, {})
+            each(
+                "partitions",
+                sizes.partitions,
+                lambda size: client.point(size, partitions=size, seconds=sizes.seconds),
+            )
+            each(
+                "pipelines",
+                sizes.pipelines,
+                lambda size: client.point(size, pipelines=size, seconds=sizes.seconds),
+            )
+            each("keys", sizes.keys, lambda size: client.point(size, keys=size, seconds=sizes.seconds))
+            each(
+                "clients", sizes.clients, lambda size: client.point(size, clients=size, seconds=sizes.seconds)
+            )
         each(
-            "pipelines",
-            sizes.pipelines,
-            lambda size: client.point(size, pipelines=size, seconds=sizes.seconds),
+            "workers of a standalone cluster",
+            (_WORKERS,),
+            lambda size: _on_a_cluster(lab, size, sizes.seconds),
         )
-        each("keys", sizes.keys, lambda size: client.point(size, keys=size, seconds=sizes.seconds))
-        each("clients", sizes.clients, lambda size: client.point(size, clients=size, seconds=sizes.seconds))
-    each("workers of a standalone cluster", (_WORKERS,), lambda size: _on_a_cluster(lab, size, sizes.seconds))
-    each(
-        "store, MB", [1000 * gigabytes for gigabytes in sizes.store_gb], lambda size: _store(lab, size, tell)
-    )
+    except OutOfTimeError as error:
+        why["the rest"] = str(error)
     return report(found, why)
 
 
@@ -168,7 +182,7 @@ class _Client:
         command = [sys.executable, "-m", "bench.traffic", "send", self._lab.bootstrap_servers, source]
         with Child("sender", command, self._lab.path("log")) as sender:
             sender.ask(_READ_S, rate=_RATE, seconds=_WARM_S, keys=keys)
-            wait_for(lambda: _committed(checkpoints) > 0, _READ_S, "micro-batch")
+            wait_for(lambda: _committed(checkpoints) > 0, _READ_S + keys / _KEYS_A_SECOND, "micro-batch")
             until = time.monotonic() + 5 * _WARM_S
             while _committed(checkpoints) < _WARM_BATCHES and time.monotonic() < until:
                 sender.ask(_READ_S, rate=_RATE, seconds=1.0, keys=keys)

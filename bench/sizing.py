@@ -30,8 +30,8 @@ machines without loss, which no system does. Take it for the order of magnitude 
 your own job."""
 _COSTS = """\
 The processor's seconds are of the client, its JVM and Python's workers, in bulk; the broker's are not in
-them. A micro-batch costs the same whatever is in it, so where records are few each costs more; at full load
-that disappears."""
+them, and the start of the client is. A micro-batch costs the same whatever is in it, so where records are
+few each costs more; at full load that disappears."""
 _FORMULAS = f"""\
 - **Cores** = records a second / 1,000,000 * seconds for a million / {_SPARE}. The rest is for peaks,
   hand-overs and restores.

@@ -44,6 +44,7 @@ def standalone(directory: Path, workers: int) -> Iterator[tuple[Mapping[str, str
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": _LOOPBACK,
+        "SPARK_SCALA_VERSION": next((home / "jars").glob("spark-core_*.jar")).name[11:].split("-")[0],
     }
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _REFLECTION]
     run = [str(java.java), "-Xmx512m", *opens, "-cp", f"{home / 'jars'}/*"]

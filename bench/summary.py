@@ -170,7 +170,7 @@ def _latency(data: Mapping[str, Any]) -> Iterable[Row]:
     for job in ("map", "count"):
         by_name = data.get(job, {})
         for mode, said in _MODES.items():
-            texts = {name: _percentiles(by_name.get(name, {}).get(mode)) for name in by_name}
+            texts = {name: _percentiles(of[mode]) for name, of in by_name.items() if mode in of}
             if not texts:
                 continue
             real = by_name.get("real-time", {}).get(mode)

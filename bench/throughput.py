@@ -15,7 +15,7 @@ __all__ = ["WEIGHTS", "measure", "report"]
 
 WEIGHTS: Mapping[str, float] = {"map": 1.5, "words": 3.0}
 """Of the time there is, whose workloads get more than others."""
-_QUICK = ("map", "words", "join", "fold")
+_QUICK = ("map", "words", "fold")
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:

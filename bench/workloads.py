@@ -27,6 +27,7 @@ BEGIN_MS = 1_700_000_000_000
 KEYS = 10_000
 _WORDS = 5
 _APART_MS = 5_000
+_CHECK_EVERY_S = 0.5
 
 Record = Mapping[str, Any]
 _MURMUR = {"partitioner": "murmur2_random"}
@@ -257,6 +258,7 @@ def finish(
         TimeoutError: they are not in time.
         RuntimeError: there are more than there should be.
     """
+    check = _now_and_then(check)
     consumer = Consumer(
         {
             "bootstrap.servers": lab.bootstrap_servers,
@@ -321,6 +323,19 @@ def _counted_finish(
     if written > expected:
         raise RuntimeError(f"{written} results; there should be {expected}")
     return Finish(at / 1000, written)
+
+
+def _now_and_then(check: Callable[[], None]) -> Callable[[], None]:
+    """The same, but not so often that it would be work for who is asked."""
+    last = 0.0
+
+    def seldom() -> None:
+        nonlocal last
+        if time.monotonic() - last > _CHECK_EVERY_S:
+            check()
+            last = time.monotonic()
+
+    return seldom
 
 
 def _go_on(deadline: float, check: Callable[[], None], what: str) -> None:

@@ -81,6 +81,7 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     """Real time has goals, and no figures here; micro-batches have both."""
     lines = _by_what()
     assert lines["map, one at a time, p50 / p90 / p99 ms, real time"].verdict == "not measured"
+    assert not any("50/s" in what for what in lines)
     micro = lines["map, one at a time, p50 / p90 / p99 ms, micro-batches"]
     assert (micro.millstream, micro.verdict) == ("40.0 / 40.0 / 40.0", "met")
 

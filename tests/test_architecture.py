@@ -362,6 +362,7 @@ DECIDES = [
             "client_state",
             "coordination",
             "events",
+            "failure",
             "handler",
             "health",
             "history",

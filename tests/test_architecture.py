@@ -380,6 +380,7 @@ DECIDES = [
             "client_state",
             "coordination",
             "events",
+            "failure",
             "handler",
             "health",
             "history",

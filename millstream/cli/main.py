@@ -119,4 +119,4 @@ def _installed(name: str) -> str:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="millstream")

@@ -47,6 +47,27 @@ def test_the_version_is_printed_with_what_it_runs_on() -> None:
     assert set(found) == {"millstream", "python", "pyspark", "java", "confluent-kafka", "rocksdict"}
 
 
+def test_the_option_version_is_one_line() -> None:
+    """As other commands have it."""
+    assert run("--version") == (0, f"millstream {millstream.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "asks"),
+    [
+        ("bash", {"COMP_WORDS": "millstream des", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "millstream des"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "millstream des", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_shells_complete_commands(shell: str, asks: dict[str, str]) -> None:
+    """The script asks by a variable, and the command answers it."""
+    code, script = run("completion", shell)
+    assert (code, f"_MILLSTREAM_COMPLETE=complete_{shell}" in script) == (0, True)
+    asked = {"_MILLSTREAM_COMPLETE": f"complete_{shell}", **asks}
+    assert "describe" in CliRunner().invoke(app, prog_name="millstream", env=asked).output
+
+
 def test_config_prints_every_setting() -> None:
     """The same text as `StreamsConfig.describe()`."""
     assert run("config") == (0, StreamsConfig.describe() + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import millstream
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.main import app
 from millstream.config import StreamsConfig
-from millstream.config_keys import Importance
+from millstream.config_keys import KEYS, Importance
 from millstream.errors import BrokerException
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,8 @@ def test_shells_complete_commands(shell: str, asks: dict[str, str]) -> None:
 def test_config_prints_every_setting() -> None:
     """The same text as `StreamsConfig.describe()`."""
     assert run("config") == (0, StreamsConfig.describe() + "\n")
+    settings = json.loads(run("config", "--json")[1])["settings"]
+    assert {each["key"] for each in settings} == set(KEYS)
     assert run("config", "--importance", "high") == (0, StreamsConfig.describe(Importance.HIGH) + "\n")
 
 

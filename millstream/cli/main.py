@@ -76,12 +76,27 @@ def config(
     importance: Annotated[
         Importance, typer.Option(help="Leave out the settings that are less important than this.")
     ] = Importance.LOW,
+    json: Json = False,
 ) -> None:
     """List every setting of a client: what it is, its default, what it does."""
     from millstream.config import StreamsConfig
+    from millstream.config_keys import KEYS
     from millstream.config_keys import Importance as Wanted
 
-    typer.echo(StreamsConfig.describe(Wanted(importance.value)))
+    least = list(Wanted).index(Wanted(importance.value))
+    keys = [
+        {
+            "key": key.name,
+            "type": key.type.value,
+            "default": key.default,
+            "importance": key.importance.value,
+            "required": key.required,
+            "doc": key.doc,
+        }
+        for key in KEYS.values()
+        if list(Wanted).index(key.importance) <= least
+    ]
+    tell(json, {"settings": keys}, StreamsConfig.describe(Wanted(importance.value)))
 
 
 @app.command(rich_help_panel="This machine")
@@ -119,4 +134,4 @@ def _installed(name: str) -> str:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="millstream")

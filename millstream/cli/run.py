@@ -86,9 +86,8 @@ def run(
         watch_and_run(sys.argv[1:], watched)
     if os.environ.get(RELOADED):
         end_with_parent()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.getLevelName(log_level.value.upper()), format=_FORMAT
-    )
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
+    logging.getLogger("millstream").setLevel(log_level.value.upper())
     given = settings(
         config_file,
         os.environ,
@@ -100,6 +99,12 @@ def run(
             **serving_settings(serve),
         },
     )
+    for key, flag in (("application.id", "--application-id"), ("bootstrap.servers", "--bootstrap-server")):
+        if key not in given:
+            variable = f"MILLSTREAM_{key.replace('.', '_').upper()}"
+            raise typer.BadParameter(
+                f"'{key}' is missing: give it here, as {variable}, or in --config-file", param_hint=flag
+            )
     teller = Teller(as_json_lines=json)
     topology = load_topology(program, app_dir)
     from millstream.config import StreamsConfig

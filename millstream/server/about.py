@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream.errors import SetupException
+from millstream.metrics import prometheus
 from millstream.query.provider import StoreDeclaration
-from millstream.server.answers import Answer
+from millstream.server.answers import Answer, Refused
 from millstream.server.asked import key_of
 from millstream.server.reach import Reach
 from millstream.server.reads import QueriedStreams, serde_names
@@ -27,6 +29,14 @@ class About:
         good = health.live if asked == "live" else health.ready
         body = health.as_dict() if asked == "health" else {asked: good, "status": health.status}
         return Answer(200 if good else 503, body)
+
+    def metrics(self) -> Answer:
+        """All metrics, as Prometheus reads them."""
+        try:
+            written = prometheus.text(self._streams.metrics())
+        except SetupException as error:
+            raise Refused(501, "NotImplemented", str(error)) from None
+        return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
 
     def all_stores(self) -> Answer:
         """Every store of the program."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
+from millstream.metrics.client import ClientMetrics
 from millstream.model import StoreKind
 from millstream.query.composite import open_store
 from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
@@ -48,6 +49,8 @@ class QueriedStreams(Protocol):
 
     @property
     def store_view(self) -> StoreView: ...
+
+    def metrics(self) -> ClientMetrics: ...
 
     def query_metadata_for_key(
         self, store: str, key: Any, serializer_or_partitioner: Any = None

@@ -51,6 +51,7 @@ ROUTES = (
     Route("ready", ("readyz",), open=True),
     Route("proof", ("v1", "proof"), frozenset({"nonce"}), open=True),
     Route("health", ("v1", "health")),
+    Route("metrics", ("metrics",)),
     Route("clients", ("v1", "clients")),
     Route("stores", ("v1", "stores")),
     Route("store", _V1_STORE),

@@ -57,6 +57,8 @@ class QueryService:
         match request.route.name:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
+            case "metrics":
+                return await self._watch.run(about.metrics)
             case "stores":
                 return await read(deadline, about.all_stores)
             case "store":

@@ -17,6 +17,7 @@ from millstream.server.routes import ROUTES, parse_request
         ("/readyz", "ready", "", ""),
         ("/v1/proof", "proof", "", ""),
         ("/v1/health", "health", "", ""),
+        ("/metrics", "metrics", "", ""),
         ("/v1/clients", "clients", "", ""),
         ("/v1/stores", "stores", "", ""),
         ("/v1/stores/counts", "store", "counts", ""),
@@ -42,7 +43,7 @@ def test_each_path_is_what_it_says(target: str, name: str, store: str, key: str)
 
 def test_each_route_but_one_was_tested_above() -> None:
     """The one is multi_get, which is a POST."""
-    assert len(ROUTES) == 16
+    assert len(ROUTES) == 17
     assert parse_request("POST", b"/v1/stores/counts/keys", b"").route.name == "multi_get"
 
 

@@ -2,6 +2,7 @@ from datetime import timedelta
 
 from pyspark.sql import functions as F
 
+import millstream
 from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
 
 order = Serdes.json("customer string, amount double, paid boolean")
@@ -20,6 +21,7 @@ totals.to_stream().to("customer-totals")
 topology = builder.build()
 
 if __name__ == "__main__":
+    millstream.logging()  # what happens, on standard error
     config = {"application.id": "orders", "bootstrap.servers": "localhost:9092"}
     with KafkaStreams(topology, config) as streams:
         streams.wait_until_running(timedelta(minutes=2))

@@ -108,6 +108,7 @@ from millstream.errors import (
     TopologyException,
     UnknownStateStoreException,
 )
+from millstream.logs import logging as logging  # not in __all__: it would hide Python's own
 from millstream.model import (
     KeyValue,
     LagInfo,

@@ -28,6 +28,7 @@ BASE = {
     "config_keys",
     "errors",
     "foreign",
+    "logs",
     "machine",
     "model",
     "not_there",
@@ -50,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "polling": set(),
     "client_keys": set(),
     "foreign": set(),
+    "logs": {"foreign"},
     "not_there": set(),
     "config_keys": set(),
     "errors": {"model"},
@@ -76,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": BASE | {"topology"},
     "query": BASE | {"topology", "stores"},
     # stores over HTTP: sees a client through a protocol of its own
-    "server": BASE | {"dsl", "stores", "query"},
+    "server": BASE | {"dsl", "metrics", "stores", "query"},
     # the engines: never each other, nor the runtime
     "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl", "processors", "registry"},
     "kafka": BASE | {"topology", "group"},
@@ -134,6 +136,8 @@ OUTSIDE: dict[str, set[str]] = {
     "filelock": {"broker/", "jars/cache.py", "scratch.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
+    "prometheus_client": {"metrics/prometheus.py"},
+    "opentelemetry": {"metrics/otel.py"},
     "rich": {"cli/", "jars/progress.py"},
     "typer": {"cli/"},
     "subprocess": {

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.clock import in_words
+from millstream.errors import StreamsException
 from millstream.model import TaskId, TopicPartition
 
 __all__ = [
@@ -29,8 +30,12 @@ __all__ = [
     "Retry",
     "StreamThreadExceptionResponse",
     "StreamsUncaughtExceptionResponse",
+    "in_short",
     "not_a_response",
 ]
+
+_SHORT = 200
+"""How much of a message is shown where one line has to do."""
 
 
 class StreamThreadExceptionResponse(Enum):
@@ -232,3 +237,20 @@ def not_a_response(what: str, value: object) -> str:
     if isinstance(value, str) and value in StreamThreadExceptionResponse.__members__:
         hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a text"
     return f"{what} is a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
+
+
+def in_short(error: BaseException) -> str:
+    """An exception in one line that may go to other clients and health checks.
+
+    The classes always; the message's first line only of what Millstream worded itself: what others raised
+    may quote records.
+    """
+    kind = type(error).__name__
+    if isinstance(error, StreamsException) and type(error) is not StreamsException:
+        first = next(iter(str(error).splitlines()), "").strip()
+        text = "".join(letter for letter in first if letter.isprintable())
+        if len(text) > _SHORT:
+            text = text[: _SHORT - 1] + "…"
+        return f"{kind}: {text}" if text else kind
+    cause = error.__cause__
+    return kind if cause is None else f"{kind} caused by {type(cause).__name__}"

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from millstream.runtime.failure import in_short
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.states import State
-from millstream.runtime.supervision import in_short
 
 __all__ = ["Health", "HealthView", "Waiting", "assess"]
 

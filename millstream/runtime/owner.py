@@ -48,6 +48,7 @@ class Owner:
         perform: carries out an instruction; quickly.
         at_change: called inside a change of what the user sees, before anybody who waits for it wakes up.
         announcer: tells of the changes.
+        watch: told of each step, inside it: the value before, the event, the value after, and when. Quick.
     """
 
     def __init__(
@@ -59,7 +60,11 @@ class Owner:
         announcer: Announcer[State],
         clock: Clock,
         log: logging.Logger,
+        watch: Callable[[ClientState, Event, ClientState, Moment], None] = lambda old, event, new, moment: (
+            None
+        ),
     ) -> None:
+        self._watch = watch
         self._state = state
         self._perform = perform
         self._at_change = at_change
@@ -118,7 +123,8 @@ class Owner:
             try:  # both or none, also when Ctrl-C comes
                 self._to_do.extend(numbered)
             finally:
-                self._state, self._given = state, self._given + len(numbered)
+                before, self._state, self._given = self._state, state, self._given + len(numbered)
+            self._watch(before, event, state, moment)
             for instruction in instructions:
                 if isinstance(instruction, Moved):
                     self._at_change()

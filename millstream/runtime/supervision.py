@@ -10,7 +10,6 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from millstream.errors import StreamsException
 from millstream.runtime.failure import (
     Answer,
     Exhausted,
@@ -18,6 +17,7 @@ from millstream.runtime.failure import (
     Response,
     Retry,
     StreamThreadExceptionResponse,
+    in_short,
 )
 from millstream.runtime.states import State
 
@@ -33,11 +33,7 @@ __all__ = [
     "ShutdownApplication",
     "View",
     "decide",
-    "in_short",
 ]
-
-_SHORT = 200
-"""How much of a message is shown where one line has to do."""
 
 
 @dataclass(frozen=True)
@@ -306,23 +302,6 @@ def _too_late(failure: Failure, state: State) -> str:
 
 
 # --- texts -------------------------------------------------------------------------------------------------
-
-
-def in_short(error: BaseException) -> str:
-    """An exception in one line that may go to other clients and health checks.
-
-    The classes always; the message's first line only of what Millstream worded itself: what others raised
-    may quote records.
-    """
-    kind = type(error).__name__
-    if isinstance(error, StreamsException) and type(error) is not StreamsException:
-        first = next(iter(str(error).splitlines()), "").strip()
-        text = "".join(letter for letter in first if letter.isprintable())
-        if len(text) > _SHORT:
-            text = text[: _SHORT - 1] + "…"
-        return f"{kind}: {text}" if text else kind
-    cause = error.__cause__
-    return kind if cause is None else f"{kind} caused by {type(cause).__name__}"
 
 
 def _span(window: timedelta) -> str:

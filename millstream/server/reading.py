@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
+from millstream.metrics.client import ClientMetrics
 from millstream.model import StoreKind, ThreadMetadata
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
@@ -48,6 +49,8 @@ class QueriedStreams(Protocol):
 
     @property
     def store_view(self) -> StoreView: ...
+
+    def metrics(self) -> ClientMetrics: ...
 
     @property
     def failures(self) -> Sequence[Any]: ...

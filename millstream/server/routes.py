@@ -80,6 +80,7 @@ ROUTES = (
     Route("ready", ("readyz",), open=True),
     Route("proof", ("v1", "proof"), frozenset({"nonce"}), open=True),
     Route("health", ("v1", "health")),
+    Route("metrics", ("metrics",)),
     Route("clients", ("v1", "clients")),
     Route("threads", ("v1", "threads")),
     Route("failures", ("v1", "failures")),

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream.errors import SetupException
+from millstream.metrics import prometheus
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
 from millstream.server.actions import Actions
-from millstream.server.answers import Answer
+from millstream.server.answers import Answer, Refused
 from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.entrance import Limits
 from millstream.server.peers import Peers, Reach
@@ -39,6 +41,14 @@ class About:
         good = health.live if asked == "live" else health.ready
         body = health.as_dict() if asked == "health" else {asked: good, "status": health.status}
         return Answer(200 if good else 503, body)
+
+    def metrics(self) -> Answer:
+        """All metrics, as Prometheus reads them."""
+        try:
+            written = prometheus.text(self._streams.metrics())
+        except SetupException as error:
+            raise Refused(501, "NotImplemented", str(error)) from None
+        return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
 
     def all_stores(self) -> Answer:
         """Every store of the program."""
@@ -135,6 +145,8 @@ class QueryService:
         match request.route.name:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
+            case "metrics":
+                return await self._watch.run(about.metrics)
             case "threads":
                 return await read(deadline, actions.threads)
             case "failures":

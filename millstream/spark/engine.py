@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
+from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
@@ -348,7 +349,11 @@ class SparkEngine:
         )
 
     def start(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+        self,
+        compiled: CompiledPipeline,
+        claim: CheckpointClaim,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
         name = compiled.pipeline.name
         plan: Compiled = compiled.plan
@@ -390,11 +395,18 @@ class SparkEngine:
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
             raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
-        counts = (handlers.any and user is None) or plan.drops
-        drops = (
-            DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own)
-            if counts
-            else None
+
+        def initial(source: int) -> str:
+            content = self.checkpoint_files(claim.path).read(f"sources/{source}/0")
+            return (content or b"").decode(errors="replace")
+
+        drops = DropWatch(
+            name,
+            handlers.max_ratio,
+            handlers.dead_letter_topic,
+            own=handlers.own,
+            tell=on_batch,
+            initial=initial,
         )
 
         def ended(end: PipelineEnd) -> None:

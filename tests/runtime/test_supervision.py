@@ -20,6 +20,7 @@ from millstream.runtime.failure import (
     Retry,
     StreamsUncaughtExceptionResponse,
     StreamThreadExceptionResponse,
+    in_short,
 )
 from millstream.runtime.states import State
 from millstream.runtime.supervision import (
@@ -34,7 +35,6 @@ from millstream.runtime.supervision import (
     ShutdownApplication,
     View,
     decide,
-    in_short,
 )
 
 OPEN = [State.RUNNING, State.REBALANCING]

@@ -26,6 +26,7 @@ BASE = {
     "config",
     "client_keys",
     "config_keys",
+    "coroutines",
     "errors",
     "foreign",
     "machine",
@@ -48,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": set(),
     "periodic": set(),
     "polling": set(),
+    "coroutines": set(),
     "client_keys": set(),
     "foreign": set(),
     "not_there": set(),
@@ -137,7 +139,7 @@ OUTSIDE: dict[str, set[str]] = {
     "socketserver": {"dashboard/"},
     "pickle": {"spark/worker.py"},
     "multiprocessing": set(),
-    "asyncio": {"server/"},
+    "asyncio": {"coroutines.py", "runtime/async_client.py", "server/"},
 }
 """Every library, and the parts of the standard library that act on the world: where each may be imported."""
 
@@ -759,7 +761,7 @@ def names_in(tree: ast.Module) -> set[str]:
 
 
 def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.AnnAssign):
         return [ast.unparse(node.target)]

@@ -145,7 +145,7 @@ from millstream.processors.stores import (
     WindowStore,
 )
 from millstream.query.composite import ReadOnlyKeyValueStore
-from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
+from millstream.query.iterators import AsyncKeyValueIterator, KeyValueIterator, WindowStoreIterator
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.query.position import (
@@ -197,6 +197,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApplicationShutdownException",
     "ArtifactException",
+    "AsyncKeyValueIterator",
     "AutoOffsetReset",
     "Branched",
     "BranchedKStream",

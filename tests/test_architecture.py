@@ -26,6 +26,7 @@ BASE = {
     "config",
     "client_keys",
     "config_keys",
+    "coroutines",
     "errors",
     "foreign",
     "logs",
@@ -49,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": set(),
     "periodic": set(),
     "polling": set(),
+    "coroutines": set(),
     "client_keys": set(),
     "foreign": set(),
     "logs": {"foreign"},
@@ -159,7 +161,7 @@ OUTSIDE: dict[str, set[str]] = {
     "socketserver": {"dashboard/"},
     "pickle": {"spark/worker.py"},
     "multiprocessing": set(),
-    "asyncio": {"server/"},
+    "asyncio": {"coroutines.py", "runtime/async_client.py", "server/"},
 }
 """Every library, and the parts of the standard library that act on the world: where each may be imported."""
 
@@ -780,7 +782,7 @@ def names_in(tree: ast.Module) -> set[str]:
 
 
 def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.AnnAssign):
         return [ast.unparse(node.target)]

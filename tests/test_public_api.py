@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = [
     "ApplicationShutdownException",
     "ArtifactException",
+    "AsyncKeyValueIterator",
     "AutoOffsetReset",
     "Branched",
     "BranchedKStream",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
+from millstream.coroutines import awaitable
 from millstream.model import StoreKind
 from millstream.query.handle import Reader, StoreHandle
-from millstream.query.iterators import KeyValueIterator
+from millstream.query.iterators import KeyValueIterator, iterable_async
 from millstream.query.local import LocalReader
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import Serde, StoreSnapshot, StoreView
@@ -165,6 +166,16 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         """
         at_ms = to_ms(timestamp, f"as_of() of store '{self._name}': the time")
         return ReadOnlyKeyValueStore(self._reader.as_of(at_ms))
+
+    # --- the same for coroutines -------------------------------------------------------------------------
+
+    get_async = awaitable(get)
+    multi_get_async = awaitable(multi_get)
+    range_async = iterable_async(range)
+    reverse_range_async = iterable_async(reverse_range)
+    all_async = iterable_async(all)
+    reverse_all_async = iterable_async(reverse_all)
+    prefix_scan_async = iterable_async(prefix_scan)
 
     # --- reads that Python users expect ------------------------------------------------------------------
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial, wraps
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from millstream.coroutines import awaitable, run
 from millstream.errors import IllegalStateException, SetupException
 from millstream.model import KeyValue
 from millstream.query.codec import Chunk, Unfit
@@ -20,10 +23,11 @@ if TYPE_CHECKING:
 
     from millstream.query.tables import OpenTable
 
-__all__ = ["EntryViews", "KeyValueIterator", "WindowStoreIterator"]
+__all__ = ["AsyncKeyValueIterator", "EntryViews", "KeyValueIterator", "WindowStoreIterator", "iterable_async"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = ParamSpec("P")
 
 
 class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
@@ -111,6 +115,11 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
             return False
         return True
 
+    @property
+    def has_read_ahead(self) -> bool:
+        """Whether the next entry is here already, so that taking it reads nothing."""
+        return bool(self._ahead)
+
     def peek_next_key(self) -> K:
         """The key of the next entry, which stays the next.
 
@@ -162,6 +171,83 @@ class WindowStoreIterator(KeyValueIterator[int, V]):
     """
 
     __slots__ = ()
+
+
+class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
+    """The same entries for coroutines: a store is opened and read on a thread, and not on the event loop.
+
+        async for key, value in store.range_async("a", "c"): ...
+
+    Leave the loop early within `async with`, which closes it:
+
+        async with store.range_async("a", "c") as entries:
+            async for key, value in entries: ...
+
+    It raises what a `KeyValueIterator` raises, when the first entry is asked for or later. Used by one task
+    at a time.
+    """
+
+    __slots__ = ("_closed", "_entries", "_lock", "_open")
+
+    def __init__(self, open: Callable[[], KeyValueIterator[K, V]]) -> None:
+        self._open = open
+        self._entries: KeyValueIterator[K, V] | None = None
+        self._lock = threading.Lock()
+        """One call at a time: one goes on after the task that made it was cancelled."""
+        self._closed = False
+
+    def __aiter__(self) -> AsyncKeyValueIterator[K, V]:
+        return self
+
+    async def __anext__(self) -> KeyValue[K, V]:
+        entries = self._entries
+        if entries is None or not entries.has_read_ahead:
+            entries = await run(self._with_next)
+            if entries is None:
+                raise StopAsyncIteration
+        return next(entries)
+
+    async def aclose(self) -> None:
+        """Release what it holds of the store. Idempotent."""
+        self._closed = True
+        await run(self._close)
+
+    def _with_next(self) -> KeyValueIterator[K, V] | None:
+        """The iterator, with an entry read ahead; None: there are no more."""
+        with self._lock:
+            if self._entries is None:
+                if self._closed:
+                    raise IllegalStateException("the iterator was closed before it was read")
+                self._entries = self._open()
+            return self._entries if self._entries.has_next() else None
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._entries is not None:
+                self._entries.close()
+
+    async def __aenter__(self) -> AsyncKeyValueIterator[K, V]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def iterable_async(
+    method: Callable[P, KeyValueIterator[K, V]],
+) -> Callable[P, AsyncKeyValueIterator[K, V]]:
+    """The same method for coroutines: what it returns is for `async for`."""
+
+    @wraps(method)
+    def method_async(*arguments: P.args, **named: P.kwargs) -> AsyncKeyValueIterator[K, V]:
+        return AsyncKeyValueIterator(partial(method, *arguments, **named))
+
+    method_async.__name__ = f"{method.__name__}_async"
+    method_async.__qualname__ = f"{method.__qualname__}_async"
+    method_async.__doc__ = f"`{method.__name__}` for coroutines: `async for` goes through it."
+    return method_async
 
 
 class _Ended:
@@ -251,6 +337,9 @@ class EntryViews(ABC, Generic[K, V]):
                 "to_pandas() needs pandas: pip install 'millstream[pandas]'; to_arrow() does not"
             )
         return self.to_arrow().to_pandas()
+
+    to_arrow_async = awaitable(to_arrow)
+    to_pandas_async = awaitable(to_pandas)
 
     def to_arrow_batches(self, rows: int = 65_536) -> pyarrow.RecordBatchReader:
         """The columns of `to_arrow()` in batches of up to so many rows, in memory one at a time.

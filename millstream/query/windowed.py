@@ -10,11 +10,18 @@ import logging
 import warnings
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, overload
 
+from millstream.coroutines import awaitable, run
 from millstream.model import Window, Windowed
 from millstream.query.handle import StoreHandle
-from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
+from millstream.query.iterators import (
+    AsyncKeyValueIterator,
+    KeyValueIterator,
+    WindowStoreIterator,
+    iterable_async,
+)
 from millstream.query.read import Read
 from millstream.query.times import Time, to_ms
 
@@ -45,6 +52,9 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
     def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
         """The same windows as `all()`, last first."""
         return self._scan(None, None, None, None, "backward_all", reverse=True)
+
+    all_async = iterable_async(all)
+    backward_all_async = iterable_async(backward_all)
 
     def _value_at(self, key: Any, method: str) -> tuple[bool, V | None]:
         if not isinstance(key, Windowed):
@@ -159,6 +169,21 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         """The same windows as `fetch_all(time_from, time_to)`, last first."""
         self._deprecate_milliseconds("backward_fetch_all", time_from, time_to)
         return self._scan(None, None, time_from, time_to, "backward_fetch_all", reverse=True)
+
+    # --- the same for coroutines -------------------------------------------------------------------------
+
+    def fetch_async(self, *arguments: Any) -> Any:
+        """`fetch` for coroutines: `await` the form with one value, `async for` goes through the others."""
+        if len(arguments) == 2:
+            return run(partial(self._fetch_one, *arguments))
+        return AsyncKeyValueIterator[Any, V](partial(self._fetch, "fetch", arguments, reverse=False))
+
+    def backward_fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Any, V]:
+        """`backward_fetch` for coroutines: `async for` goes through it."""
+        return AsyncKeyValueIterator(partial(self.backward_fetch, *arguments))
+
+    fetch_all_async = iterable_async(fetch_all)
+    backward_fetch_all_async = iterable_async(backward_fetch_all)
 
     # --- what is read ------------------------------------------------------------------------------------
 
@@ -281,6 +306,26 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
         start = to_ms(session_start_time, f"fetch_session() of store '{self._name}': the start")
         end = to_ms(session_end_time, f"fetch_session() of store '{self._name}': the end")
         return self._value(replace(read, start=start, end=end))[1]
+
+    # --- the same for coroutines -------------------------------------------------------------------------
+
+    def fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
+        """`fetch` for coroutines: `async for` goes through it."""
+        return AsyncKeyValueIterator(partial(self.fetch, *arguments))
+
+    def backward_fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
+        """`backward_fetch` for coroutines: `async for` goes through it."""
+        return AsyncKeyValueIterator(partial(self.backward_fetch, *arguments))
+
+    def find_sessions_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
+        """`find_sessions` for coroutines: `async for` goes through it."""
+        return AsyncKeyValueIterator(partial(self.find_sessions, *arguments))
+
+    def backward_find_sessions_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
+        """`backward_find_sessions` for coroutines: `async for` goes through it."""
+        return AsyncKeyValueIterator(partial(self.backward_find_sessions, *arguments))
+
+    fetch_session_async = awaitable(fetch_session)
 
     # --- what is read ------------------------------------------------------------------------------------
 

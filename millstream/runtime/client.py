@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from millstream import program_end
 from millstream.clock import seconds_of
 from millstream.config import StreamsConfig
+from millstream.coroutines import Changes, Until, Wait, block
 from millstream.errors import (
     IllegalStateException,
     MissingSourceTopicException,
@@ -33,6 +34,7 @@ from millstream.registry.settings import RegistrySettings
 from millstream.runtime import states
 from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
+from millstream.runtime.async_client import AsyncClient
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
 from millstream.runtime.client_state import About, ClientState
@@ -103,7 +105,7 @@ _EXIT_S = timedelta(seconds=10)
 """How long the end of the program waits for a client that nobody closed."""
 
 
-class KafkaStreams(InteractiveQueries, DataFrames):
+class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     """Runs a topology.
 
         config = {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}
@@ -229,6 +231,7 @@ class KafkaStreams(InteractiveQueries, DataFrames):
         self._listener: StateListener | None = None
         self._closed = threading.Event()
         self._over = threading.Event()  # it is closed; or no thread could be started for that
+        self._ends = Changes()  # of these two
         self._closing_here = threading.Lock()  # taken, and never given back, by who then closes it
         self._terminable = program_end.Terminable()
         # A topology of global tables alone has nothing for stream threads to do.
@@ -347,12 +350,20 @@ class KafkaStreams(InteractiveQueries, DataFrames):
             IllegalStateException: it was not started.
             ValueError: the timeout is negative.
         """
+        return block(self._until_ended(timeout))
+
+    def _until_ended(self, timeout: timedelta | None) -> Wait[State]:
         seconds = _seconds(timeout)
         if self.state is State.CREATED:
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so there is nothing to wait for; call start() first"
             )
-        program_end.wait(self._over, seconds, close=self.close, owner=self._announcer.owner)
+
+        def wait() -> bool:
+            program_end.wait(self._over, seconds, close=self.close, owner=self._announcer.owner)
+            return self._over.is_set()
+
+        yield Until(self._over.is_set, seconds, wait, self._ends)
         self._close_if_nobody_does()
         self._raise_failure()
         return self.state
@@ -366,15 +377,18 @@ class KafkaStreams(InteractiveQueries, DataFrames):
             IllegalStateException: it was not started, or was closed.
             ValueError: the timeout is negative.
         """
+        block(self._until_running(timeout))
+
+    def _until_running(self, timeout: timedelta) -> Wait[None]:
         seconds = seconds_of(timeout)
         if self.state is State.CREATED:
             raise IllegalStateException(
                 f"client '{self._client_id}' is CREATED, so it will not be RUNNING; call start() first"
             )
         settled = set(State) - {State.REBALANCING}
-        in_time = self._owner.wait_until(settled, seconds)
+        in_time = yield self._owner.until(lambda value: value.state in settled, seconds)
         if self.state is State.RUNNING:
-            return None
+            return
         if not in_time:
             threads = ", ".join(f"{thread.name} is {thread.state}" for thread in self._crew.threads)
             raise TimeoutException(
@@ -383,7 +397,8 @@ class KafkaStreams(InteractiveQueries, DataFrames):
             )
         self._raise_failure()
         if self.state is State.REBALANCING:
-            return self.wait_until_running(timeout)
+            yield from self._until_running(timeout)
+            return
         raise IllegalStateException(f"client '{self._client_id}' is {self.state}; it was closed")
 
     def __enter__(self) -> KafkaStreams:
@@ -753,12 +768,20 @@ class KafkaStreams(InteractiveQueries, DataFrames):
                 error,
             )
             self._over.set()
+            self._ends.tell()
 
     def _wait_closed(self, timeout_s: float | None) -> bool:
         """Wait until it is closed; whether it is. What no thread could be started for is done on this one."""
         if timeout_s == 0:
             return self._closed.is_set()  # who asks that does not want to wait for anything
-        return self._over.wait(timeout_s) and (self._close_if_nobody_does() or self._closed.wait(timeout_s))
+        return block(self._until_closed(timeout_s))
+
+    def _until_closed(self, timeout_s: float | None) -> Wait[bool]:
+        if not (yield Until(self._over.is_set, timeout_s, lambda: self._over.wait(timeout_s), self._ends)):
+            return False
+        if self._close_if_nobody_does():
+            return True
+        return (yield Until(self._closed.is_set, timeout_s, lambda: self._closed.wait(timeout_s), self._ends))
 
     def _close_if_nobody_does(self) -> bool:
         if not self._over.is_set() or self._closed.is_set() or self._on_own_thread():
@@ -778,6 +801,7 @@ class KafkaStreams(InteractiveQueries, DataFrames):
                 self._owner.call(TimeUp(phase, _JOIN_S))
         self._closed.set()
         self._over.set()
+        self._ends.tell()
         program_end.forget(self)
 
     def _phase(self) -> Phase:

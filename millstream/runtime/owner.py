@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from millstream.clock import Clock
+from millstream.coroutines import Changes, Until
 from millstream.errors import StreamsException
 from millstream.machine import Announcer
 from millstream.runtime.client_state import ClientState, Moment
@@ -75,6 +76,7 @@ class Owner:
         # taken itself, and not through the condition, whose `__enter__` is such a function.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._changes = Changes()
         self._to_do: deque[tuple[int, Instruction]] = deque()  # numbered from 1; until they are done
         self._given = 0
         self._performer: _Performing | None = None
@@ -114,6 +116,12 @@ class Owner:
         """Wait until the client is in one of `states`; whether it is."""
         return self.wait_for(lambda value: value.state in states, timeout_s)
 
+    def until(self, fits: Callable[[ClientState], bool], timeout_s: float | None) -> Until:
+        """To wait until the value fits, on a thread or in a coroutine."""
+        return Until(
+            lambda: fits(self._state), timeout_s, lambda: self.wait_for(fits, timeout_s), self._changes
+        )
+
     def _step(self, event: Event) -> tuple[tuple[Instruction, ...], int]:
         with self._lock:
             epoch_s = self._clock.epoch_ms() / 1000
@@ -130,6 +138,7 @@ class Owner:
                     self._at_change()
                     self._announcer.announce(instruction.new, instruction.old)
             self._changed.notify_all()
+            self._changes.tell()
             return instructions, self._given
 
     def _work_off(self) -> None:

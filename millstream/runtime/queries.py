@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 from millstream.clock import Clock, seconds_of
 from millstream.config import StreamsConfig
+from millstream.coroutines import Wait, block
 from millstream.errors import (
     InvalidStateStoreException,
     StateStoreNotAvailableException,
@@ -128,6 +129,9 @@ class InteractiveQueries(TellsWhatIsMissing):
 
         Differs: Kafka Streams has nothing of the kind; its users loop on exceptions.
         """
+        block(self._until_queryable(store, timeout))
+
+    def _until_queryable(self, store: str | StoreQueryParameters[Any], timeout: timedelta) -> Wait[None]:
         seconds = seconds_of(timeout)
         snapshot = self._view.snapshot()
         parameters = parameters_of(store, snapshot) if isinstance(store, str) else store
@@ -138,7 +142,7 @@ class InteractiveQueries(TellsWhatIsMissing):
             refused = why_not(snapshot, parameters)
             return refused is None or is_final(refused, snapshot, parameters)
 
-        in_time = self._view.wait_until(decided, seconds)
+        in_time = yield self._view.until(decided, seconds)
         if refused is None:
             return
         if in_time:

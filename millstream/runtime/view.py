@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from millstream.coroutines import Changes, Until
 from millstream.dsl.registry_serdes import bound
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.ports import BytesStore
@@ -47,6 +48,7 @@ class ClientView:
         self._states = states
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._changes = Changes()
         self._declared = {store.name: store for store in stores}
         self._registry = registry
         self._serdes: dict[str, tuple[Any, Any]] = {
@@ -68,6 +70,12 @@ class ClientView:
         """Wait until a snapshot fits; False at the deadline. `fits` is called with the lock held."""
         with self._lock:
             return self._changed.wait_for(lambda: fits(self._snapshot), timeout_s)
+
+    def until(self, fits: Callable[[StoreSnapshot], bool], timeout_s: float) -> Until:
+        """To wait until a snapshot fits, on a thread or in a coroutine."""
+        return Until(
+            lambda: fits(self._snapshot), timeout_s, lambda: self.wait_until(fits, timeout_s), self._changes
+        )
 
     def refresh(self) -> None:
         """Publish again, because a state has changed."""
@@ -181,6 +189,7 @@ class ClientView:
     def _publish(self) -> None:
         self._snapshot = self._built()
         self._changed.notify_all()
+        self._changes.tell()
 
     def _built(self) -> StoreSnapshot:
         state, threads = self._states()

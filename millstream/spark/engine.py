@@ -402,7 +402,7 @@ class SparkEngine:
 
         drops = DropWatch(
             name,
-            handlers.max_ratio,
+            handlers.max_ratio if user is None or plan.drops else 1.0,
             handlers.dead_letter_topic,
             own=handlers.own,
             tell=on_batch,

@@ -56,7 +56,8 @@ import org.apache.kafka.streams.processor.internals.metrics.TaskMetrics;
 
 public class MetricsAll {
     private static final TreeMap<String, String> FOUND = new TreeMap<>();
-    private static final Predicate<String> UPDATER = name -> name.startsWith("stream-state-updater-metrics");
+    private static final String LAST_OF_UPDATERS = "stream-state-updater-metrics restore-call-rate";
+    private static final Predicate<String> UPDATER = name -> name.startsWith(LAST_OF_UPDATERS);
 
     static Topology topology() {
         final StreamsBuilder builder = new StreamsBuilder();
@@ -74,6 +75,9 @@ public class MetricsAll {
 
     static void add(final Collection<MetricName> names) {
         for (final MetricName name : names) {
+            if (name.group().endsWith("-node-metrics") && !name.group().startsWith("stream-")) {
+                continue; // of connections to a broker, of which there is none
+            }
             final String tags = String.join(",", new TreeSet<>(name.tags().keySet()));
             FOUND.put(name.group() + " " + name.name() + " " + tags, name.description());
         }

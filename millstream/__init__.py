@@ -174,15 +174,12 @@ from millstream.query.result import (
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
+from millstream.runtime.failure import StreamsUncaughtExceptionResponse, StreamThreadExceptionResponse
 from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
-from millstream.runtime.supervision import (
-    StreamsUncaughtExceptionResponse,
-    StreamThreadExceptionResponse,
-)
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (

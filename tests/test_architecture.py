@@ -373,6 +373,7 @@ DECIDES = [
             "client_state",
             "coordination",
             "events",
+            "failure",
             "handler",
             "health",
             "history",

@@ -58,6 +58,7 @@ from millstream.runtime.events import (
     StopThread,
     TimeUp,
 )
+from millstream.runtime.failure import Failure
 from millstream.runtime.frames import DataFrames
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
@@ -72,7 +73,6 @@ from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.standby_updates import StandbyUpdates
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Failure
 from millstream.runtime.supervisor import Supervisor
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView

@@ -11,16 +11,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.policies import MOST_FAILURES, Budget
-from millstream.runtime.supervision import (
+from millstream.runtime.failure import (
+    MOST_FAILURES,
+    Budget,
     Exhausted,
     Failure,
     Retry,
     StreamThreadExceptionResponse,
-    in_short,
 )
+from millstream.runtime.supervision import in_short
 
-__all__ = ["Exhausted", "FailureHistory", "FailureRecord", "Retry", "in_a_row", "plan_retry"]
+__all__ = ["FailureHistory", "FailureRecord", "in_a_row", "plan_retry"]
 
 _MOST_SUBJECTS = 1000
 """Of how many pipelines, tasks and kinds of failure something is kept."""

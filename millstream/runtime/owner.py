@@ -26,9 +26,9 @@ from millstream.errors import StreamsException
 from millstream.machine import Announcer
 from millstream.runtime.client_state import ClientState, Moment
 from millstream.runtime.events import Broken, Event, Instruction, Moved
+from millstream.runtime.failure import Failure
 from millstream.runtime.reactions import react
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Failure
 
 __all__ = ["Owner"]
 

@@ -32,7 +32,7 @@ WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codege
 What users run has generated code, and so have the tests of the kafka tier, those with the fixture `spark`,
 and the page of operators."""
 
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # and no archive of Millstream's
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 

@@ -39,7 +39,7 @@ BASE = {
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars", "kernel", "scratch"}
+ON_THIS_MACHINE = {"cache", "class_data", "java", "jars", "kernel", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -60,6 +60,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
     "scratch": set(),
+    "supervised": {"permissions", "program_end"},
+    "class_data": {"supervised"},
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java", "polling"},
     "kernel": {"errors"},
@@ -83,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the operating model; engines only in the composition root, see MORE_IN
     "runtime": BASE | {"topology", "metrics", "processors", "registry", "dsl", "group", "stores", "query"},
     # edges
-    "broker": BASE | ON_THIS_MACHINE | {"kafka"},
+    "broker": BASE | ON_THIS_MACHINE | {"kafka", "supervised"},
     "testing": BASE
     | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"}
     | {"processors", "registry"},
@@ -103,7 +105,7 @@ MORE_IN = {
 
 OUTSIDE: dict[str, set[str]] = {
     # The demo is a user's program, and those do; windowed_text is called in their functions of Columns.
-    "pyspark": {"spark/", "cli/word_count.py", "dsl/windowed.py"},
+    "pyspark": {"spark/", "cli/word_count.py", "dsl/windowed.py", "dsl/early_functions.py"},
     "py4j": {"spark/"},
     # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
     "confluent_kafka": {"kafka/", "broker/admin.py", "registry/topic.py"},
@@ -121,12 +123,19 @@ OUTSIDE: dict[str, set[str]] = {
         "server/remote.py",
     },
     "duckdb": {"query/sql_program.py"},
-    "filelock": {"broker/", "jars/cache.py", "scratch.py", "stores/directory.py"},
+    "filelock": {"broker/", "class_data.py", "jars/cache.py", "scratch.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
     "rich": {"cli/", "jars/progress.py"},
     "typer": {"cli/"},
-    "subprocess": {"broker/", "jars/ivy.py", "java.py", "query/sql_process.py", "spark/direct.py"},
+    "subprocess": {
+        "broker/",
+        "jars/ivy.py",
+        "java.py",
+        "query/sql_process.py",
+        "spark/direct.py",
+        "supervised.py",
+    },
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
     "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},

@@ -16,6 +16,7 @@ from millstream.dsl.cogrouped import (
     SessionWindowedCogroupedKStream,
     TimeWindowedCogroupedKStream,
 )
+from millstream.dsl.early_functions import install as _read_types_of_functions
 from millstream.dsl.emission import (
     BufferConfig,
     EagerBufferConfig,
@@ -193,6 +194,8 @@ from millstream.topology.windows import (
 )
 
 __version__ = "0.1.0"
+
+_read_types_of_functions()
 
 __all__ = [
     "ApplicationShutdownException",

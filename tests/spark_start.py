@@ -35,7 +35,7 @@ and the page of operators."""
 SLOTS = {"spark.master": "local[16]", "spark.default.parallelism": "2"}
 """All tests of a process share one Spark, and those of Real-Time Mode need a slot for each of their tasks."""
 
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # and no archive of Millstream's
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 

@@ -41,7 +41,7 @@ BASE = {
 }
 """What everything above may use."""
 
-ON_THIS_MACHINE = {"cache", "java", "jars", "kernel", "scratch"}
+ON_THIS_MACHINE = {"cache", "class_data", "java", "jars", "kernel", "scratch"}
 """What finds Java and jars, for those that start a JVM."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -64,6 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
     "scratch": set(),
+    "supervised": {"permissions", "program_end"},
+    "class_data": {"supervised"},
     "java": {"cache", "errors"},
     "jars": {"cache", "errors", "java", "polling"},
     "kernel": {"errors"},
@@ -87,7 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the operating model; engines only in the composition root, see MORE_IN
     "runtime": BASE | {"topology", "metrics", "processors", "registry", "dsl", "group", "stores", "query"},
     # edges
-    "broker": BASE | ON_THIS_MACHINE | {"kafka"},
+    "broker": BASE | ON_THIS_MACHINE | {"kafka", "supervised"},
     "testing": BASE
     | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"}
     | {"processors", "registry"},
@@ -118,7 +120,7 @@ MORE_IN = {
 
 OUTSIDE: dict[str, set[str]] = {
     # The demo is a user's program, and those do; windowed_text is called in their functions of Columns.
-    "pyspark": {"spark/", "cli/word_count.py", "dsl/windowed.py"},
+    "pyspark": {"spark/", "cli/word_count.py", "dsl/windowed.py", "dsl/early_functions.py"},
     "py4j": {"spark/"},
     # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
     "confluent_kafka": {"kafka/", "broker/admin.py", "registry/topic.py"},
@@ -135,7 +137,7 @@ OUTSIDE: dict[str, set[str]] = {
         "query/tables.py",
     },
     "duckdb": {"query/sql_program.py", "cli/sql.py"},  # there for queries that the user has typed
-    "filelock": {"broker/", "jars/cache.py", "scratch.py", "stores/directory.py"},
+    "filelock": {"broker/", "class_data.py", "jars/cache.py", "scratch.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
     "prometheus_client": {"metrics/prometheus.py"},
@@ -149,6 +151,7 @@ OUTSIDE: dict[str, set[str]] = {
         "java.py",
         "query/sql_process.py",
         "spark/direct.py",
+        "supervised.py",
     },
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},

@@ -7,6 +7,7 @@ client's; each client has a `newSession()` with SQL settings of its own.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sys
@@ -24,6 +25,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream import program_end
+from millstream.cache import cache_dir
+from millstream.class_data import Archive, ArchiveMaking
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import JavaHome, find_java, home_for_spark
@@ -56,6 +59,7 @@ _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
+_ARCHIVE_AFTER_SECONDS = 20.0
 
 
 class SharedSession:
@@ -409,8 +413,10 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
         writes_to = _stderr() if output is None else output.fileno()
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
         threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
-        start = partial(_submit, conf, java) if path is None else partial(_start_directly, conf, java, path)
-        gateway = start(writes_to, umask)
+        if path is None:
+            gateway = _submit(conf, java, writes_to, umask)
+        else:
+            gateway = _start_directly(conf, java, path, scratch, writes_to, umask)
     except BaseException:
         if scratch is not None:
             scratch.remove()
@@ -426,7 +432,12 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
 
 
 def _start_directly(
-    conf: SparkConf, java: JavaHome, path: Sequence[Path], writes_to: int | None, umask: int
+    conf: SparkConf,
+    java: JavaHome,
+    path: Sequence[Path],
+    scratch: PrivateDirectory | None,
+    writes_to: int | None,
+    umask: int,
 ) -> Any:
     settings = dict(conf.getAll())
     environment = {
@@ -435,10 +446,49 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
-    command = direct.command(java.java, path, settings)
-    gateway = direct.connect(*direct.start(command, environment, umask=umask, output=writes_to), settings)
+    archive = _archive_for(java, path, settings)
+    class_list = Path(scratch.path, "classes.lst") if scratch is not None else Path(os.devnull)
+    shared = archive.arguments(class_list) if archive is not None and scratch is not None else []
+    command = direct.command(java.java, path, settings, shared)
+    try:
+        started = direct.start(command, environment, umask=umask, output=writes_to)
+    except PySparkException:
+        if archive is None or archive.find() is None:
+            raise
+        log.info("Spark did not start with its class-data archive; it is started without")
+        archive.discard()
+        command = direct.command(java.java, path, settings)
+        started = direct.start(command, environment, umask=umask, output=writes_to)
+    gateway = direct.connect(*started, settings)
     gateway.direct = True
+    if archive is not None and class_list.exists() and any("DumpLoadedClassList" in word for word in shared):
+        gateway.making = ArchiveMaking(
+            archive,
+            "spark",
+            java=java.java,
+            jvm_arguments=["-Xmx512m", "-cp", os.pathsep.join(map(str, path))],
+            class_list=class_list,
+            after_s=_ARCHIVE_AFTER_SECONDS,
+        )
     return gateway
+
+
+def _archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str]) -> Archive | None:
+    """The archive of this Java and these jars; None: the user has options about it, or there is no cache."""
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if any(word in options for word in ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")):
+        return None
+    known = [f"{java.version} {java.java.resolve()}"]
+    try:
+        for file in (java.java.resolve(), *path):
+            found = file.stat()
+            known.append(f"{file} {found.st_size} {found.st_mtime_ns}")
+        key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+        user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+        return Archive(cache_dir("spark", f"{user}-{key}"))
+    except (OSError, SetupException) as error:
+        log.debug("Spark starts without a class-data archive: %s", error)
+        return None
 
 
 def _submit(conf: SparkConf, java: JavaHome, writes_to: int | None, umask: int) -> Any:
@@ -580,6 +630,8 @@ def _forget_in_child(gateway: Any) -> None:
 def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
+    if (making := vars(gateway).get("making")) is not None:
+        making.stop()
     if process is None or process.poll() is not None:
         _remove_scratch(gateway)
         return

@@ -163,3 +163,68 @@ def test_the_jvm_is_a_child_that_ends_with_its_parent_and_writes_private_files(t
         program.kill()
         program.wait()
     wait_until(lambda: not java.is_running(), "the JVM has ended", 20)
+
+
+_DAMAGED = textwrap.dedent(
+    """
+    import json, subprocess, sys
+    from pathlib import Path
+    import pyspark
+    from pyspark import SparkContext
+    from millstream.class_data import Archive, ArchiveMaking
+    from millstream.jars import connector_set, ensure_jars
+    from millstream.java import find_java
+    from millstream.kernel import shipped_kernel
+    from millstream.spark import direct, session
+
+    java = find_java()
+    own = [shipped_kernel().jar, *ensure_jars(connector_set(pyspark.__version__))]
+    path = direct.class_path(Path(pyspark.__file__).parent, own)
+    names = Path("names")
+    subprocess.run([java.java, f"-XX:DumpLoadedClassList={names}", "-version"], check=True)
+    assert session._archive_for(java, path, {"spark.driver.extraJavaOptions": "-Xshare:auto"}) is None
+    archive = session._archive_for(java, path, {})
+    arguments = ["-cp", ":".join(map(str, path))]
+    making = ArchiveMaking(archive, "test", java=java.java, jvm_arguments=arguments, class_list=names)
+    assert making.wait_until_done(100)
+    found = archive.find()
+    fits = [java.java, *archive.arguments(names), "-Xshare:on", *arguments, "-version"]
+    half = found.read_bytes()[: found.stat().st_size // 2]
+    fitted = subprocess.run(fits, capture_output=True).returncode
+    found.unlink()
+    damaged = found.with_name(f"classes-{len(half)}.jsa")
+    damaged.write_bytes(half)
+    damaged.chmod(0o600)
+    assert archive.find() == damaged
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    spark = session.SharedSession({"spark.driver.extraJavaOptions": options}, "damaged").spark
+    print(json.dumps({
+        "fits": fitted, "rows": spark.range(3).count(),
+        "making": vars(SparkContext._gateway).get("making"),
+    }), flush=True)
+    """
+)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(200)
+def test_spark_starts_where_its_class_data_archive_is_damaged(tmp_path: Path) -> None:
+    """By half, under a name that says that half is all; whole, Java takes it for these jars."""
+    from millstream.cache import cache_dir
+
+    (tmp_path / "jars").symlink_to(cache_dir("jars"))
+    root = Path(__file__).resolve().parent.parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", _DAMAGED],
+        capture_output=True,
+        text=True,
+        timeout=190,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root), "MILLSTREAM_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "fits": 0,
+        "rows": 3,
+        "making": None,
+    }

@@ -106,7 +106,7 @@ def class_path(spark: SparkSession, *jars: Path, closed: bool = False) -> Iterat
     bare = loader_of(theirs, jvm.java.lang.ClassLoader.getPlatformClassLoader())
     loader = loader_of(jars, bare)
     if closed:
-        loader = bare  # of Java's own: it takes none
+        loader = jvm.org.apache.spark.util.ParentClassLoader(bare)  # it takes none
     else:
         loader = jvm.org.apache.spark.util.MutableURLClassLoader(
             context._gateway.new_array(jvm.java.net.URL, 0), loader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import re
 import signal
 from collections.abc import Iterator
@@ -49,6 +50,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(kernel_problem(), pytrace=False)
     if item.get_closest_marker("spark") and not item.get_closest_marker("kafka"):
         start_spark()
+
+
+@pytest.fixture
+def loggers_as_before() -> Iterator[None]:
+    """Loggers are the whole process's: what a test sets up of them does not last."""
+    loggers = (logging.getLogger("millstream"), logging.getLogger())
+    before = [(each, list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

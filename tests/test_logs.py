@@ -5,26 +5,16 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 import millstream
 from millstream.logs import without_secrets
 
-OWN = logging.getLogger("millstream")
 LOG = logging.getLogger("millstream.runtime.client")
 
 
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    """Loggers are the whole process's."""
-    root = logging.getLogger()
-    before = [(each, list(each.handlers), each.level, each.propagate) for each in (OWN, root)]
-    yield
-    for logger, handlers, level, propagate in before:
-        logger.handlers[:], logger.propagate = handlers, propagate
-        logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("loggers_as_before")
 
 
 def test_lines_to_read_have_time_level_and_logger() -> None:

@@ -7,7 +7,6 @@ SIGTERM.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -24,14 +23,13 @@ from millstream.cli.program import AppDir, Program, load_topology, parse_program
 from millstream.cli.reload import RELOADED, end_with_parent, watch_and_run
 from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
 from millstream.foreign import printable
+from millstream.logs import logging as show_logs
 
 if TYPE_CHECKING:
     from millstream.runtime.client import KafkaStreams
     from millstream.runtime.states import State
 
 __all__ = ["Level", "Teller", "run", "serving_settings"]
-
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class Level(StrEnum):
@@ -86,8 +84,7 @@ def run(
         watch_and_run(sys.argv[1:], watched)
     if os.environ.get(RELOADED):
         end_with_parent()
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
-    logging.getLogger("millstream").setLevel(log_level.value.upper())
+    show_logs(log_level.value.upper())
     given = settings(
         config_file,
         os.environ,

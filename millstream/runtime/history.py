@@ -18,8 +18,8 @@ from millstream.runtime.failure import (
     Failure,
     Retry,
     StreamThreadExceptionResponse,
+    in_short,
 )
-from millstream.runtime.supervision import in_short
 
 __all__ = ["FailureHistory", "FailureRecord", "in_a_row", "plan_retry"]
 

@@ -16,3 +16,8 @@ def _no_settings_of_the_developers(monkeypatch: pytest.MonkeyPatch) -> None:
         found, unknown = from_environment({name: "x"})
         if found or unknown or name in ("MILLSTREAM_CONFIG_FILE", "MILLSTREAM_TOKEN", "MILLSTREAM_URL"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _loggers_as_before(loggers_as_before: None) -> None:
+    """`millstream run` sets up the log."""

@@ -3,7 +3,7 @@
 The first start of a Java and a set of jars writes the list of the classes that it loads. Once it runs, a
 second JVM, at the lowest priority, makes the archive from the list; it ends with this process if it is not
 done, and the next start tries again. From then on starts use the archive: an embedded broker is there after
-1.1 s instead of 1.8, and Spark needs half of the processor's time.
+1.1 s instead of 1.8, and a start of Spark takes a quarter less of the processor.
 
 An archive must never be why something does not start. It is used only if nobody else can have written it, for
 Java runs what is in it. Its name says its size, since Java crashes on a truncated one. Java itself checks its

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from millstream.broker.process import SupervisedProcess
 
 from bench.words import wait_for
-from millstream.broker.process import SupervisedProcess
 from millstream.java import find_java
 
 __all__ = ["standalone"]

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from millstream.broker.process import SupervisedProcess
 
 from bench.words import wait_for
 from millstream.java import find_java
+from millstream.supervised import SupervisedProcess
 
 __all__ = ["standalone"]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from millstream.display import block, table
+
 __all__ = ["ClientMetrics", "Metric", "MetricName", "MetricsView", "client_metrics"]
 
 CLIENT_GROUP = "stream-metrics"
@@ -104,6 +106,23 @@ class ClientMetrics(Mapping[MetricName, Metric]):
         if len(found) != 1:
             raise KeyError(f"{len(found)} metrics are called '{name}' with {tags or 'any tags'}")
         return found[0].value
+
+    def __repr__(self) -> str:
+        return f"<ClientMetrics: {len(self)}>"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name} {{{tags}}} {value}" for name, tags, value in self._rows())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each."""
+        return block(table(("metric", "of", "value"), self._rows()))
+
+    def _rows(self) -> list[tuple[str, str, object]]:
+        told = [
+            (key.name, ", ".join(f"{tag}={value}" for tag, value in key.tags), each.value)
+            for key, each in self.items()
+        ]
+        return sorted(told, key=lambda row: row[:2])
 
 
 def client_metrics(view: MetricsView) -> ClientMetrics:

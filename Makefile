@@ -39,7 +39,7 @@ lint: setup ## In seconds: style, format, types
 check: lint ## In half a minute: the same, and the tests that need no engine
 	@$(BIN)/python scripts/run_tests.py --tiers pure
 
-bench: setup ## Measure: throughput, latency, reads, start-up; prints a table (some minutes)
+bench: setup ## Measure beside Kafka Streams, Spark and Quix Streams: 15 minutes (ARGS="--quick", 4; ARGS="latency")
 	@$(BIN)/python -m bench $(ARGS)
 
 chaos: setup ## Random faults for minutes, then exact counts (ARGS="--seed 7 --minutes 10 --faults 20")

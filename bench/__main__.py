@@ -1,18 +1,20 @@
-"""The command: `python -m bench [names…] [--quick] [`."""
+"""The command: `python -m bench [names…] [--quick] [--publish]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _OUT = Path("build") / "bench"
 _OUT.mkdir(parents=True, exist_ok=True)
@@ -32,16 +34,27 @@ from bench import (  # noqa: E402
     joins,
     latency,
     memory,
+    page,
     processors,
     reads,
     restore,
+    scale,
     server,
     sink,
+    sizing,
+    starts,
     startup,
+    summary,
     throughput,
 )
 from bench.figures import Report  # noqa: E402
-from bench.lab import Lab, machine_facts  # noqa: E402
+from bench.lab import Lab, NotMeasured, OutOfTimeError, machine_facts  # noqa: E402
+from bench.quix import quix_python  # noqa: E402
+
+_DOCS = Path("docs")
+_ALL_OF_IT_S, _QUICK_S = 890.0, 235.0
+"""How long a run that names no part may take."""
+_LEAST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class Part:
     Attributes:
         seconds, quick: how long it may take; after half as long again, and a minute, it is given up.
         usual: whether it belongs to a run that names no part; and to a quick one.
+        brief: a run that names no part has its quick form.
         paced: it is told how long it may take, and has fewer rounds where the machine is slow.
     """
 
@@ -58,63 +72,88 @@ class Part:
     seconds: float
     quick: float
     usual: tuple[bool, bool] = (False, False)
+    brief: bool = False
     paced: bool = False
 
 
 _PARTS: Mapping[str, Part] = {
-    "throughput": Part(throughput.measure, 330, 100, (True, True), paced=True),
-    "latency": Part(latency.measure, 230, 60, (True, True)),
-    "starts": Part(startup.measure, 70, 35, (True, True)),
-    "reads": Part(reads.measure, 50, 20, (True, True)),
-    "restore": Part(restore.measure, 60, 20, (True, False)),
-    "failures": Part(failures.measure, 90, 60, (True, False)),
+    "throughput": Part(throughput.measure, 320, 80, (True, True), paced=True),
+    "latency": Part(latency.measure, 250, 90, (True, True), paced=True),
+    "starts": Part(starts.measure, 60, 30, (True, True), paced=True),
+    "reads": Part(reads.measure, 90, 25, (True, True), brief=True),
+    "restore": Part(restore.measure, 180, 35, (True, False), brief=True),
+    "failures": Part(failures.measure, 600, 70, (True, False), brief=True),
+    "scale": Part(scale.measure, 900, 90, (True, False), brief=True, paced=True),
     "joins": Part(joins.measure, 900, 300),
     "folds": Part(folds.measure, 400, 120),
     "processors": Part(processors.measure, 400, 120),
+    "startup": Part(startup.measure, 300, 120),
     "sink": Part(sink.measure, 300, 120),
     "server": Part(server.measure, 120, 60),
     "memory": Part(memory.measure, 600, 120),
 }
 
 
-class _OutOfTimeError(Exception):
-    """A part has taken much longer than it may."""
-
-
 def main() -> int:
-    """Run what was asked for, print tables, write `build/bench/latest.json`; 1 when a goal was missed."""
+    """Run what was asked for and print tables.
+
+    Returns:
+        2 when a part failed; 1, with `--strict`, when a goal was missed
+    """
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="name", help=f"of {', '.join(_PARTS)}; default: the usual"
     )
     parser.add_argument("--quick", action="store_true", help="less input, fewer rounds: a first look")
+    parser.add_argument("--publish", action="store_true", help="write docs/performance.md and docs/sizing.md")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=1.0,
+        metavar="N",
+        help="all limits of time N times: for a busy machine",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a goal is missed")
     given = parser.parse_args()
     unknown = sorted(set(given.names) - set(_PARTS))
     if unknown:
         parser.error(f"no benchmark '{unknown[0]}'; there are {', '.join(_PARTS)}")
+    if given.publish and given.names:
+        parser.error("--publish is for a whole run: name no part")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started is ended
     console = Console(width=max(120, Console().width))
     facts = machine_facts()
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
-    names = given.names or [name for name, part in _PARTS.items() if part.usual[given.quick]]
-    reports: list[Report] = []
+    with suppress(NotMeasured):  # then each part says so
+        quix_python()  # the first time it is installed, which is in no part's time
     begun = time.monotonic()
-    for name in names:
-        reports.append(_report(name, console, begun, quick=given.quick))
+    end = math.inf if given.names else begun + given.patience * (_QUICK_S if given.quick else _ALL_OF_IT_S)
+    reports: list[Report] = []
+    for name in given.names or [name for name, part in _PARTS.items() if part.usual[given.quick]]:
+        quick = given.quick or (not given.names and _PARTS[name].brief)
+        reports.append(_report(name, console, begun, end, quick=quick, patience=given.patience))
         _show(console, reports[-1])
         _write(facts, given.quick, reports)
-    missed = [goal for report in reports for goal in report.goals if not goal.met]
+    found = {report.name: report.as_json() for report in reports}
+    whole = summary.table(found)
+    if whole.rows:
+        _show(console, Report("summary", (whole,)))
+    if given.publish:
+        _publish(facts, given.quick, found, reports)
     console.print(f"{time.monotonic() - begun:.0f} s; figures are in {_OUT / 'latest.json'}")
     if any(report.failed for report in reports):
         return 2
+    missed = any(row[-1] == "missed" for row in whole.rows) or any(
+        not goal.met for report in reports for goal in report.goals
+    )
     return 1 if missed and given.strict else 0
 
 
-def _report(name: str, console: Console, begun: float, *, quick: bool) -> Report:
+def _report(name: str, console: Console, begun: float, end: float, *, quick: bool, patience: float) -> Report:
     """Measure one part, with a broker of its own; where it fails, that is its report."""
     part = _PARTS[name]
-    budget_s = part.quick if quick else part.seconds
+    budget_s = patience * (part.quick if quick else part.seconds)
+    most_s = min(1.5 * budget_s + 60, end - time.monotonic())
     with console.status(name) as status:
 
         def tell(what: str, status: Status = status) -> None:
@@ -124,7 +163,9 @@ def _report(name: str, console: Console, begun: float, *, quick: bool) -> Report
 
         paced = {"budget_s": budget_s} if part.paced else {}
         try:
-            with _at_most(1.5 * budget_s + 60), Lab() as lab:
+            if most_s < _LEAST_S:
+                raise OutOfTimeError("the parts before it took all the time there is")
+            with Lab(patience) as lab, _at_most(most_s):
                 return part.measure(lab, quick=quick, tell=tell, **paced)
         except Exception as error:
             tell(f"FAILED: {type(error).__name__}: {error}")
@@ -133,10 +174,10 @@ def _report(name: str, console: Console, begun: float, *, quick: bool) -> Report
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raises `_OutOfTimeError` in the main thread after so long."""
+    """Raises `OutOfTimeError` in the main thread after so long."""
 
     def give_up(*_: object) -> None:
-        raise _OutOfTimeError(f"it was given up after {seconds:.0f} s")
+        raise OutOfTimeError(f"it was given up after {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -168,6 +209,24 @@ def _write(facts: dict[str, object], quick: bool, reports: list[Report]) -> None
     """After each benchmark, so that an interrupted run leaves what it has."""
     found = {"machine": facts, "quick": quick, "benchmarks": [report.as_json() for report in reports]}
     (_OUT / "latest.json").write_text(json.dumps(found, indent=1, default=str))
+
+
+def _publish(
+    facts: dict[str, object],
+    quick: bool,
+    found: Mapping[str, Mapping[str, Any]],
+    reports: Sequence[Report],
+) -> None:
+    """The pages under docs/, their plots, and the figures in them."""
+    shown = {**facts, "quick": "yes, so take no figure of it seriously"} if quick else facts
+    tables = {report.name: report.tables for report in reports if report.tables}
+    (_DOCS / "performance.md").write_text(page.page(shown, found, tables))
+    (_DOCS / "sizing.md").write_text(sizing.page(facts, found))
+    (_DOCS / "performance.json").write_text(
+        json.dumps({"machine": shown, "parts": found}, indent=1, default=str) + "\n"
+    )
+    for name, plot in page.plots(found).items():
+        (_DOCS / name).write_text(plot)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import psutil
 
-__all__ = ["Child", "Failed", "Used", "end_of", "usage"]
+__all__ = ["Child", "Failed", "Used", "end_all", "end_of", "usage"]
 
 _LAST_LINES = 6
 _GONE_S = 10.0
@@ -62,6 +62,7 @@ class Child:
                 start_new_session=True,  # so that all of it can be killed, and Ctrl-C comes here alone
                 env={**os.environ, **(environment or {})},
             )
+        _running.add(self)
         self._reader = threading.Thread(target=self._read, name=f"bench-{name}", daemon=True)
         self._reader.start()
 
@@ -136,6 +137,7 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(_GONE_S)
         self._reader.join(_GONE_S)
+        _running.discard(self)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -150,6 +152,15 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_running: set[Child] = set()
+
+
+def end_all() -> None:
+    """Kill all that are still there: whoever has started them was interrupted before it could."""
+    for child in tuple(_running):
+        child.kill()
 
 
 def usage(pid: int) -> Used:
@@ -171,9 +182,10 @@ def usage(pid: int) -> Used:
 
 
 def end_of(log: Path, lines: int = _LAST_LINES) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, without the places in a Java stack trace, which say least."""
     try:
-        text = log.read_text(errors="replace").strip()
+        text = log.read_text(errors="replace")
     except OSError:
         return "no log"
-    return " | ".join(text.splitlines()[-lines:]) or "its log is empty"
+    said = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    return " | ".join(said[-lines:]) or "its log is empty"

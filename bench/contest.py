@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,7 +25,17 @@ from bench.quix import PROGRAM, quix_python
 from bench.words import PARTITIONS
 from bench.workloads import LONG, TEXT, WINDOW, Input, Tally, Workload, finish
 
-__all__ = ["LABELS", "NAMES", "Contest", "Contestant", "Outcome", "Run", "hire", "in_rounds"]
+__all__ = [
+    "LABELS",
+    "NAMES",
+    "Contest",
+    "Contestant",
+    "Outcome",
+    "PythonContestant",
+    "Run",
+    "hire",
+    "in_rounds",
+]
 
 LABELS: Mapping[str, str] = {
     "millstream": "Millstream",
@@ -38,6 +48,8 @@ NAMES = ("millstream", "java", "spark", "quix")
 _STARTED_S = 100.0
 _ANSWER_S = 30.0
 _STOPPED_S = 70.0
+_MOST_FAILURES = 2
+"""After so many in a row a contestant is given up: each may take a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,7 @@ class Contestant(Protocol):
         """End it."""
 
 
-class _Python:
+class PythonContestant:
     """Millstream, or Spark by hand: `bench.contestant`."""
 
     def __init__(self, lab: Lab, name: str, settings: Mapping[str, object]) -> None:
@@ -113,12 +125,33 @@ class _Python:
     def wait_until_ready(self) -> None:
         self.child.ask(_STARTED_S, do="ready")
 
-    def start(self, job: str, left: str, right: str, output: str) -> None:
+    def start(
+        self, job: str, left: str, right: str, output: str, settings: Mapping[str, object] | None = None
+    ) -> None:
+        self.begin(job, left, right, output, settings)
+        self.begun_running()
+
+    def begin(
+        self, job: str, left: str, right: str, output: str, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """As `start`, but do not wait. `settings` are of this job's client alone."""
         if self._counts and job in ("words", "count", "windows"):
             right = self._lab.topic("changelog", PARTITIONS, {"cleanup.policy": "compact"})
         directory = self._lab.path("state")
         topics = {"left": left, "right": right, "output": output}
-        self.child.ask(_STARTED_S, do="start", job=job, directory=directory, **topics)
+        start = {"do": "start", "job": job, "directory": str(directory), "settings": dict(settings or {})}
+        self.child.say(json.dumps({**start, **topics}))
+
+    def begun_running(self) -> float:
+        """Wait for what `begin` began; how many seconds it took, without the process's own start.
+
+        Raises:
+            Failed: it did not start.
+        """
+        answer = json.loads(self.child.answer(_STARTED_S))
+        if "error" in answer:
+            raise Failed(f"{self.child.name}: {answer['error']}")
+        return float(answer["seconds"])
 
     def begun(self) -> float:
         return float(self.child.ask(_ANSWER_S, do="begun")["at"])
@@ -176,8 +209,9 @@ class _Java:
 class _Quix:
     """Quix Streams: a process for each job, since it has nothing that would become warm."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, linger_ms: int) -> None:
         self._lab, self._python = lab, quix_python()
+        self._environment = {"QUIX_LINGER_MS": str(linger_ms)}
         self._child: Child | None = None
         self._first: float | None = None
 
@@ -189,7 +223,8 @@ class _Quix:
         arguments = [job, self._lab.bootstrap_servers, left, right or "-", output, self._lab.name("quix")]
         directory = self._lab.path("quix")
         log = self._lab.path("quix-log")
-        self._child = Child(LABELS["quix"], [self._python, PROGRAM, *arguments, directory], log)
+        command = [self._python, PROGRAM, *arguments, directory]
+        self._child = Child(LABELS["quix"], command, log, self._environment)
 
     def begun(self) -> float:
         if self._first is None:
@@ -233,8 +268,8 @@ def hire(
     if name == "java":
         return _Java(lab, QUICK_TO_ANSWER if quick_to_answer else FAST)
     if name == "quix":
-        return _Quix(lab)
-    return _Python(lab, name, settings or {})
+        return _Quix(lab, 0 if quick_to_answer else 20)
+    return PythonContestant(lab, name, settings or {})
 
 
 class Contest:
@@ -244,7 +279,7 @@ class Contest:
         self._lab, self._make = lab, make
         self._held: dict[str, Contestant] = {}
         self.absent: dict[str, str] = {}
-        self._cleaning = ExitStack()
+        self._in_a_row: Counter[str] = Counter()
         for name in names:
             try:
                 self.of(name)
@@ -278,21 +313,24 @@ class Contest:
         try:
             contestant = self.of(name)
             contestant.wait_until_ready()
-            deadline = time.monotonic() + deadline_s
+            deadline = time.monotonic() + deadline_s * lab.patience
             before = contestant.used()
             contestant.start(workload.name, given.left, given.right, output)
             tally = Tally(_decoder(name, workload)) if workload.adds_up else None
             done = finish(lab, output, given.expected, tally, deadline, contestant.check)
             begun, after = contestant.begun(), contestant.used()
             contestant.stop()
-        except (TimeoutError, RuntimeError, Failed) as error:
-            log = getattr(getattr(self._held.get(name), "child", None), "log_end", "")
+        except (TimeoutError, RuntimeError, ValueError, Failed) as error:
+            held = self._held.get(name)
+            log = f" | {held.log_end}" if held is not None and isinstance(error, TimeoutError) else ""
             self.dismiss(name)
-            raise Failed(
-                f"{error}{f' | {log}' if log and isinstance(error, TimeoutError) else ''}"
-            ) from error
+            self._in_a_row[name] += 1
+            if self._in_a_row[name] == _MOST_FAILURES:
+                self.absent[name] = f"it failed {_MOST_FAILURES} times in a row, the last time: {error}"
+            raise Failed(f"{error}{log}") from error
         finally:
             lab.kafka.delete_topic(output)
+        self._in_a_row[name] = 0
         return Run(done.at - begun, given.size, done.written, after.cpu_s - before.cpu_s, after.memory_mb)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -67,6 +68,10 @@ def program(job: str, left: str, right: str, output: str) -> Any:
         words.count(Materialized.as_("counts")).to_stream().to(output)
     elif job == "count":
         builder.stream(left, strings).group_by_key().count(Materialized.as_("counts")).to_stream().to(output)
+    elif job.startswith("counts-"):  # so many pipelines, of topics whose names are numbered
+        for number in range(int(job.removeprefix("counts-"))):
+            stream = builder.stream(f"{left}-{number}", strings)
+            stream.group_by_key().count(Materialized.as_(f"counts-{number}")).to_stream().to(output)
     elif job == "windows":
         windows = TimeWindows.of_size_and_grace(timedelta(seconds=_TUMBLING_S), _GRACE)
         counted = builder.stream(left, strings).group_by_key().windowed_by(windows).count()
@@ -221,7 +226,9 @@ def _folded(rows: Any) -> Any:
 class Contestant(Protocol):
     """What lines are about."""
 
-    def start(self, job: str, left: str, right: str, output: str, directory: Path) -> None: ...
+    def start(
+        self, job: str, left: str, right: str, output: str, directory: Path, settings: Mapping[str, str]
+    ) -> None: ...
 
     def begun(self) -> float: ...
 
@@ -242,7 +249,9 @@ class Millstream:
             spark = {name: value for name, value in settings.items() if name.startswith("spark.")}
             self._spark = SharedSession(spark, "millstream-bench")
 
-    def start(self, job: str, left: str, right: str, output: str, directory: Path) -> None:
+    def start(
+        self, job: str, left: str, right: str, output: str, directory: Path, settings: Mapping[str, str]
+    ) -> None:
         from millstream import KafkaStreams
 
         application = f"{job}-{output}"
@@ -251,6 +260,7 @@ class Millstream:
             "bootstrap.servers": self._servers,
             "state.dir": str(directory),
             **self._settings,
+            **settings,
         }
         self._checkpoint = directory / application / "checkpoints" / "p0.1"  # the first claim of it
         self._streams = KafkaStreams(program(job, left, right, output), config)
@@ -281,7 +291,9 @@ class Spark:
         self._servers = servers
         self._session = SharedSession(settings, "by-hand")
 
-    def start(self, job: str, left: str, right: str, output: str, directory: Path) -> None:
+    def start(
+        self, job: str, left: str, right: str, output: str, directory: Path, settings: Mapping[str, str]
+    ) -> None:
         self._checkpoint = directory
         self._query = query(self._session.spark, self._servers, job, left, right, output, directory)
 
@@ -336,7 +348,9 @@ def _done(contestant: Contestant, what: Mapping[str, Any]) -> dict[str, object]:
             pass  # it has been made before it was asked
         case "start":
             topics = (what["left"], what["right"], what["output"])
-            contestant.start(what["job"], *topics, Path(what["directory"]))
+            begun = time.monotonic()
+            contestant.start(what["job"], *topics, Path(what["directory"]), what["settings"])
+            return {"seconds": time.monotonic() - begun}
         case "begun":
             return {"at": contestant.begun()}
         case "check":

@@ -37,7 +37,7 @@ _Figures = dict[str, list[float]]
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     """Each story some times, one after the other."""
-    times, starts = (5, 1) if quick else (15, 3)
+    times, starts = (2, 1) if quick else (15, 3)
     found: _Figures = {}
     with _logged(Path("build") / "bench" / "failures.log"):
         lab.session(tuned=True)

@@ -23,6 +23,7 @@ from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bench.children import end_all
 from millstream.broker import EmbeddedKafka
 from millstream.jars import BROKER_SET
 from millstream.java import find_java
@@ -33,6 +34,7 @@ __all__ = [
     "BatchTimes",
     "Lab",
     "NotMeasured",
+    "OutOfTimeError",
     "batch_times",
     "cpu_seconds",
     "first_begun",
@@ -46,16 +48,26 @@ class NotMeasured(Exception):
     """Somebody who was to be compared cannot run here; says why."""
 
 
+class OutOfTimeError(Exception):
+    """A part of the benchmark has taken much longer than it may; raised wherever its main thread is."""
+
+
 class Lab:
     """The broker and the Spark session that the benchmarks of one run share; each is started when needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 1.0) -> None:
+        """
+        Args:
+            patience: how many times as long as usual a contestant may take, for a busy machine.
+        """
+        self.patience = patience
         self._held = ExitStack()
         self._numbers = count(1)
         self._kafka: EmbeddedKafka | None = None
         self._session: SharedSession | None = None
         self.directory = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
         self._held.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self._held.callback(end_all)
 
     @property
     def kafka(self) -> EmbeddedKafka:

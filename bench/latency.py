@@ -1,299 +1,189 @@
-"""How long a record takes from topic to topic, and from topic to an interactive query.
+"""How long a record takes from topic to topic: each contestant in turns, with nothing else under way.
 
-Two ways to send. One at a time: the next record is sent some moments after the last one has come out, so
-that none waits for a micro-batch before its own. And 50 a second, at random moments: on two cores that is
-more than one for each micro-batch, so a record waits for the one under way, and then for its own.
-
-Millstream and the same query written by hand take turns; each turn is a fresh start, and is measured once its
-first outputs have come and some seconds have passed.
+Three ways to send. One at a time: the next record is sent some moments after the last one has come out. And
+50 and 1,000 a second, at random moments, whatever comes of it. Who sends and who notes what came out are
+processes of their own (`bench.traffic`). Each turn is a fresh start of a job, and is measured once it has
+had some traffic. All are set up for latency: Kafka Streams has no cache and no linger; a count by hand
+writes a changelog, too.
 """
 
 from __future__ import annotations
 
-import random
-import threading
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from pyspark.sql import functions as F
+from bench.children import Child, Failed
+from bench.contest import LABELS, Contest, hire
+from bench.contestant import REAL_TIME, has_real_time
+from bench.figures import Progress, Report, Table, percentile, rounds
+from bench.lab import Lab, NotMeasured, OutOfTimeError
+from bench.traffic import PARTITIONS, latencies_ms
 
-from bench.figures import Goal, Progress, Report, Table, percentile, ratios, rounds
-from bench.lab import Lab, stop
-from bench.words import QUIET, is_up, wait_for
-from millstream import (
-    Consumed,
-    KafkaStreams,
-    Materialized,
-    QueryableStoreTypes,
-    Serdes,
-    StoreQueryParameters,
-    StreamsBuilder,
-)
+__all__ = ["MODES", "Turn", "measure", "report"]
 
-__all__ = ["measure"]
+JOBS: Mapping[str, str] = {"map": "filter and map", "count": "count"}
+MODES: Mapping[str, str] = {
+    "single": "one at a time",
+    "50": "50/s",
+    "1000": "1,000/s",
+    "minutes": "50/s, for minutes",
+}
+_PERCENTILES = (50, 90, 99)
+_STARTED_S = 60.0
+_SLACK_S = 45.0
 
-PARTITIONS = 2
-_RATE = 50.0
-_KEYS = 20
-_PATIENCE_S = 120.0
-_QUERY_KEY = "asked"
-
-
-@dataclass
-class Traffic:
-    """Sends records to one topic, reads another, and knows when each came out.
-
-    The value of a record is its number. A map gives the number back; a count gives how many records its key
-    has had, which is out when that number or a higher one is: a micro-batch merges updates.
-    """
-
-    bootstrap_servers: str
-    source: str
-    output: str
-    counts: bool
-    sent: dict[tuple[bytes, int], float] = field(default_factory=dict)
-    seen: dict[tuple[bytes, int], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._stopping = threading.Event()
-        self._producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 0, **QUIET})
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "group.id": f"latency-{self.output}",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,
-                **QUIET,
-            }
-        )
-        self._consumer.assign([TopicPartition(self.output, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
-        self._reached: dict[bytes, int] = {}
-        self._sent_of: dict[bytes, int] = {}
-        self._reader = threading.Thread(target=self._read, name=f"latency-{self.output}", daemon=True)
-        self._reader.start()
-
-    def send(self, seconds: float) -> None:
-        """Send at random moments for so long."""
-        random_ = random.Random(7)
-        due = end = time.perf_counter()
-        end += seconds
-        while due < end:
-            time.sleep(max(0.0, due - time.perf_counter()))
-            self.send_one(b"k%d" % random_.randrange(_KEYS))
-            due += random_.expovariate(_RATE)
-
-    def send_one_at_a_time(self, times: int) -> list[float]:
-        """Send so many, each after the last one has come out; how long each took, in ms."""
-        random_ = random.Random(5)
-        taken = []
-        for _ in range(times):
-            key = b"k%d" % random_.randrange(_KEYS)
-            record = key, self.send_one(key)
-            wait_for(lambda record=record: record in self.seen, _PATIENCE_S, "output")  # type: ignore[misc]
-            taken.append((self.seen[record] - self.sent[record]) * 1000)
-            time.sleep(random_.uniform(0, 0.1))
-        return taken
-
-    def send_one(self, key: bytes) -> int:
-        """Send one record now; the number of records that its key has had."""
-        number = self._sent_of[key] = self._sent_of.get(key, 0) + 1
-        self.sent[key, number] = time.perf_counter()
-        self._producer.produce(self.source, b"%d" % number, key)
-        self._producer.poll(0)
-        return number
-
-    def forget(self) -> None:
-        """Measure from here on."""
-        self.wait_until_seen()
-        self.sent.clear()
-        self.seen.clear()
-
-    def wait_until_seen(self, is_alive: Callable[[], bool] = lambda: True) -> None:
-        wait_for(
-            lambda: len(self.seen) >= len(self.sent), _PATIENCE_S, f"output in '{self.output}'", is_alive
-        )
-
-    def latencies_ms(self) -> list[float]:
-        """Of each record that was sent since `forget`."""
-        self.wait_until_seen()
-        return [(self.seen[record] - sent) * 1000 for record, sent in self.sent.items()]
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._reader.join(10)
-        self._producer.flush(10)
-
-    def _read(self) -> None:
-        while not self._stopping.is_set():
-            message = self._consumer.poll(0.1)
-            if message is None or message.error() is not None:
-                continue
-            now = time.perf_counter()
-            key, value = message.key() or b"", message.value() or b""
-            reached = int.from_bytes(value, "big") if self.counts else int(value[1:])
-            for number in range(self._reached.get(key, 0) + 1, reached + 1):
-                self.seen[key, number] = now
-            self._reached[key] = max(reached, self._reached.get(key, 0))
-        self._consumer.close()
+Found = dict[str, dict[str, dict[str, list[float]]]]
+"""Milliseconds, by job, contestant and mode."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """A running job that reads `source` and writes `output`."""
+class Turn:
+    """How much of what one turn of a contestant has."""
 
-    source: str
-    output: str
-    is_alive: Callable[[], bool]
-    streams: KafkaStreams | None = None
-
-
-@contextmanager
-def _millstream(lab: Lab, counts: bool) -> Iterator[_Job]:
-    source, output = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS)
-    builder = StreamsBuilder()
-    stream = builder.stream(source, Consumed.with_(Serdes.string(), Serdes.string()))
-    if counts:
-        stream.group_by_key().count(Materialized.as_("counts")).to_stream().to(output)
-    else:
-        stream.map_values(lambda value: F.upper(F.concat(F.lit("n"), value))).to(output)
-    config = {
-        "application.id": lab.name("app"),
-        "bootstrap.servers": lab.bootstrap_servers,
-        "state.dir": str(lab.path("state")),
-    }
-    with KafkaStreams(builder.build(), config) as streams:
-        streams.wait_until_running()
-        yield _Job(source, output, is_up(streams), streams)
+    warm_s: float
+    singles: int
+    seconds: float
+    busy_s: float
 
 
-@contextmanager
-def _by_hand(lab: Lab, counts: bool) -> Iterator[_Job]:
-    source, output = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS)
-    rows = (
-        lab.session(tuned=True)
-        .readStream.format("kafka")
-        .options(
-            **{
-                "kafka.bootstrap.servers": lab.bootstrap_servers,
-                "subscribe": source,
-                "startingOffsets": "earliest",
-                "kafka.fetch.max.wait.ms": "10",
-            }
-        )
-        .load()
-    )
-    if counts:
-        rows = rows.groupBy("key").agg(F.count("*").alias("n"))
-        rows = rows.select("key", F.unhex(F.lpad(F.hex("n"), 16, "0")).alias("value"))
-    else:
-        text = F.col("value").cast("string")
-        rows = rows.select("key", F.upper(F.concat(F.lit("n"), text)).cast("binary").alias("value"))
-    query = (
-        rows.writeStream.format("kafka")
-        .options(**{"kafka.bootstrap.servers": lab.bootstrap_servers, "topic": output})
-        .option("checkpointLocation", str(lab.path("checkpoint")))
-        .outputMode("update")
-        .start()
-    )
+_FULL = Turn(2.0, 30, 5.0, 3.0)
+_QUICK = Turn(1.0, 10, 2.0, 0.0)
+
+
+def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
+    """Map and count; then the one that is quickest of Millstream's for minutes, if there is time for it."""
+    turn = _QUICK if quick else _FULL
+    names = ["millstream", *(["real-time"] if has_real_time() else []), "java", "spark", "quix"]
+    long_s = 0.0 if quick else min(100.0, budget_s / 4)
+    end = time.monotonic() + budget_s - long_s
+    found: Found = {job: {} for job in JOBS}
+    why: dict[str, str] = {}
     try:
-        yield _Job(source, output, lambda: bool(query.isActive))
-    finally:
-        stop(query)
+        with Contest(lab, names, lambda name: _hire(lab, name)) as contest:
+            why |= {LABELS[name]: reason for name, reason in contest.absent.items()}
+            turns = _Turns(lab, contest, tell, found, why)
+            turns.in_rounds([name for name in names if name in contest.names], turn, 1 if quick else 3, end)
+            if long_s:
+                turns.for_minutes("real-time" if "real-time" in names else "millstream", long_s)
+    except OutOfTimeError as error:
+        why["the rest"] = str(error)
+    return report(found, why)
 
 
-def _queries_ms(streams: KafkaStreams, traffic: Traffic, times: int) -> list[float]:
-    """From sending a record to the moment when `get` gives the new count, one after the other."""
-    random_ = random.Random(11)
-    store = streams.store(
-        StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
-    )
-    taken = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        wanted = traffic.send_one(_QUERY_KEY.encode())
-        while store.get(_QUERY_KEY) != wanted:
-            if time.perf_counter() - begun > _PATIENCE_S:
-                raise TimeoutError(f"count {wanted} was not queryable within {_PATIENCE_S:g} s")
-            time.sleep(0.001)
-        taken.append((time.perf_counter() - begun) * 1000)
-        time.sleep(random_.uniform(0, 0.1))
-    return taken
+class _Turns:
+    """Who had which; what came of it goes to `found`, and why nothing came of it to `why`."""
+
+    def __init__(self, lab: Lab, contest: Contest, tell: Progress, found: Found, why: dict[str, str]) -> None:
+        self._lab, self._contest, self._tell, self._found, self._why = lab, contest, tell, found, why
+        self._warm: set[str] = set()
+
+    def in_rounds(self, names: Sequence[str], turn: Turn, most: int, end: float) -> None:
+        """Both jobs of all in turns, as long as there is time; once at least."""
+        took = 0.0
+        for number, order in enumerate(rounds(names, most), 1):
+            if number > 1 and time.monotonic() + took > end:
+                return
+            begun = time.monotonic()
+            for job in JOBS:
+                for name in order:
+                    self._one(name, job, turn, f"round {number}")
+            took = time.monotonic() - begun
+
+    def for_minutes(self, name: str, seconds: float) -> None:
+        """A count at 50/s for long, for the figures at the far end."""
+        self._one(name, "count", Turn(5.0, 0, seconds, 0.0), f"{seconds:.0f} s of 50/s", {"50": "minutes"})
+
+    def _one(
+        self, name: str, job: str, turn: Turn, what: str, names: Mapping[str, str] | None = None
+    ) -> None:
+        self._tell(f"{JOBS[job]}: {what}: {LABELS[name]}")
+        if name not in self._warm:  # the first time its code is not compiled yet
+            turn = replace(turn, warm_s=3 * turn.warm_s)
+        try:
+            taken = _turn(self._lab, self._contest, name, job, turn)
+        except (Failed, NotMeasured, RuntimeError, ValueError) as error:
+            self._contest.dismiss(name)
+            self._warm.discard(name)
+            self._why[f"{LABELS[name]}, {JOBS[job]}"] = str(error)
+            self._tell(f"{JOBS[job]}: {LABELS[name]} FAILED: {error}")
+            return
+        self._warm.add(name)
+        for mode, values in taken.items():
+            by_mode = self._found[job].setdefault(name, {})
+            by_mode.setdefault((names or {}).get(mode, mode), []).extend(values)
 
 
-_JOBS = {
-    "Millstream, map": (_millstream, False),
-    "by hand, map": (_by_hand, False),
-    "Millstream, count": (_millstream, True),
-    "by hand, count": (_by_hand, True),
-}
-_QUERY = "Millstream, count, to the query"
-_BUSY = ", 50/s"
+def _hire(lab: Lab, name: str) -> Any:
+    settings = {**REAL_TIME, "keep": False} if name == "real-time" else {}
+    return hire(lab, name, quick_to_answer=True, settings=settings)
 
 
-def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each job in turns; figures are of all rounds together, ratios of medians inside each round."""
-    repetitions, seconds, warm_s, singles = (2, 6.0, 3.0, 30) if quick else (4, 12.0, 5.0, 60)
-    lab.session(tuned=True)
-    found: dict[str, list[list[float]]] = {
-        name: [] for name in (*_JOBS, _QUERY, *(name + _BUSY for name in _JOBS))
-    }
-    for number, order in enumerate(rounds(list(_JOBS), repetitions + 1)):
-        for name in order:
-            tell(f"round {number} of {repetitions}: {name}" if number else f"warming up: {name}")
-            start, counts = _JOBS[name]
-            with start(lab, counts) as job:
-                traffic = Traffic(lab.bootstrap_servers, job.source, job.output, counts)
-                try:
-                    traffic.send_one(b"first")
-                    traffic.wait_until_seen(job.is_alive)
-                    traffic.send(warm_s)
-                    traffic.forget()
-                    traffic.send(seconds)
-                    busy = traffic.latencies_ms()
-                    traffic.forget()
-                    single = traffic.send_one_at_a_time(singles)
-                    asked = (
-                        _queries_ms(job.streams, traffic, singles)
-                        if job.streams is not None and counts
-                        else []
-                    )
-                finally:
-                    traffic.close()
-            if number:
-                found[name].append(single)
-                found[name + _BUSY].append(busy)
-                if asked:
-                    found[_QUERY].append(asked)
-    return _report(found)
+def _turn(lab: Lab, contest: Contest, name: str, job: str, turn: Turn) -> dict[str, list[float]]:
+    """One contestant, from the start of a job to its end; milliseconds by mode."""
+    source, output = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS)
+    kind = "map" if job == "map" else "text" if name == "quix" else "long"
+    traffic = [sys.executable, "-m", "bench.traffic"]
+    contestant = contest.of(name)
+    contestant.wait_until_ready()
+    with ExitStack() as held:
+        reader = held.enter_context(
+            Child("reader", [*traffic, "read", lab.bootstrap_servers, source, output, kind], lab.path("log"))
+        )
+        sender = held.enter_context(
+            Child("sender", [*traffic, "send", lab.bootstrap_servers, source], lab.path("log"))
+        )
+        contestant.start(job, source, "", output)
+        numbers: dict[str, int] = {}
+
+        def at(rate: float, seconds: float, slack_s: float = _SLACK_S) -> list[float]:
+            sent = sender.ask(seconds + _SLACK_S, rate=rate, seconds=seconds)["sent"]
+            for key, number, _ in sent:
+                numbers[key] = max(number, numbers.get(key, 0))
+            contestant.check()
+            seen = reader.ask(slack_s + 5, do="until", numbers=numbers, timeout=slack_s)["seen"]
+            return latencies_ms([(key, number, when) for key, number, when in sent], seen)
+
+        at(20.0, 0.5, _STARTED_S)
+        at(50.0, turn.warm_s)
+        found = {}
+        if turn.singles:
+            found["single"] = reader.ask(_SLACK_S, do="singles", times=turn.singles)["ms"]
+        if turn.seconds:
+            found["50"] = at(50.0, turn.seconds)
+        if turn.busy_s:
+            at(1000.0, turn.busy_s / 4)
+            found["1000"] = at(1000.0, turn.busy_s)
+        contestant.stop()
+    for topic in (source, output):
+        lab.kafka.delete_topic(topic)
+    return found
 
 
-def _report(found: dict[str, list[list[float]]]) -> Report:
-    pooled = {name: [value for values in of for value in values] for name, of in found.items()}
-    medians = {name: [percentile(values, 50) for values in of] for name, of in found.items()}
-    rows = []
-    for name, values in pooled.items():
-        against = ""
-        if name.startswith("Millstream") and name != _QUERY:
-            ratio = ratios(medians[name], medians[name.replace("Millstream", "by hand")])
-            against = str(ratio)
-        shown = (f"{percentile(values, percent):.0f}" for percent in (50, 90, 99, 100))
-        rows.append((name, f"{len(values):,}", *shown, f"{min(medians[name]):.0f}", against))
-    table = Table(
-        f"Latency in ms, Kafka to Kafka, {PARTITIONS} partitions, {len(medians[_QUERY])} rounds in turns; "
-        f"one record at a time, and {_RATE:.0f} a second at random moments",
-        ("job", "records", "p50", "p90", "p99", "max", "best round's p50", "p50 / by hand"),
-        tuple(rows),
-        (
-            "by hand: one output topic; Millstream's count writes its changelog too, and fills the store",
-            "'to the query': from sending one record to the moment when store.get gives its count",
-        ),
-    )
-    goals = (
-        Goal("p50 of a map, one at a time", percentile(pooled["Millstream, map"], 50), 60, "ms"),
-        Goal("p50 of a count, one at a time", percentile(pooled["Millstream, count"], 50), 100, "ms"),
-        Goal("p50 to the query", percentile(pooled[_QUERY], 50), 150, "ms"),
-    )
-    return Report("latency", (table,), goals, {"milliseconds": found})
+def report(found: Mapping[str, Mapping[str, Mapping[str, list[float]]]], why: Mapping[str, str]) -> Report:
+    """A table for each job; of all rounds together."""
+    tables = []
+    data: dict[str, Any] = {}
+    for job, by_name in found.items():
+        rows = []
+        for name, by_mode in by_name.items():
+            for mode, values in by_mode.items():
+                figures = {f"p{percent}": percentile(values, percent) for percent in _PERCENTILES}
+                figures["p99.9"] = percentile(values, 99.9)
+                data.setdefault(job, {}).setdefault(name, {})[mode] = {**figures, "records": len(values)}
+                cells = [f"{figures[f'p{percent}']:.1f}" for percent in _PERCENTILES]
+                tail = f"{figures['p99.9']:.1f}" if len(values) >= 1000 else ""
+                rows.append((LABELS[name], MODES[mode], f"{len(values):,}", *cells, tail))
+        order = list(MODES.values())
+        rows.sort(key=lambda row: order.index(row[1]))
+        title = f"Latency in ms: {JOBS[job]}, topic to topic, {PARTITIONS} partitions"
+        columns = ("job", "records sent", "records", "p50", "p90", "p99", "p99.9")
+        tables.append(Table(title, columns, tuple(rows)))
+    if tables:
+        last = tables.pop()
+        notes = tuple(f"{who}: {reason}" for who, reason in why.items())
+        tables.append(Table(last.title, last.columns, last.rows, notes))
+    return Report("latency", tuple(tables), (), {**data, "why": dict(why)})

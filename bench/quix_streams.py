@@ -2,7 +2,7 @@
 
 Arguments: the job, the broker, the topics to read and the one to write, the application's id, a directory for
 state; and the address of a schema registry, if what is to be read is not JSON but Avro. Says, in a line of
-JSON, when it takes in its first record. Ends when its input does.
+JSON, when it takes in its first record. Ends when its input does. `QUIX_LINGER_MS` is its producer's linger.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ def main() -> None:
         auto_offset_reset="earliest",
         state_dir=directory,
         loglevel="ERROR",
+        producer_extra_config={"linger.ms": float(os.environ.get("QUIX_LINGER_MS", "5"))},
     )
     build(app, job, left, right, output, values)
     app.run()

@@ -8,7 +8,9 @@ import time
 import psutil
 
 from bench.figures import Goal, Progress, Report, Table, ratios, rounds, spread
-from bench.lab import Lab
+from bench.kafka_streams import JavaReads
+from bench.lab import Lab, NotMeasured
+from bench.stores import entries
 from bench.words import PARTITIONS, produce
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
@@ -59,11 +61,24 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
                 str(against),
             )
         )
+    notes = ["'only read': the same consumer, records decoded and dropped"]
+    tell("Kafka Streams: a table of as many records")
+    try:
+        with JavaReads(lab, entries(records), ["key-00000000"], PARTITIONS) as java:
+            filled_s = java.filled_s
+        per_second = f"{records / filled_s:,.0f}"
+        rows.append(("Kafka Streams, a table of a topic", f"{filled_s:.2f}", per_second, "", ""))
+        notes.append(
+            "Kafka Streams: once, from start() in a JVM that is new until its store has all, and can be read"
+        )
+    except NotMeasured as error:
+        filled_s = 0.0
+        notes.append(f"Kafka Streams is not measured: {error}")
     table = Table(
         f"Restore of {records:,} records, {PARTITIONS} partitions, {repetitions} rounds in turns",
         ("way", "seconds", "records/s", "CPU s", "time / only read"),
         tuple(rows),
-        ("'only read': the same consumer, records decoded and dropped",),
+        tuple(notes),
     )
     rate = records / spread(cpu["to RocksDB"]).median
     per_core = Goal("changelog to RocksDB, per core", rate, 200_000, "records/s", at_least=True)
@@ -72,7 +87,13 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         "restore",
         (table, long),
         (per_core, memory),
-        {"records": records, "seconds": seconds, "cpu_seconds": cpu, "long": memory.measured},
+        {
+            "records": records,
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+            "long": memory.measured,
+            "java_filled_s": filled_s,
+        },
     )
 
 

@@ -31,6 +31,12 @@ def entries(count: int) -> Entries:
     return made
 
 
+def range_bounds(count: int) -> list[tuple[str, str]]:
+    """The first and last keys of ranges of a thousand, of so many entries: a hundred, or as many as fit."""
+    starts = range(0, count - 1000, max(1000, count // 100))
+    return [(f"key-{start:08d}", f"key-{start + 999:08d}") for start in starts]
+
+
 def as_records(data: Entries) -> Iterator[Mapping[str, Any]]:
     """The entries as `bench.words.produce` takes them."""
     return ({"key": key, "value": value, "timestamp": timestamp} for key, value, timestamp in data)

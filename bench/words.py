@@ -1,4 +1,4 @@
-"""The word count that benchmarks run: its input, Millstream's topology, and the jobs written by hand."""
+"""The word count that benchmarks run: its input, Millstream's topology, and the job written by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ __all__ = [
     "WORDS_PER_LINE",
     "OutputWatcher",
     "from_big_endian",
-    "hand_written",
     "is_up",
     "naive",
     "produce",
@@ -119,47 +118,6 @@ def _counts(spark: SparkSession, servers: str, source: str, options: dict[str, s
         F.explode(F.split(F.lower(F.col("value").cast("string")), " ")).alias("word"), "timestamp"
     )
     return words.groupBy("word").agg(F.count("*").alias("n"), F.max("timestamp").alias("latest"))
-
-
-def hand_written(
-    spark: SparkSession,
-    servers: str,
-    source: str,
-    output: str,
-    changelog: str,
-    checkpoint: Path,
-    options: dict[str, str],
-) -> StreamingQuery:
-    """The same job in PySpark: the same records to the same two topics, and nothing besides.
-
-    Spark's sink writes no timestamps, so that of a changelog record is in a header.
-    """
-    big_endian: Callable[[Any], Any] = lambda number: F.unhex(F.lpad(F.hex(number), 16, "0"))  # noqa: E731
-    word = F.col("word").cast("binary")
-    headers = "array<struct<key: string, value: binary>>"
-    stamp = F.array(
-        F.struct(F.lit("timestamp").alias("key"), big_endian(F.unix_millis(F.col("latest"))).alias("value"))
-    )
-    records = F.array(
-        F.struct(
-            F.lit(changelog).alias("topic"),
-            word.alias("key"),
-            big_endian(F.col("n")).alias("value"),
-            F.lit(None).cast("int").alias("partition"),
-            stamp.cast(headers).alias("headers"),
-        ),
-        F.struct(
-            F.lit(output).alias("topic"),
-            word.alias("key"),
-            big_endian(F.col("n")).alias("value"),
-            F.lit(None).cast("int").alias("partition"),
-            F.lit(None).cast(headers).alias("headers"),
-        ),
-    )
-    rows = (
-        _counts(spark, servers, source, options).select(F.explode(records).alias("record")).select("record.*")
-    )
-    return _started(rows, servers, checkpoint)
 
 
 def naive(

@@ -2,15 +2,8 @@ from datetime import timedelta
 
 from pyspark.sql import functions as F
 
-from millstream import (
-    Consumed,
-    KafkaStreams,
-    Materialized,
-    QueryableStoreTypes,
-    Serdes,
-    StoreQueryParameters,
-    StreamsBuilder,
-)
+import millstream
+from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
 
 order = Serdes.json("customer string, amount double, paid boolean")
 
@@ -28,12 +21,11 @@ totals.to_stream().to("customer-totals")
 topology = builder.build()
 
 if __name__ == "__main__":
+    millstream.logging()  # what happens, on standard error
     config = {"application.id": "orders", "bootstrap.servers": "localhost:9092"}
     with KafkaStreams(topology, config) as streams:
         streams.wait_until_running(timedelta(minutes=2))
-        store = streams.store(
-            StoreQueryParameters.from_name_and_type("totals", QueryableStoreTypes.key_value_store())
-        )
+        store = streams.store("totals")
         while streams.wait(timedelta(seconds=2)) is KafkaStreams.State.RUNNING:  # Ctrl-C ends it
             for customer, total in store.all():  # or store.get("ann"), .range("a", "c"), .to_pandas()
                 print(customer, total["orders"], total["amount"])

@@ -16,6 +16,7 @@ from millstream.dsl.cogrouped import (
     SessionWindowedCogroupedKStream,
     TimeWindowedCogroupedKStream,
 )
+from millstream.dsl.early_functions import install as _read_types_of_functions
 from millstream.dsl.emission import (
     BufferConfig,
     EagerBufferConfig,
@@ -108,6 +109,7 @@ from millstream.errors import (
     TopologyException,
     UnknownStateStoreException,
 )
+from millstream.logs import logging as logging  # not in __all__: it would hide Python's own
 from millstream.model import (
     KeyValue,
     LagInfo,
@@ -174,15 +176,12 @@ from millstream.query.result import (
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
+from millstream.runtime.failure import StreamsUncaughtExceptionResponse, StreamThreadExceptionResponse
 from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
-from millstream.runtime.supervision import (
-    StreamsUncaughtExceptionResponse,
-    StreamThreadExceptionResponse,
-)
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (
@@ -195,6 +194,8 @@ from millstream.topology.windows import (
 )
 
 __version__ = "0.1.0"
+
+_read_types_of_functions()
 
 __all__ = [
     "ApplicationShutdownException",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -14,9 +15,11 @@ __all__ = [
     "MAX_TIMESTAMP_MS",
     "MIN_TIMESTAMP_MS",
     "PARTS_HEADER",
+    "BatchReport",
     "HostInfo",
     "KeyValue",
     "LagInfo",
+    "OperatorReport",
     "PipelineMetadata",
     "Record",
     "SessionWindow",
@@ -276,6 +279,53 @@ class PipelineMetadata:
     dropped: int = 0
     lost_executors: tuple[str, ...] = ()
     finished: dict[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """What Spark tells of the state of one of its operators, after a micro-batch.
+
+    `memory_bytes` is of all of it; the others are of this micro-batch. `operator` is its number and Spark's
+    name for its kind, such as `0-transformWithState`. How many rows it has in all nobody counts: see
+    spark/settings.py.
+    """
+
+    operator: str
+    updated: int = 0
+    removed: int = 0
+    memory_bytes: int = 0
+    commit_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What Spark reports of a query now and then: after each micro-batch, and while it waits for records.
+
+    Attributes:
+        executed: whether it is about a micro-batch; else nothing was there to be done.
+        parts: how long it took in all (`triggerExecution`), and its parts, by Spark's names; in ms.
+        read: how many records were read of each source partition, by their offsets.
+        lag: how many there still are to read, by source partition; None where it is not known.
+        state: of each operator that keeps state.
+        dropped: how many records were dropped, by the reason and the name of the node.
+        input_rate, processed_rate: records per second, as Spark reckons.
+    """
+
+    pipeline: str
+    batch_id: int = -1
+    executed: bool = True
+    parts: Mapping[str, int] = field(default_factory=dict)
+    read: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lag: Mapping[TopicPartition, int] | None = None
+    state: tuple[OperatorReport, ...] = ()
+    dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    input_rate: float = 0.0
+    processed_rate: float = 0.0
+
+    @property
+    def records(self) -> int:
+        """How many records it has read in all."""
+        return sum(self.read.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from millstream.errors import StreamsException
-from millstream.model import PipelineMetadata, TaskId, TopicPartition
+from millstream.model import BatchReport, PipelineMetadata, TaskId, TopicPartition
 from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline
 
@@ -157,9 +157,17 @@ class Engine(Protocol):
         """
 
     def start(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+        self,
+        compiled: CompiledPipeline,
+        claim: CheckpointClaim,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
-        """Start its query from the claimed checkpoint. `on_end` is called once, on a thread of the engine."""
+        """Start its query from the claimed checkpoint.
+
+        `on_end` is called once, and `on_batch` with each report of the query, in order; both on a thread of
+        the engine. `on_batch` is quick, and raises nothing.
+        """
 
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
+from millstream.metrics.missing import MISSING
+from millstream.metrics.table import DEFINITIONS, Definition
 from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,6 +141,44 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+def metrics() -> str:
+    """Each group of metrics as a table, with what differs behind it."""
+    parts = []
+    for group in dict.fromkeys(each.group for each in DEFINITIONS):
+        rows = ["| name | tags | unit | meaning | |", "| --- | --- | --- | --- | --- |"]
+        for told in _merged([each for each in DEFINITIONS if each.group == group]):
+            rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in told) + " |")
+        parts.append("\n".join([f"### `{group}`", "", *rows]))
+    return "\n\n".join(parts)
+
+
+def _merged(metrics: Sequence[Definition]) -> list[tuple[str, ...]]:
+    """Rows; a metric that is there with several sets of tags has one."""
+    rows: dict[str, tuple[Definition, list[str]]] = {}
+    for each in metrics:
+        tags = " ".join(f"`{tag}`" for tag in each.tags)
+        rows.setdefault(each.name, (each, []))[1].append(tags)
+    return [
+        (
+            f"`{name}`",
+            " or ".join(tags),
+            each.unit,
+            each.told,
+            f"Differs: {each.differs}" if each.differs else "",
+        )
+        for name, (each, tags) in rows.items()
+    ]
+
+
+def missing_metrics() -> str:
+    """What Kafka Streams has and Millstream does not have, with the reason."""
+    rows = ["| group | names | because |", "| --- | --- | --- |"]
+    for each in MISSING:
+        names = ", ".join(f"`{name}`" for name in each.names)
+        rows.append(f"| `{each.group}` | {names} | {each.reason} |")
+    return "\n".join(rows)
+
+
 PORTED_HEADS = ("Ported from", "What it cost")
 
 
@@ -148,14 +188,20 @@ def commands() -> str:
 
     from millstream.cli.main import app
 
-    group = typer.main.get_command(app)
+    return "\n\n".join(_commands(typer.main.get_command(app), "millstream"))
+
+
+def _commands(group: Any, path: str) -> list[str]:
     parts = []
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            parts += _commands(command, f"{path} {name}")
+            continue
         rows = ["| | |", "| --- | --- |"]
         rows += [_parameter(each) for each in command.params if each.name != "debug"]
         does = " ".join((command.help or "").split())
-        parts.append("\n".join([f"### millstream {name}", "", does, "", *rows]))
-    return "\n\n".join(parts)
+        parts.append("\n".join([f"### {path} {name}", "", does, "", *rows]))
+    return parts
 
 
 def _parameter(parameter: Any) -> str:
@@ -188,6 +234,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     },
     "configuration.md": {"keys": configuration},
     "kips.md": {"claims": claims},
+    "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
     "command-line.md": {"commands": commands},
 }

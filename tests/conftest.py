@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import re
 import signal
 from collections.abc import Iterator
@@ -51,6 +52,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         start_spark()
 
 
+@pytest.fixture
+def loggers_as_before() -> Iterator[None]:
+    """Loggers are the whole process's: what a test sets up of them does not last."""
+    loggers = (logging.getLogger("millstream"), logging.getLogger())
+    before = [(each, list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
     """One real broker for all tests of the run: each test uses topics and groups of its own names."""
@@ -64,21 +76,23 @@ def spark() -> SparkSession:
 
     It has generated code (see `start_spark`).
     """
+    from spark_start import SLOTS
+
     from millstream.spark.memory import MemoryEngine  # starts a JVM, which pure tests do without
 
-    return MemoryEngine(settings={"spark.sql.codegen.factoryMode": "FALLBACK"}).spark
+    return MemoryEngine(settings={"spark.sql.codegen.factoryMode": "FALLBACK", **SLOTS}).spark
 
 
 @cache
 def start_spark() -> None:
     """The Spark of the spark tier: who comes first says how it starts, and the others join it."""
-    from spark_start import WITHOUT_CODE, java_options
+    from spark_start import SLOTS, WITHOUT_CODE, java_options
 
     from millstream.spark.memory import MemoryEngine
 
     # All the code that these tests have compiled is more than the 48 MB that there are for it by default.
     options = f"{java_options()} -XX:ReservedCodeCacheSize=240m"
-    MemoryEngine(settings={"spark.driver.extraJavaOptions": options, **WITHOUT_CODE})
+    MemoryEngine(settings={"spark.driver.extraJavaOptions": options, **WITHOUT_CODE, **SLOTS})
 
 
 @cache

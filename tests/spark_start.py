@@ -4,7 +4,7 @@ Java's second compiler, and its collector for large heaps, take more of the proc
 A class-data archive (AppCDS) has the classes of Spark, of Kafka's clients and of the kernel read and checked
 already: 8 s of a processor become some 4. It is made once for an environment, by a client that counts words
 on the broker of the first cluster tests there, and stays in it. A process that starts before it is there
-goes without, and so does one that it does not fit: Java sees that by itself.
+goes without, and so does one that it does not fit, such as spark-submit's: Java sees that by itself.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ import pyspark
 
 from millstream.java import find_java
 
-__all__ = ["WITHOUT_CODE", "ArchiveMaking", "java_options"]
+__all__ = ["SLOTS", "WITHOUT_CODE", "ArchiveMaking", "java_options"]
 
 WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """Settings of a Spark that computes few records: making code for them takes longer than it ever gives back.
 What users run has generated code, and so have the tests of the kafka tier, those with the fixture `spark`,
 and the page of operators."""
 
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SLOTS = {"spark.master": "local[16]", "spark.default.parallelism": "2"}
+"""All tests of a process share one Spark, and those of Real-Time Mode need a slot for each of their tasks."""
+
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # and no archive of Millstream's
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 

@@ -21,15 +21,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from millstream.broker.archive import Archive, ArchiveMaking
 from millstream.broker.probe import is_ready
-from millstream.broker.process import SupervisedProcess
 from millstream.broker.settings import HOST, broker_settings, jvm_arguments
 from millstream.broker.storage import DataDir, template
 from millstream.cache import cache_dir
+from millstream.class_data import Archive, ArchiveMaking
 from millstream.errors import BrokerException, IllegalStateException
 from millstream.jars import BROKER_SET, ensure_jars
 from millstream.java import JavaHome, find_java
+from millstream.supervised import SupervisedProcess
 
 if TYPE_CHECKING:
     from millstream.broker.admin import Admin
@@ -197,7 +197,7 @@ class EmbeddedKafka:
                     archive.discard()
                 elif class_list.exists() and archive.find() is None:
                     self._making = ArchiveMaking(
-                        archive, java=java.java, jvm_arguments=jvm, class_list=class_list
+                        archive, "broker", java=java.java, jvm_arguments=jvm, class_list=class_list
                     )
                 return
             why = _why_it_ended(process.exit_code or 0, self._last_log())

@@ -10,16 +10,20 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.client import failures, pause, resume, status, stores, threads
 from millstream.cli.completion import completion
 from millstream.cli.demo import demo
+from millstream.cli.doctor import doctor
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
 from millstream.cli.lag import lag
 from millstream.cli.output import Json, tell
+from millstream.cli.query import query
 from millstream.cli.registry import registry
 from millstream.cli.reset import reset
 from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
+from millstream.cli.top import top
 from millstream.cli.topics import produce, tail
 
 __all__ = ["app", "main"]
@@ -33,13 +37,14 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "A program": (run, describe, explain, graph),
-    "An application": (lag, reset),
+    "An application": (top, status, stores, failures, pause, resume, threads, lag, reset),
     "Topics": (tail, produce),
-    "This machine": (demo, kafka, registry, completion),
+    "This machine": (doctor, demo, kafka, registry, completion),
 }
 for _panel, _commands in _COMMANDS.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(query, name="query", rich_help_panel="An application")
 
 
 class Importance(StrEnum):
@@ -71,12 +76,27 @@ def config(
     importance: Annotated[
         Importance, typer.Option(help="Leave out the settings that are less important than this.")
     ] = Importance.LOW,
+    json: Json = False,
 ) -> None:
     """List every setting of a client: what it is, its default, what it does."""
     from millstream.config import StreamsConfig
+    from millstream.config_keys import KEYS
     from millstream.config_keys import Importance as Wanted
 
-    typer.echo(StreamsConfig.describe(Wanted(importance.value)))
+    least = list(Wanted).index(Wanted(importance.value))
+    keys = [
+        {
+            "key": key.name,
+            "type": key.type.value,
+            "default": key.default,
+            "importance": key.importance.value,
+            "required": key.required,
+            "doc": key.doc,
+        }
+        for key in KEYS.values()
+        if list(Wanted).index(key.importance) <= least
+    ]
+    tell(json, {"settings": keys}, StreamsConfig.describe(Wanted(importance.value)))
 
 
 @app.command(rich_help_panel="This machine")
@@ -114,4 +134,4 @@ def _installed(name: str) -> str:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="millstream")

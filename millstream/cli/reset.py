@@ -6,15 +6,16 @@ from __future__ import annotations
 import os
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millstream.cli.errors import Debug
+from millstream.cli.output import Json, as_json
 from millstream.cli.settings import BootstrapServer, ConfigFile, Setting, settings
 
 if TYPE_CHECKING:
-    from millstream.runtime.reset_plan import To
+    from millstream.runtime.reset_plan import ResetPlan, To
 
 __all__ = ["duration_of", "reset", "target_of"]
 
@@ -85,6 +86,7 @@ def reset(
             "--force", help="Take members out of the group that do not live any more; close clients first."
         ),
     ] = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Have an application begin anew: input topics from where you say, and nothing of what it had.
@@ -113,13 +115,38 @@ def reset(
     asked = Reset(to, shift_by, _names(input_topics), _names(internal_topics), force)
     config, parts = StreamsConfig(given), real_parts()
     plan = reset_application(config, parts, asked, dry_run=True)
-    typer.echo(f"{'Would reset' if dry_run else 'Resetting'} {plan}")
+
+    def say(text: str) -> None:
+        if not json:
+            typer.echo(text)
+
+    say(f"{'Would reset' if dry_run else 'Resetting'} {plan}")
     if dry_run:
-        typer.echo("Nothing was changed; without --dry-run, this is done.")
-        return
-    raise_if_alive(plan, force)
-    reset_application(config, parts, asked, tell=lambda step: typer.echo(f"… {step}"))
-    typer.echo("Done. The next start creates the internal topics again and begins as said above.")
+        say("Nothing was changed; without --dry-run, this is done.")
+    else:
+        raise_if_alive(plan, force)
+        reset_application(config, parts, asked, tell=lambda step: say(f"… {step}"))
+        say("Done. The next start creates the internal topics again and begins as said above.")
+    if json:
+        typer.echo(as_json(plan_as_dict(plan, done=not dry_run)))
+
+
+def plan_as_dict(plan: ResetPlan, *, done: bool) -> dict[str, Any]:
+    """A plan, ready for `json.dumps`."""
+    return {
+        "application_id": plan.application_id,
+        "done": done,
+        "positions": [
+            {"topic": each.at.topic, "partition": each.at.partition, "offset": each.offset, "note": each.note}
+            for each in plan.positions
+        ],
+        "missing_topics": list(plan.missing),
+        "deleted_topics": list(plan.internal),
+        "kept_topics_of_others": dict(plan.foreign),
+        "checkpoints": {"location": plan.location, "pipelines": list(plan.pipelines)},
+        "state": {"directory": plan.state, "tasks": plan.tasks},
+        "members": sorted(plan.members.values()),
+    }
 
 
 def target_of(

@@ -7,7 +7,6 @@ SIGTERM.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -24,14 +23,13 @@ from millstream.cli.program import AppDir, Program, load_topology, parse_program
 from millstream.cli.reload import RELOADED, end_with_parent, watch_and_run
 from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
 from millstream.foreign import printable
+from millstream.logs import logging as show_logs
 
 if TYPE_CHECKING:
     from millstream.runtime.client import KafkaStreams
     from millstream.runtime.states import State
 
 __all__ = ["Level", "Teller", "run", "serving_settings"]
-
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class Level(StrEnum):
@@ -86,9 +84,7 @@ def run(
         watch_and_run(sys.argv[1:], watched)
     if os.environ.get(RELOADED):
         end_with_parent()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.getLevelName(log_level.value.upper()), format=_FORMAT
-    )
+    show_logs(log_level.value.upper())
     given = settings(
         config_file,
         os.environ,
@@ -100,6 +96,12 @@ def run(
             **serving_settings(serve),
         },
     )
+    for key, flag in (("application.id", "--application-id"), ("bootstrap.servers", "--bootstrap-server")):
+        if key not in given:
+            variable = f"MILLSTREAM_{key.replace('.', '_').upper()}"
+            raise typer.BadParameter(
+                f"'{key}' is missing: give it here, as {variable}, or in --config-file", param_hint=flag
+            )
     teller = Teller(as_json_lines=json)
     topology = load_topology(program, app_dir)
     from millstream.config import StreamsConfig

@@ -1,20 +1,29 @@
-"""The metrics of a client and its threads, as a snapshot: made from a view, by one pure function.
+"""The metrics of a client as a snapshot: made of its state and of what it has measured, by one pure function.
 
-Source: KIP-444, KIP-1091 and KIP-1221; org.apache.kafka.streams.internals.metrics.ClientMetrics, and
-ThreadMetrics.
+Source: KIP-444, KIP-607, KIP-613, KIP-1091 and KIP-1221;
+org.apache.kafka.streams.internals.metrics.ClientMetrics, and
+org.apache.kafka.streams.processor.internals.metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from millstream.display import block, table
+from millstream.display import block, details, table
+from millstream.metrics.meter import Reading
+from millstream.metrics.rocksdb_properties import PROPERTIES
+from millstream.metrics.table import CLIENT, CONSUMER, STATE, THREAD, definition
+from millstream.model import StoreKind, TaskId
 
-__all__ = ["ClientMetrics", "Metric", "MetricName", "MetricsView", "client_metrics"]
-
-CLIENT_GROUP = "stream-metrics"
-THREAD_GROUP = "stream-thread-metrics"
+__all__ = [
+    "ClientMetrics",
+    "Metric",
+    "MetricName",
+    "MetricsView",
+    "client_metrics",
+    "rocksdb_readings",
+]
 
 _CLIENT_STATES = (
     "CREATED",
@@ -37,6 +46,11 @@ _THREAD_STATES = (
 """Their places are Kafka's ordinals, which dashboards compare with."""
 _ALIVE = frozenset(("STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "RUNNING"))
 _CLOSED = frozenset(("NOT_RUNNING", "ERROR"))
+_SCOPES = {
+    StoreKind.KEY_VALUE: "rocksdb",
+    StoreKind.WINDOW: "rocksdb-window",
+    StoreKind.SESSION: "rocksdb-session",
+}
 
 
 @dataclass(frozen=True)
@@ -83,8 +97,10 @@ class MetricsView:
 class ClientMetrics(Mapping[MetricName, Metric]):
     """A snapshot: metrics by their names, tags included."""
 
-    def __init__(self, metrics: Mapping[MetricName, Metric]) -> None:
+    def __init__(self, metrics: Mapping[MetricName, Metric], client_id: str = "") -> None:
         self._metrics = dict(metrics)
+        self.client_id = client_id
+        """Whose they are."""
 
     def __getitem__(self, name: MetricName) -> Metric:
         return self._metrics[name]
@@ -95,92 +111,110 @@ class ClientMetrics(Mapping[MetricName, Metric]):
     def __len__(self) -> int:
         return len(self._metrics)
 
-    def value(self, name: str, **tags: str) -> int | float | str:
+    def value(self, name: str, *, group: str | None = None, **tags: str) -> int | float | str:
         """The value of the metric of that name, with these tags (`thread_id` for `thread-id`).
 
         Raises:
             KeyError: there is none, or more than one.
         """
         wanted = {(tag.replace("_", "-"), value) for tag, value in tags.items()}
-        found = [each for key, each in self.items() if key.name == name and wanted <= set(key.tags)]
+        found = [
+            each
+            for key, each in self.items()
+            if key.name == name and group in (None, key.group) and wanted <= set(key.tags)
+        ]
         if len(found) != 1:
             raise KeyError(f"{len(found)} metrics are called '{name}' with {tags or 'any tags'}")
         return found[0].value
 
     def __repr__(self) -> str:
-        return f"<ClientMetrics: {len(self)}>"
+        return f"<ClientMetrics of '{self.client_id}': {len(self)}>"
 
     def __str__(self) -> str:
-        return "\n".join(f"{name} {{{tags}}} {value}" for name, tags, value in self._rows())
+        return "\n".join(
+            f"{group}: {name} {{{tags}}} {value}"
+            for group, rows in self._by_group().items()
+            for name, tags, value in rows
+        )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each."""
-        return block(table(("metric", "of", "value"), self._rows()))
-
-    def _rows(self) -> list[tuple[str, str, object]]:
-        told = [
-            (key.name, ", ".join(f"{tag}={value}" for tag, value in key.tags), each.value)
-            for key, each in self.items()
-        ]
-        return sorted(told, key=lambda row: row[:2])
-
-
-def client_metrics(view: MetricsView) -> ClientMetrics:
-    """The metrics of a client: none once it has closed, as upstream."""
-    if view.state in _CLOSED:
-        return ClientMetrics({})
-    client = (("client-id", view.client_id),)
-    full = (*client, ("process-id", view.process_id), ("application-id", view.application_id))
-    rows: list[tuple[str, str, tuple[tuple[str, str], ...], str, int | str]] = [
-        ("version", CLIENT_GROUP, client, "The version of the Kafka Streams client", view.version),
-        (
-            "application-id",
-            CLIENT_GROUP,
-            client,
-            "The application ID of the Kafka Streams client",
-            view.application_id,
-        ),
-        (
-            "topology-description",
-            CLIENT_GROUP,
-            client,
-            "The description of the topology executed in the Kafka Streams client",
-            view.topology,
-        ),
-        ("state", CLIENT_GROUP, client, "The state of the Kafka Streams client", view.state),
-        (
-            "client-state",
-            CLIENT_GROUP,
-            full,
-            "The state of the Kafka Streams client",
-            _CLIENT_STATES.index(view.state),
-        ),
-        (
-            "alive-stream-threads",
-            CLIENT_GROUP,
-            client,
-            "The current number of alive stream threads that are running or participating in rebalance",
-            sum(state in _ALIVE for state in view.threads.values()),
-        ),
-        (
-            "failed-stream-threads",
-            CLIENT_GROUP,
-            client,
-            "The number of failed stream threads since the start of the Kafka Streams client",
-            view.failed,
-        ),
-    ]
-    for thread, state in view.threads.items():
-        tags = (("thread-id", thread),)
-        rows.append(
-            (
-                "thread-state",
-                THREAD_GROUP,
-                (*tags, ("process-id", view.process_id)),
-                "The current state of the thread",
-                _THREAD_STATES.index(state),
+        """What a notebook shows: a table for each group, on a click."""
+        return block(
+            *(
+                details(f"{group}: {len(rows)}", table(("metric", "of", "value"), rows))
+                for group, rows in self._by_group().items()
             )
         )
-        rows.append(("state", THREAD_GROUP, tags, "The current state of the thread", state))
-    names = [(MetricName(name, group, tags, told), value) for name, group, tags, told, value in rows]
-    return ClientMetrics({name: Metric(name, value) for name, value in names})
+
+    def _by_group(self) -> dict[str, list[tuple[str, str, object]]]:
+        groups: dict[str, list[tuple[str, str, object]]] = {}
+        for key in sorted(self, key=lambda key: (key.group, key.name, key.tags)):
+            tags = ", ".join(f"{tag}={value}" for tag, value in key.tags)
+            groups.setdefault(key.group, []).append((key.name, tags, self[key].value))
+        return groups
+
+
+def client_metrics(view: MetricsView, readings: Iterable[Reading] = ()) -> ClientMetrics:
+    """The metrics of a client: its state, and what it has measured. None once it has closed, as upstream."""
+    if view.state in _CLOSED:
+        return ClientMetrics({}, view.client_id)
+    measured = list(readings)
+    named = {}
+    for each in (*_of_the_client(view), *measured, *_largest_lags(measured)):
+        metric = each.metric
+        tags = tuple(zip(metric.tags, each.tags, strict=True))
+        name = MetricName(metric.name, metric.group, tags, metric.told)
+        named[name] = Metric(name, each.value)
+    return ClientMetrics(named, view.client_id)
+
+
+def _of_the_client(view: MetricsView) -> Iterator[Reading]:
+    client = {"client-id": view.client_id}
+    alive = sum(state in _ALIVE for state in view.threads.values())
+    full = {**client, "process-id": view.process_id, "application-id": view.application_id}
+    yield _reading(CLIENT, "version", client, view.version)
+    yield _reading(CLIENT, "application-id", client, view.application_id)
+    yield _reading(CLIENT, "topology-description", client, view.topology)
+    yield _reading(CLIENT, "state", client, view.state)
+    yield _reading(CLIENT, "client-state", full, _CLIENT_STATES.index(view.state))
+    yield _reading(CLIENT, "alive-stream-threads", client, alive)
+    yield _reading(CLIENT, "failed-stream-threads", client, view.failed)
+    for name, state in view.threads.items():
+        thread = {"thread-id": name}
+        number = _THREAD_STATES.index(state)
+        yield _reading(THREAD, "thread-state", {**thread, "process-id": view.process_id}, number)
+        yield _reading(THREAD, "state", thread, state)
+
+
+def _largest_lags(readings: Iterable[Reading]) -> Iterator[Reading]:
+    largest: dict[str, int | float] = {}
+    for each in readings:
+        if each.metric.group == CONSUMER and each.metric.name == "records-lag":
+            assert not isinstance(each.value, str)
+            largest[each.tags[0]] = max(each.value, largest.get(each.tags[0], 0))
+    for client, lag in largest.items():
+        yield _reading(CONSUMER, "records-lag-max", {"client-id": client}, lag)
+
+
+def rocksdb_readings(
+    figures: Mapping[tuple[TaskId, str], Mapping[str, int]],
+    places: Mapping[tuple[TaskId, str], tuple[str, StoreKind]],
+) -> Iterator[Reading]:
+    """RocksDB's figures of the stores that are open.
+
+    Args:
+        figures: by task and store, as they were last read.
+        places: the thread and the kind of each open store.
+    """
+    for (task, store), values in figures.items():
+        if (task, store) not in places:
+            continue  # closed since they were read
+        thread, kind = places[task, store]
+        tags = {"thread-id": thread, "task-id": str(task), f"{_SCOPES[kind]}-state-id": store}
+        for name, value in values.items():
+            if name in PROPERTIES:
+                yield _reading(STATE, name, tags, value)
+
+
+def _reading(group: str, name: str, tags: Mapping[str, str], value: int | float | str) -> Reading:
+    return Reading(definition(group, name, tuple(tags)), tuple(tags.values()), value)

@@ -11,46 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
-from millstream.metrics.client import Metric, MetricName
 from millstream.model import TaskId
 from millstream.periodic import PeriodicThread
 from millstream.ports import BytesStore
 
-__all__ = ["PROPERTIES", "STATE_GROUP", "HasProperties", "RocksDBMetricsRecorder"]
+__all__ = ["HasProperties", "RocksDBMetricsRecorder"]
 
 log = logging.getLogger(__name__)
-
-STATE_GROUP = "stream-state-metrics"
-
-PROPERTIES: Mapping[str, str] = {
-    "num-immutable-mem-table": "Total number of immutable memtables that have not yet been flushed",
-    "cur-size-active-mem-table": "Approximate size of active memtable in bytes",
-    "cur-size-all-mem-tables": "Approximate size of active and unflushed immutable memtables in bytes",
-    "size-all-mem-tables": "Approximate size of active, unflushed immutable, and pinned immutable memtables "
-    "in bytes",
-    "num-entries-active-mem-table": "Total number of entries in the active memtable",
-    "num-entries-imm-mem-tables": "Total number of entries in the unflushed immutable memtables",
-    "num-deletes-active-mem-table": "Total number of delete entries in the active memtable",
-    "num-deletes-imm-mem-tables": "Total number of delete entries in the unflushed immutable memtables",
-    "mem-table-flush-pending": "Reports 1 if a memtable flush is pending, otherwise it reports 0",
-    "num-running-flushes": "Total number of currently running flushes",
-    "compaction-pending": "Reports 1 if at least one compaction is pending, otherwise it reports 0",
-    "num-running-compactions": "Total number of currently running compactions",
-    "estimate-pending-compaction-bytes": "Estimated total number of bytes a compaction needs to rewrite on "
-    "disk to get all levels down to under target size",
-    "total-sst-files-size": "Total size in bytes of all SST files",
-    "live-sst-files-size": "Total size in bytes of all SST files that belong to the latest LSM tree",
-    "num-live-versions": "Number of live versions of the LSM tree",
-    "block-cache-capacity": "Capacity of the block cache in bytes",
-    "block-cache-usage": "Memory size of the entries residing in block cache in bytes",
-    "block-cache-pinned-usage": "Memory size for the entries being pinned in the block cache in bytes",
-    "estimate-num-keys": "Estimated number of keys in the active and unflushed immutable memtables and "
-    "storage",
-    "estimate-table-readers-mem": "Estimated memory in bytes used for reading SST tables, excluding memory "
-    "used in block cache",
-    "background-errors": "Total number of background errors",
-}
-"""Kafka's names of the figures, and its descriptions; RocksDB's own names are the same behind `rocksdb.`."""
 
 
 @runtime_checkable
@@ -58,7 +25,7 @@ class HasProperties(Protocol):
     """A store that RocksDB keeps; one in memory has no such figures."""
 
     def properties(self) -> Mapping[str, int]:
-        """The figures of `PROPERTIES`, by name. Raises when the store is closed."""
+        """The figures of `rocksdb_properties.PROPERTIES`, by name. Raises when the store is closed."""
 
 
 class RocksDBMetricsRecorder:
@@ -93,24 +60,6 @@ class RocksDBMetricsRecorder:
     def values(self) -> Mapping[tuple[TaskId, str], Mapping[str, int]]:
         """The last figures, by task and store; of stores that were open then."""
         return self._values
-
-    def metrics(self) -> Mapping[MetricName, Metric]:
-        """The last figures as metrics, tagged with the task and the store."""
-        named = [
-            (
-                MetricName(
-                    name,
-                    STATE_GROUP,
-                    (("task-id", str(task)), ("rocksdb-state-id", store)),
-                    PROPERTIES[name],
-                ),
-                value,
-            )
-            for (task, store), figures in self._values.items()
-            for name, value in figures.items()
-            if name in PROPERTIES
-        ]
-        return {name: Metric(name, value) for name, value in named}
 
     def record(self) -> None:
         """Read once. Any thread; a store that is closed meanwhile is left out."""

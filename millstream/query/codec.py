@@ -41,7 +41,8 @@ class Codecs:
     """How the keys and values of one store are written and read.
 
     Attributes:
-        decode: a value from what is stored, which begins with its timestamp.
+        decode: a value from what is stored, which begins with its timestamp. `quick_decode`: the same, and
+            where it raises, it may raise anything.
         timestamped: whether values come with their timestamps.
 
     Raises, from what it decodes:
@@ -65,6 +66,7 @@ class Codecs:
         self.window_size_ms = window_size_ms
         self.timestamped = timestamped
         self.decode = _value_decoder(store, value_serde, timestamped=timestamped)
+        self.quick_decode = self.decode if timestamped else value_serde.decoder(8)
 
     def key_bytes(self, key: Any, what: str, write: Serde | None = None) -> bytes:
         """A key's bytes; `what` says who asks, in errors. `write`: by this serde, and not by the store's own.
@@ -89,7 +91,7 @@ class Codecs:
         taken of their keys, in ms.
         """
         decode_key: Callable[[Any], Any] = _key_decoder(self.store, self.key_serde)
-        decode_values = partial(map, self.decode if self.timestamped else self.value_serde.decoder(8))
+        decode_values = partial(map, self.quick_decode)
         if starts:
             decode_key = itemgetter(1)
         elif self.kind is StoreKind.WINDOW:

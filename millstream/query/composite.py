@@ -4,47 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from millstream.coroutines import awaitable
 from millstream.model import StoreKind
 from millstream.query.handle import Reader, StoreHandle
 from millstream.query.iterators import KeyValueIterator, iterable_async
 from millstream.query.local import LocalReader
-from millstream.query.parameters import StoreQueryParameters
-from millstream.query.provider import Serde, StoreView
+from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.provider import Serde, StoreSnapshot, StoreView
 from millstream.query.read import Form, of_prefix
 from millstream.query.times import Time, to_ms
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 
-__all__ = ["ReadOnlyKeyValueStore", "handle_on", "open_store"]
+__all__ = ["ReadOnlyKeyValueStore", "handle_on", "open_store", "parameters_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")
 
 
-def open_store(view: StoreView, parameters: StoreQueryParameters[S]) -> S:
+@overload
+def open_store(view: StoreView, parameters: str) -> Any: ...
+@overload
+def open_store(view: StoreView, parameters: StoreQueryParameters[S]) -> S: ...
+def open_store(view: StoreView, parameters: str | StoreQueryParameters[Any]) -> Any:
     """A handle on a store, of the kind that the parameters' type reads; what `KafkaStreams.store` is.
 
+    By its name alone, of the kind that the topology says.
+
     Raises:
-        TypeError: `parameters` are not StoreQueryParameters.
+        TypeError: `parameters` are neither a name nor StoreQueryParameters.
         InvalidStateStoreException: one of its leaves: the store cannot be read at all now.
 
     Source: KafkaStreams.store(StoreQueryParameters).
     Differs: type and partition are checked here already, not only at the first read.
     """
+    if isinstance(parameters, str):
+        parameters = parameters_of(parameters, view.snapshot())
     if not isinstance(parameters, StoreQueryParameters):
         raise TypeError(
-            f"store() takes StoreQueryParameters.from_name_and_type(name, "
+            f"store() takes a store's name, or StoreQueryParameters.from_name_and_type(name, "
             f"QueryableStoreTypes.key_value_store()), not {parameters!r}"
         )
     asked = parameters.queryable_store_type
     reader = LocalReader(view, parameters.read, timestamped=asked.timestamped, asked_as=repr(asked))
     handle = handle_on(reader)
     handle.check()
-    store: S = handle
-    return store
+    return handle
+
+
+def parameters_of(name: str, snapshot: StoreSnapshot) -> StoreQueryParameters[Any]:
+    """What asks for a store by its name alone: the type follows from its kind.
+
+    A name that no store has is asked for like any other, so that it is told as the others are.
+    """
+    declared = snapshot.stores.get(name)
+    kind = StoreKind.KEY_VALUE if declared is None else declared.kind
+    return StoreQueryParameters.from_name_and_type(name, _TYPES[kind])
+
+
+_TYPES: dict[StoreKind, QueryableStoreType[Any]] = {
+    StoreKind.KEY_VALUE: QueryableStoreTypes.key_value_store(),
+    StoreKind.WINDOW: QueryableStoreTypes.window_store(),
+    StoreKind.SESSION: QueryableStoreTypes.session_store(),
+}
 
 
 def handle_on(reader: Reader) -> Any:

@@ -126,7 +126,12 @@ class LocalReader:
             stored = self._value_of(data) if getter is None else getter(data)
         except ClosedStoreError:
             stored = self._value_of(data)
-        return None if stored is None else plan.decode(stored)
+        if stored is None:
+            return None
+        try:
+            return plan.quick_decode(stored)
+        except Exception:  # whatever a serde raises: it is told below
+            return plan.codecs.decode(stored)
 
     def _value_of(self, key: bytes) -> bytes | None:
         stored: bytes | None = self.answer(replace(self.of, form=Form.VALUE, key=key))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"]
 
 S = TypeVar("S")
+H = TypeVar("H")
+"""Of its own: checkers that infer the class's from a classmethod's arguments are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,10 @@ class StoreQueryParameters(Generic[S]):
                 f"QueryableStoreTypes.key_value_store(); not {self.queryable_store_type!r}"
             )
 
-    @classmethod
-    def from_name_and_type(
-        cls, store_name: str, store_type: QueryableStoreType[S]
-    ) -> StoreQueryParameters[S]:
+    @staticmethod
+    def from_name_and_type(store_name: str, store_type: QueryableStoreType[H]) -> StoreQueryParameters[H]:
         """Every partition of the store that is active on this client."""
-        return cls(store_name, store_type)
+        return StoreQueryParameters(store_name, store_type)
 
     def with_partition(self, partition: int) -> StoreQueryParameters[S]:
         """Only this partition of the store.

@@ -41,6 +41,7 @@ class Plan:
         readable: every partition that can be read here, whichever was asked for.
         left: the partitions that the handle has read before and cannot read now.
         partition_of: None where every part has to be asked.
+        serialize, quick_decode: of a key and a value; where they raise anything, `codecs` say what is wrong.
     """
 
     snapshot: StoreSnapshot
@@ -55,7 +56,7 @@ class Plan:
     partition_of: Callable[[bytes], int] | None
     codecs: Codecs
     serialize: Callable[[Any], bytes | None]
-    decode: Callable[[bytes], Any]
+    quick_decode: Callable[[bytes], Any]
 
     @property
     def declaration(self) -> StoreDeclaration:
@@ -177,8 +178,8 @@ def make_plan(
         left=seen - parts.keys(),
         partition_of=partition_of,
         codecs=codecs,
-        serialize=declaration.key_serde.serialize,
-        decode=codecs.decode,
+        serialize=declaration.key_serde.encoder(),
+        quick_decode=codecs.quick_decode,
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from millstream.model import TopicPartition
+from millstream.query.provider import LocalStore
 
-__all__ = ["Position", "PositionBound"]
+__all__ = ["Position", "PositionBound", "position_of"]
 
 
 def _checked(offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -126,3 +127,15 @@ class PositionBound:
     def is_unbounded(self) -> bool:
         """Whether anything will do."""
         return self.position.is_empty
+
+
+def position_of(part: LocalStore) -> Position:
+    """How far a part is, at least: read before what it has, it is never ahead of that.
+
+    Raises:
+        ClosedStoreError: it is closed.
+    """
+    after_last = part.store.position
+    if part.changelog is None or not after_last:
+        return Position()
+    return Position().with_component(*part.changelog, after_last - 1)

@@ -61,6 +61,8 @@ class Serde(Protocol):
 
     def decoder(self, offset: int = 0) -> Callable[[bytes], Any]: ...
 
+    def encoder(self) -> Callable[[Any], bytes | None]: ...
+
 
 class Role(Enum):
     """What a part of a store is on this client."""

@@ -12,7 +12,7 @@ from typing import Any
 from millstream.model import StoreKind
 from millstream.query.codec import Codecs
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
-from millstream.query.position import Position
+from millstream.query.position import Position, position_of
 from millstream.query.provider import (
     LocalStore,
     Outcome,
@@ -45,7 +45,7 @@ from millstream.query.request import (
 from millstream.query.result import FailureReason, QueryResult, StateQueryResult, VersionedRecord
 from millstream.stores.api import ClosedStoreError
 
-__all__ = ["answerable", "position_of", "raise_if_none_can_answer", "run_query", "to_answer"]
+__all__ = ["answerable", "raise_if_none_can_answer", "run_query", "to_answer"]
 
 
 # --- the decisions ---------------------------------------------------------------------------------------
@@ -96,18 +96,6 @@ def to_answer(
         return tuple(sorted(here))
     # A store has one partition at least, also while nobody has counted them yet.
     return tuple(sorted(here | frozenset(range(count or 1))))
-
-
-def position_of(part: LocalStore) -> Position:
-    """How far a part is, at least: read before what it has, it is never ahead of that.
-
-    Raises:
-        ClosedStoreError: it is closed.
-    """
-    after_last = part.store.position
-    if part.changelog is None or not after_last:
-        return Position()
-    return Position().with_component(*part.changelog, after_last - 1)
 
 
 def _is_up_to(bound: Position, part: LocalStore, position: Position) -> bool:

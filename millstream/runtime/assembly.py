@@ -27,7 +27,7 @@ from millstream.errors import (
 )
 from millstream.foreign import printable
 from millstream.group.trust import PipelineOwner, proof
-from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
+from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics, rocksdb_readings
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
@@ -54,6 +54,7 @@ from millstream.runtime.epochs import check_epoch, floor, highest_epoch
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, Owner, checkpoint_identity
 from millstream.runtime.global_tables import declared_serdes, find_global_parts
 from millstream.runtime.identity import Policies, Role, topics_of
+from millstream.runtime.measuring import Measuring
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -170,6 +171,7 @@ class Assembly:
         directory: StateDirectory,
         view: ClientView,
         client_id: str,
+        measuring: Measuring,
         *,
         on_compiled: Callable[[Mapping[str, tuple[str, str]]], object] = lambda serdes: None,
     ) -> None:
@@ -181,6 +183,7 @@ class Assembly:
         self._directory = directory
         self._view = view
         self._client_id = client_id
+        self._measuring = measuring
         self._held = ExitStack()
         self._checkpoints = Checkpoints(config, directory.path)
         self._identity = ""
@@ -410,9 +413,10 @@ class Assembly:
             self._recorder.stop()
 
     def metrics(self, view: MetricsView) -> ClientMetrics:
-        """The client's metrics, and the last figures of its stores."""
-        figures = self._recorder.metrics() if self._recorder is not None else {}
-        return ClientMetrics({**client_metrics(view), **figures})
+        """The client's metrics: its state, what was measured, and the last figures of its stores."""
+        figures = self._recorder.values() if self._recorder is not None else {}
+        stores = rocksdb_readings(figures, self._view.places())
+        return client_metrics(view, (*self._measuring.readings(), *stores))
 
     # --- what threads need (thread.Resources) ------------------------------------------------------------
 
@@ -491,7 +495,7 @@ class Assembly:
             self._parts.changelog(self._config),
             on_failure=on_failure,
             listener=None if self.listener is None else _OfActive(self.listener, self._view.is_standby),
-            watch=self._view.standbys,
+            watch=self._measuring.watch(name.removesuffix("-StateUpdater"), name, self._view.standbys),
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,
@@ -499,7 +503,7 @@ class Assembly:
         )
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        return self._ready().start(name, on_end)
+        return self._ready().start(name, on_end, self._measuring.batch)
 
     def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
         found = next(each for each in self._topology.queries if each.name == pipeline)

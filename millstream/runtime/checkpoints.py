@@ -145,17 +145,29 @@ class Checkpoints:
         files = files or self.files
         if files is None:
             return
-        wanted = {pipeline.name: fingerprint(pipeline) for pipeline in pipelines}
-        for name, new in wanted.items():
-            old = self._stored(name, files)
-            if old is not None and old.format != new.format:
-                raise TopologyException(self._other_format(name, old, new))
-            if old is not None and old != new:
-                raise TopologyException(self._misfit(name, old, new))
+        wanted = self.compare(pipelines, files)
         if self._local is not None:
             make_private(self._local, group_writes=self._group_writes)
         for name, new in wanted.items():
             files.write(_fingerprint_of(name), json.dumps(asdict(new), indent=1).encode())
+
+    def compare(
+        self, pipelines: Iterable[Pipeline], files: CheckpointFiles | None = None
+    ) -> Mapping[str, Fingerprint]:
+        """As `check`, and nothing is noted; what each pipeline is.
+
+        Raises:
+            TopologyException: a checkpoint belongs to another program.
+        """
+        files = files or self.files
+        wanted = {pipeline.name: fingerprint(pipeline) for pipeline in pipelines}
+        for name, new in wanted.items():
+            old = None if files is None else self._stored(name, files)
+            if old is not None and old.format != new.format:
+                raise TopologyException(self._other_format(name, old, new))
+            if old is not None and old != new:
+                raise TopologyException(self._misfit(name, old, new))
+        return wanted
 
     def notes(self, pipeline: str, files: CheckpointFiles) -> Notes | None:
         """What was noted of the pipeline's topics; None: nothing."""

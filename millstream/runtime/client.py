@@ -62,11 +62,13 @@ from millstream.runtime.events import (
     StopThread,
     TimeUp,
 )
+from millstream.runtime.failure import Failure
 from millstream.runtime.frames import DataFrames
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
 from millstream.runtime.health import Health, assess
 from millstream.runtime.history import FailureRecord
+from millstream.runtime.measuring import Measuring
 from millstream.runtime.modes import modes_of
 from millstream.runtime.owner import Owner
 from millstream.runtime.participation import Participation
@@ -77,7 +79,6 @@ from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.standby_updates import StandbyUpdates
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Failure
 from millstream.runtime.supervisor import Supervisor
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
@@ -167,6 +168,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             announcer=self._announcer,
             clock=parts.clock,
             log=log,
+            watch=lambda old, event, new, moment: self._measuring.event(old, event, new, moment),
         )
         self._view = ClientView(
             self._client_id,
@@ -174,6 +176,15 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             lambda: (self.state.name, self._crew.states()),
             topology.global_stores,
             RegistrySettings.of(self._config.given, self._config.application_id),
+        )
+        self._measuring = Measuring(
+            topology,
+            self._view,
+            self._crew,
+            client_id=self._client_id,
+            application_id=self._config.application_id,
+            interval_ms=self._config.commit_interval // timedelta(milliseconds=1),
+            clock=parts.clock,
         )
         self._assembly = Assembly(
             topology,
@@ -183,6 +194,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._directory,
             self._view,
             self._client_id,
+            self._measuring,
             on_compiled=lambda serdes: self._owner.post(Compiled(serdes)),
         )
         self._participation = Participation(
@@ -734,9 +746,9 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         )
 
     def metrics(self) -> ClientMetrics:
-        """The client's and its threads' metrics by Kafka's names, and the last figures of its stores.
+        """What is measured, by Kafka Streams' names, and the last figures of its stores: docs/metrics.md.
 
-        A snapshot; without the client's own once it has ended.
+        A snapshot; empty once the client has ended.
 
         Source: KIP-444; KafkaStreams.metrics.
         """

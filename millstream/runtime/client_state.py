@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from millstream.model import TaskId
 from millstream.runtime.events import Opening, Phase
+from millstream.runtime.failure import Budget, Failure
 from millstream.runtime.history import FailureHistory
-from millstream.runtime.policies import Budget
 from millstream.runtime.roster import Roster
 from millstream.runtime.states import GlobalThreadState, State, ThreadState, all_running
-from millstream.runtime.supervision import Failure
 
 if TYPE_CHECKING:
     from millstream.group.userdata import Assignment

@@ -36,8 +36,8 @@ from millstream.runtime.events import (
     TakeAgreement,
     TopicsDropped,
 )
+from millstream.runtime.failure import Failure
 from millstream.runtime.holdings import missing_standbys
-from millstream.runtime.supervision import Failure
 from millstream.runtime.turn import Turn
 
 __all__ = [

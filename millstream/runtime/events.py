@@ -15,15 +15,16 @@ from millstream.errors import LostTopicException, MissingSourceTopicException, S
 from millstream.model import TaskId
 from millstream.ports import TopicDescription
 from millstream.runtime.assignment import Share
+from millstream.runtime.failure import Failure
 from millstream.runtime.roster import Give, Lose
 from millstream.runtime.states import GlobalThreadState, State, ThreadState
-from millstream.runtime.supervision import CallHook, Failure
+from millstream.runtime.supervision import CallHook
 
 if TYPE_CHECKING:
     from millstream.group.userdata import Assignment
     from millstream.query.metadata import Placement
     from millstream.runtime.assembly import Plan
-    from millstream.runtime.handler import Answer
+    from millstream.runtime.failure import Answer
 
 __all__ = [
     "AddAsked",

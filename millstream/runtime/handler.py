@@ -15,13 +15,12 @@ from typing import Any
 
 from millstream.foreign import ESCAPED
 from millstream.model import TaskId, TopicPartition
+from millstream.runtime.failure import Answer, Budget, Failure, Response, StreamThreadExceptionResponse
 from millstream.runtime.history import FailureRecord
-from millstream.runtime.policies import Budget, UncaughtExceptionPolicy
+from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Failure, Response, StreamThreadExceptionResponse
 
 __all__ = [
-    "Answer",
     "FailureContext",
     "Handler",
     "Hook",
@@ -100,22 +99,6 @@ class FailureContext:
             is_global=failure.is_global,
             previous=previous,
         )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came of asking.
-
-    Attributes:
-        budget: for REPLACE_THREAD: what the policy allows; None: what the configuration does.
-        problem: what is wrong with the handler, chained to the failure; None: nothing is.
-        hook: whether nobody decided, and the deprecated hook is to be told.
-    """
-
-    response: StreamThreadExceptionResponse
-    budget: Budget | None = None
-    problem: BaseException | None = None
-    hook: bool = False
 
 
 # --- checks, when it is set --------------------------------------------------------------------------------

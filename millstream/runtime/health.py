@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from millstream.display import badge, block, facts, note, title
+from millstream.runtime.failure import in_short
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.states import State
-from millstream.runtime.supervision import in_short
 
 __all__ = ["Health", "HealthView", "Waiting", "assess"]
 
@@ -344,29 +344,12 @@ def _details(view: HealthView) -> dict[str, Any]:
             None if view.query_server_failure is None else in_short(view.query_server_failure)
         ),
         "failure": None if view.failure is None else in_short(view.failure),
-        "last_failure": None if view.last_failure is None else _record_as_dict(view.last_failure),
+        "last_failure": None if view.last_failure is None else view.last_failure.as_dict(),
     }
 
 
 def _waiting_as_dict(waiting: Waiting) -> dict[str, Any]:
     return {**waiting._asdict(), "next_try": _iso(waiting.next_try)}
-
-
-def _record_as_dict(record: FailureRecord) -> dict[str, Any]:
-    return {
-        "at": _iso(record.at),
-        "thread": record.thread,
-        "pipeline": record.pipeline,
-        "task_id": None if record.task_id is None else str(record.task_id),
-        "exception": in_short(record.exception),
-        "offsets": {str(partition): list(span) for partition, span in record.offsets.items()},
-        "batch_id": record.batch_id,
-        "response": record.response.name,
-        "attempt": record.attempt,
-        "most": record.most,
-        "next_try": _iso(record.next_try),
-        "is_global": record.is_global,
-    }
 
 
 def _iso(time: datetime | None) -> str | None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.policies import MOST_FAILURES, Budget
-from millstream.runtime.supervision import (
+from millstream.runtime.failure import (
+    MOST_FAILURES,
+    Budget,
     Exhausted,
     Failure,
     Retry,
     StreamThreadExceptionResponse,
+    in_short,
 )
 
-__all__ = ["Exhausted", "FailureHistory", "FailureRecord", "Retry", "in_a_row", "plan_retry"]
+__all__ = ["FailureHistory", "FailureRecord", "in_a_row", "plan_retry"]
 
 _MOST_SUBJECTS = 1000
 """Of how many pipelines, tasks and kinds of failure something is kept."""
@@ -85,6 +88,23 @@ class FailureRecord:
             line=failure.line,
             most=most,
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for `json.dumps`."""
+        return {
+            "at": self.at.isoformat(),
+            "thread": self.thread,
+            "pipeline": self.pipeline,
+            "task_id": None if self.task_id is None else str(self.task_id),
+            "exception": in_short(self.exception),
+            "offsets": {str(partition): list(span) for partition, span in self.offsets.items()},
+            "batch_id": self.batch_id,
+            "response": self.response.name,
+            "attempt": self.attempt,
+            "most": self.most,
+            "next_try": None if self.next_try is None else self.next_try.isoformat(),
+            "is_global": self.is_global,
+        }
 
 
 @dataclass(frozen=True)

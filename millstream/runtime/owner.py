@@ -27,9 +27,9 @@ from millstream.errors import StreamsException
 from millstream.machine import Announcer
 from millstream.runtime.client_state import ClientState, Moment
 from millstream.runtime.events import Broken, Event, Instruction, Moved
+from millstream.runtime.failure import Failure
 from millstream.runtime.reactions import react
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Failure
 
 __all__ = ["Owner"]
 
@@ -49,6 +49,7 @@ class Owner:
         perform: carries out an instruction; quickly.
         at_change: called inside a change of what the user sees, before anybody who waits for it wakes up.
         announcer: tells of the changes.
+        watch: told of each step, inside it: the value before, the event, the value after, and when. Quick.
     """
 
     def __init__(
@@ -60,7 +61,11 @@ class Owner:
         announcer: Announcer[State],
         clock: Clock,
         log: logging.Logger,
+        watch: Callable[[ClientState, Event, ClientState, Moment], None] = lambda old, event, new, moment: (
+            None
+        ),
     ) -> None:
+        self._watch = watch
         self._state = state
         self._perform = perform
         self._at_change = at_change
@@ -126,7 +131,8 @@ class Owner:
             try:  # both or none, also when Ctrl-C comes
                 self._to_do.extend(numbered)
             finally:
-                self._state, self._given = state, self._given + len(numbered)
+                before, self._state, self._given = self._state, state, self._given + len(numbered)
+            self._watch(before, event, state, moment)
             for instruction in instructions:
                 if isinstance(instruction, Moved):
                     self._at_change()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millstream.errors import StreamsException
+from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd, RunningPipeline
 from millstream.runtime.store_thread import Stopped
 from millstream.topology.nodes import FrameTable
@@ -59,7 +60,12 @@ class Pipelines:
         self._closing = threading.Event()
         self._warmed_up = False
 
-    def start(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+    def start(
+        self,
+        name: str,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None] = lambda report: None,
+    ) -> RunningPipeline:
         """Claim one pipeline's checkpoint and start its query. The first call starts Spark and compiles all.
 
         Raises:
@@ -71,7 +77,7 @@ class Pipelines:
         try:
             claim = self._claim(compiled[name], engine)
             self._raise_if_closing()
-            running = engine.start(compiled[name], claim, on_end)
+            running = engine.start(compiled[name], claim, on_end, on_batch)
         except StreamsException:
             self._raise_if_closing()  # it gave up for that, and nobody is to decide about it
             raise

@@ -10,73 +10,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
-from millstream.clock import in_words
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
-from millstream.runtime.supervision import Response, StreamThreadExceptionResponse
+from millstream.runtime.failure import (
+    BACKOFF,
+    BACKOFF_MAX,
+    NO_PAUSE,
+    WINDOW,
+    Budget,
+    Response,
+    StreamThreadExceptionResponse,
+    not_a_response,
+)
 
-__all__ = ["MOST_FAILURES", "Budget", "UncaughtExceptionPolicy", "causes", "default_budget", "most_specific"]
-
-MOST_FAILURES = 100
-"""The largest budget: as many failures of one pipeline as the history keeps."""
-
-_WINDOW = timedelta(minutes=10)
-_BACKOFF = timedelta(milliseconds=100)
-_BACKOFF_MAX = timedelta(seconds=60)
-_ZERO = timedelta(0)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How often REPLACE_THREAD may be tried in a row, and with which pauses.
-
-    Attributes:
-        max_failures: how many failures within `window` are answered with a new thread; the next one is
-            answered with `then`. Failures count for one pipeline each, and only until it gets past the
-            records it failed on.
-        first_delay: the pause before the first replacement.
-        backoff: the longest pause before the second one. It doubles each time, up to `backoff_max`; the pause
-            taken is a random part of it (full jitter), so that clients do not all come back at once.
-
-    Raises:
-        ValueError: a number does not fit, or `then` is REPLACE_THREAD.
-    """
-
-    max_failures: int = 5
-    window: timedelta = _WINDOW
-    then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-    first_delay: timedelta = _ZERO
-    backoff: timedelta = _BACKOFF
-    backoff_max: timedelta = _BACKOFF_MAX
-
-    def __post_init__(self) -> None:
-        if isinstance(self.max_failures, bool) or not isinstance(self.max_failures, int):
-            raise TypeError(f"max_failures is a whole number; got {self.max_failures!r}")
-        if not 1 <= self.max_failures <= MOST_FAILURES:
-            raise ValueError(
-                f"max_failures is from 1 to {MOST_FAILURES}, which is what the history keeps of each "
-                f"pipeline; got {self.max_failures}"
-            )
-        for name in ("window", "first_delay", "backoff", "backoff_max"):
-            value = getattr(self, name)
-            if not isinstance(value, timedelta):
-                raise TypeError(f"{name} is a timedelta, such as timedelta(minutes=10); got {value!r}")
-            if value < _ZERO or (name == "window" and value == _ZERO):
-                raise ValueError(
-                    f"{name} can't be {'zero or ' if name == 'window' else ''}negative; got {in_words(value)}"
-                )
-        if self.backoff_max < self.backoff:
-            raise ValueError(
-                "backoff_max is the longest pause, so it can't be shorter than backoff; got "
-                f"{in_words(self.backoff_max)} and {in_words(self.backoff)}"
-            )
-        if not isinstance(self.then, StreamThreadExceptionResponse):
-            raise TypeError(_not_a_response("then", self.then))
-        if self.then is Response.REPLACE_THREAD:
-            raise ValueError(
-                "then is what happens when replacing has not helped, so it can't be REPLACE_THREAD; take "
-                "SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION or SHUTDOWN_THREAD"
-            )
+__all__ = ["UncaughtExceptionPolicy", "causes", "default_budget", "most_specific"]
 
 
 class UncaughtExceptionPolicy:
@@ -101,12 +48,12 @@ class UncaughtExceptionPolicy:
     def replace(
         cls,
         max_failures: int = 5,
-        window: timedelta = _WINDOW,
+        window: timedelta = WINDOW,
         then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT,
         *,
-        first_delay: timedelta = _ZERO,
-        backoff: timedelta = _BACKOFF,
-        backoff_max: timedelta = _BACKOFF_MAX,
+        first_delay: timedelta = NO_PAUSE,
+        backoff: timedelta = BACKOFF,
+        backoff_max: timedelta = BACKOFF_MAX,
     ) -> UncaughtExceptionPolicy:
         """REPLACE_THREAD, up to `max_failures` times within `window`; then `then`.
 
@@ -260,14 +207,7 @@ def _checked(what: str, value: object) -> StreamThreadExceptionResponse:
 
 
 def _refuse(what: str, value: object) -> NoReturn:
-    raise TypeError(_not_a_response(what, value))
-
-
-def _not_a_response(what: str, value: object) -> str:
-    hint = ""
-    if isinstance(value, str) and value in StreamThreadExceptionResponse.__members__:
-        hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a text"
-    return f"{what} is a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
+    raise TypeError(not_a_response(what, value))
 
 
 def _short(policy: UncaughtExceptionPolicy) -> str:

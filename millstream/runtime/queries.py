@@ -19,10 +19,10 @@ from millstream.errors import (
     StreamsException,
     TimeoutException,
 )
-from millstream.model import StoreKind, TopicPartition
+from millstream.model import TopicPartition
 from millstream.not_there import TellsWhatIsMissing
 from millstream.polling import looks
-from millstream.query.composite import open_store
+from millstream.query.composite import open_store, parameters_of
 from millstream.query.metadata import (
     KeyQueryMetadata,
     Partitioner,
@@ -67,6 +67,9 @@ class InteractiveQueries(TellsWhatIsMissing):
     _clock: Clock
 
     @overload
+    def store(self, store_name: str, /) -> Any: ...
+
+    @overload
     def store(self, parameters: StoreQueryParameters[S], /) -> S: ...
 
     @overload
@@ -75,6 +78,10 @@ class InteractiveQueries(TellsWhatIsMissing):
     def store(self, parameters: Any, queryable_store_type: Any = None, /) -> Any:
         """A handle to read a store: of the partitions that are on this client.
 
+            totals: ReadOnlyKeyValueStore[str, int] = streams.store("totals")
+
+        By its name alone the topology says which kind of handle it is: one that reads keys and values,
+        windows, or sessions. `StoreQueryParameters` say more: timestamps, one partition, stale stores.
         `store(name, type)` is the deprecated form of before KIP-562; it warns.
 
         Raises:
@@ -85,9 +92,10 @@ class InteractiveQueries(TellsWhatIsMissing):
             UnknownStateStoreException: the topology has no such store.
             InvalidStateStoreTypeException: it is of another type.
             InvalidStateStorePartitionException: the partition that was asked for is not on this client.
+            TypeError: it is neither a name nor StoreQueryParameters.
 
         Source: KIP-216, KIP-562.
-        Differs: type and partition are checked here already, and again at each read.
+        Differs: type and partition are checked here already, and again at each read. A name alone will do.
         """
         if queryable_store_type is not None:
             warnings.warn(
@@ -125,7 +133,8 @@ class InteractiveQueries(TellsWhatIsMissing):
 
     def _until_queryable(self, store: str | StoreQueryParameters[Any], timeout: timedelta) -> Wait[None]:
         seconds = seconds_of(timeout)
-        parameters = _parameters(store, self._view.snapshot())
+        snapshot = self._view.snapshot()
+        parameters = parameters_of(store, snapshot) if isinstance(store, str) else store
         refused: InvalidStateStoreException | None = None
 
         def decided(snapshot: StoreSnapshot) -> bool:
@@ -404,11 +413,3 @@ class _Progress:
 
 def _reaches(position: Mapping[TopicPartition, int], needed: Mapping[TopicPartition, int]) -> bool:
     return all(position.get(at, 0) >= offset for at, offset in needed.items())
-
-
-def _parameters(store: str | StoreQueryParameters[Any], snapshot: StoreSnapshot) -> StoreQueryParameters[Any]:
-    if not isinstance(store, str):
-        return store
-    declared = snapshot.stores.get(store)
-    kind = StoreKind.KEY_VALUE if declared is None else declared.kind
-    return StoreQueryParameters.from_name_and_type(store, QueryableStoreType(kind.value, kind))

@@ -55,20 +55,17 @@ from millstream.runtime.events import (
     TopicsMissing,
     Warmed,
 )
+from millstream.runtime.failure import Exhausted, Failure, Response, Retry
 from millstream.runtime.history import FailureRecord, plan_retry
 from millstream.runtime.states import Cause, GlobalThreadState, ThreadState
 from millstream.runtime.supervision import (
     Action,
     CloseToError,
     EndThread,
-    Exhausted,
-    Failure,
     Hopeless,
     Log,
     LogFailure,
     ReplaceThread,
-    Response,
-    Retry,
     ShutdownApplication,
     View,
     decide,

@@ -7,130 +7,33 @@ what failed before, and reactions.py makes of what is said here the client's nex
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
-from typing import TYPE_CHECKING, Any
 
-from millstream.errors import StreamsException
-from millstream.model import TaskId, TopicPartition
+from millstream.runtime.failure import (
+    Answer,
+    Exhausted,
+    Failure,
+    Response,
+    Retry,
+    StreamThreadExceptionResponse,
+    in_short,
+)
 from millstream.runtime.states import State
-
-if TYPE_CHECKING:
-    from millstream.runtime.handler import Answer
 
 __all__ = [
     "Action",
     "CallHook",
     "CloseToError",
     "EndThread",
-    "Exhausted",
-    "Failure",
     "Hopeless",
     "Log",
     "LogFailure",
     "ReplaceThread",
-    "Response",
-    "Retry",
     "ShutdownApplication",
-    "StreamThreadExceptionResponse",
-    "StreamsUncaughtExceptionResponse",
     "View",
     "decide",
-    "in_short",
 ]
-
-_SHORT = 200
-"""How much of a message is shown where one line has to do."""
-
-
-class StreamThreadExceptionResponse(Enum):
-    """What to do about an exception that reached the end of a thread: what a handler returns.
-
-    Source: KIP-671; StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.
-    Differs: has SHUTDOWN_THREAD, of the KIP's earlier draft.
-    """
-
-    REPLACE_THREAD = "REPLACE_THREAD"
-    """Another thread takes over what the failed one owned and goes on from the last commit, so that what
-    failed is tried again: at once the first time, then after a growing pause, until the budget is used up.
-    For the global thread, which cannot be replaced: SHUTDOWN_CLIENT."""
-
-    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
-    """This client closes and ends in ERROR; other clients of the application take over its work. What
-    happens without a handler."""
-
-    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
-    """Every client of the application closes and ends in ERROR; each is told by the group, and why."""
-
-    SHUTDOWN_THREAD = "SHUTDOWN_THREAD"
-    """The thread ends and is not replaced; what it owned goes to the client's other threads. For the last
-    one, and for the global thread: SHUTDOWN_CLIENT."""
-
-    def __str__(self) -> str:
-        return self.name
-
-
-StreamsUncaughtExceptionResponse = StreamThreadExceptionResponse
-"""The KIP's own name for it."""
-
-Response = StreamThreadExceptionResponse
-"""The short name, inside the runtime."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A thread ended with an exception.
-
-    Attributes:
-        thread: its name.
-        error: a `StreamsException`, with what really happened as its `__cause__`.
-        is_global: whether it was the global thread.
-        pipeline: whose query it was; None where it was not a query's.
-        task_id: the task it happened in, where that is known.
-        offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
-        batch_id: the failing micro-batch, where it is known.
-        line: which line of threads it belongs to: a replacement goes on with the line of the one before it.
-        What
-            fails all threads at once (a missing topic) so counts once for each of them, not once for all.
-    """
-
-    thread: str
-    error: BaseException
-    is_global: bool = False
-    pipeline: str | None = None
-    task_id: TaskId | None = None
-    offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    batch_id: int | None = None
-    line: int = 0
-
-    @classmethod
-    def of(cls, thread: str, error: BaseException, is_global: bool = False, line: int = 0) -> Failure:
-        """The failure that `error` tells of: where it happened is among its attributes."""
-
-        def told(name: str) -> Any:
-            return getattr(error, name, None)
-
-        return cls(
-            thread=thread,
-            error=error,
-            is_global=is_global,
-            pipeline=told("pipeline") or None,
-            task_id=told("task_id"),
-            offsets=dict(told("offsets") or {}),
-            batch_id=told("batch_id"),
-            line=line,
-        )
-
-    @property
-    def where(self) -> str:
-        """What failed, for a sentence: `pipeline p0`, `task 1_3`, `the global thread`, else the thread."""
-        if self.pipeline is not None:
-            return f"pipeline {self.pipeline}"
-        if self.task_id is not None:
-            return f"task {self.task_id}"
-        return "the global thread" if self.is_global else f"thread {self.thread}"
 
 
 @dataclass(frozen=True)
@@ -153,23 +56,6 @@ class View:
 
 
 @dataclass(frozen=True)
-class Retry:
-    """The budget has room: replace the thread, `delay_s` seconds from now.
-
-    Attributes:
-        attempt: 1 for the first failure in a row, which is answered without a pause.
-        most: how many the budget allows.
-    """
-
-    attempt: int
-    delay_s: float
-    most: int | None = None
-
-    def __str__(self) -> str:
-        return f"attempt {self.attempt}" + ("" if self.most is None else f" of {self.most}")
-
-
-@dataclass(frozen=True)
 class Hopeless:
     """No other try of this client can succeed, so there is none.
 
@@ -178,15 +64,6 @@ class Hopeless:
     """
 
     why: str
-    then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-
-@dataclass(frozen=True)
-class Exhausted:
-    """The budget is used up: this was failure number `failures` in a row within `window`."""
-
-    failures: int
-    window: timedelta
     then: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
 
@@ -425,23 +302,6 @@ def _too_late(failure: Failure, state: State) -> str:
 
 
 # --- texts -------------------------------------------------------------------------------------------------
-
-
-def in_short(error: BaseException) -> str:
-    """An exception in one line that may go to other clients and health checks.
-
-    The classes always; the message's first line only of what Millstream worded itself: what others raised
-    may quote records.
-    """
-    kind = type(error).__name__
-    if isinstance(error, StreamsException) and type(error) is not StreamsException:
-        first = next(iter(str(error).splitlines()), "").strip()
-        text = "".join(letter for letter in first if letter.isprintable())
-        if len(text) > _SHORT:
-            text = text[: _SHORT - 1] + "…"
-        return f"{kind}: {text}" if text else kind
-    cause = error.__cause__
-    return kind if cause is None else f"{kind} caused by {type(cause).__name__}"
 
 
 def _span(window: timedelta) -> str:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 from millstream.clock import Clock
 from millstream.runtime.events import Answered, CallHook
+from millstream.runtime.failure import Failure
 from millstream.runtime.handler import FailureContext, Handler, Hook, ask, call_hook
 from millstream.runtime.history import in_a_row
 from millstream.runtime.owner import Owner
-from millstream.runtime.supervision import Failure
 
 __all__ = ["Supervisor"]
 

@@ -24,9 +24,9 @@ from millstream.runtime.events import (
     StopGlobal,
     StopThread,
 )
+from millstream.runtime.failure import Failure
 from millstream.runtime.roster import next_index
 from millstream.runtime.states import CLIENT, Cause, GlobalThreadState
-from millstream.runtime.supervision import Failure
 
 __all__ = ["Turn", "changed"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream.coroutines import Changes, Until
 from millstream.dsl.registry_serdes import bound
-from millstream.model import TopicPartition
+from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.ports import BytesStore
 from millstream.query.metadata import default_partitioner
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
@@ -172,6 +172,14 @@ class ClientView:
         """The stores that are open here."""
         with self._lock:
             return tuple(store for _, _, store in self._open.values())
+
+    def places(self) -> dict[tuple[TaskId, str], tuple[str, StoreKind]]:
+        """The thread and the kind of each store that is open here, by its task and name."""
+        with self._lock:
+            return {
+                (part.task_id, part.store.name): (thread, part.store.kind)
+                for thread, part, _ in self._open.values()
+            }
 
     def parts(self) -> tuple[StorePart, ...]:
         """The parts of stores that are open here."""

@@ -178,7 +178,7 @@ def _groups(config: StreamsConfig) -> Groups:
 def _query_server(streams: Any, config: StreamsConfig) -> QueryServing | None:
     if not config["query.server.enabled"]:
         return None
-    from millstream.server.configured import query_server
+    from millstream.server.serving import query_server
 
     return query_server(streams, config)
 

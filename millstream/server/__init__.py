@@ -1,15 +1,15 @@
 """The query server: a client's stores over HTTP, and `RemoteStore`, which reads them from anywhere.
 
 Optional: a client has one with `query.server.enabled`. Layout: `application` is the ASGI application, which
-`serving` puts on a port; `connections` decides who may connect, `entrance` who is let in, `allowed` and
-`proof` whom this client asks and believes; `routes`, `asked`, `codec`, `shapes`, `answers` and `pages` say
-what requests and answers look like, and do nothing; `service` has a file for each kind of question
-(`one_key`, `many_keys`, `ranges`, `about`), and these share `reach`: `reads` reads here, `places` knows who
-has what, `peers` asks them; `remote` has `RemoteStore`.
+`serving` puts on a port; `connections` decides who may connect, `entrance` who is let in and whom this client
+asks, `proof` how both are believed; `routes` says what a request reads, `codec`, `pages` and `answers` what
+goes over the wire, and these do nothing; `service` answers each route, `asking` those about entries: from
+`reading`, which reads here and knows who has the rest, and from `peers`, who are asked over a `wire`;
+`remote` has `RemoteStore`, the other end.
 """
 
 from millstream.server.application import QueryApplication
-from millstream.server.limits import Limits
+from millstream.server.entrance import Limits
 from millstream.server.remote import RemoteStore
 from millstream.server.serving import QueryServer
 

@@ -17,16 +17,14 @@ from urllib.parse import quote
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
 from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
-from millstream.server.allowed import Allowed
 from millstream.server.answers import Answer, Refused
-from millstream.server.entrance import FORWARDED, Entrance, Headers, headers_of
-from millstream.server.limits import Limits
+from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, headers_of
 from millstream.server.peers import Peers
 from millstream.server.proof import Seal
-from millstream.server.reads import QueriedStreams
+from millstream.server.reading import QueriedStreams
 from millstream.server.routes import Request, parse_request
 from millstream.server.service import QueryService
-from millstream.server.workers import Deadline, server_closed
+from millstream.server.wire import Deadline, server_closed
 
 __all__ = ["ADMITTED", "QueryApplication"]
 
@@ -143,7 +141,7 @@ class QueryApplication:
                 return self._entrance.proof(request.given.get("nonce", ""))
             if request.route.open:
                 return await self._in_time(request, headers, None, receive)
-            self._entrance.admit(headers, seal)
+            self._entrance.admit(headers, seal, acts=request.route.acts)
             scope.get("state", {}).get(ADMITTED, _nothing)()
             with self._counted():
                 return await self._in_time(request, headers, seal, receive)

@@ -1,23 +1,40 @@
-"""Who is let in: what a request's head may have, by which names the server is called, and tokens and proofs.
+"""Who is let in, how much a request may take, and which other clients this one asks.
 
-It decides from the head alone, before a body is read. Neither tokens nor proofs reach a log.
+It decides from a request's head alone, before a body is read: what the head may have, by which names the
+server is called, tokens and proofs. Neither tokens nor proofs reach a log.
+
+The group tells the endpoints of the other clients, and whoever can join the group can tell any
+(`query.server.peers`). With a token each has to prove that it knows it (proof.py), and `Allowed` only keeps
+connections from going where they have no business. Without a token there is nothing to prove, so only this
+machine is asked, or who is named.
 """
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from millstream.errors import ConfigException
 from millstream.query.metadata import HostInfo
 from millstream.server.answers import Answer, Refused
-from millstream.server.limits import Limits
 from millstream.server.proof import SCHEME, SIGNATURE, Answerer, Seal, secret_of
 
-__all__ = ["FORWARDED", "STALE", "Entrance", "Headers", "checked_token", "headers_of"]
+__all__ = [
+    "FORWARDED",
+    "STALE",
+    "Allowed",
+    "Entrance",
+    "Headers",
+    "Limits",
+    "checked_token",
+    "headers_of",
+    "is_loopback",
+]
 
 Headers = Mapping[bytes, list[bytes]]
 
@@ -96,13 +113,23 @@ class Entrance:
         if found is None or (found[1] or found[2]) not in self._hosts:
             raise Refused(403, "Forbidden", "this server does not go by the name in the header Host")
 
-    def admit(self, headers: Headers, seal: Seal | None) -> None:
+    def admit(self, headers: Headers, seal: Seal | None, *, acts: bool = False) -> None:
         """Let in who shows the token, or a fresh proof of it.
+
+        Args:
+            acts: the request changes the client: then there has to be a token.
 
         Raises:
             Refused: there is neither.
         """
         if self._token is None:
+            if acts:
+                raise Refused(
+                    403,
+                    "Forbidden",
+                    "a server without a token takes no commands, from this machine neither; set "
+                    "'query.server.token'",
+                )
             return
         if seal is not None:
             if not seal.fresh:
@@ -139,3 +166,130 @@ class Entrance:
         retry_after = encoded.headers.get("retry-after")
         signature = seal.answer(encoded.status, retry_after, encoded.raw or b"")
         return replace(encoded, headers={**encoded.headers, SIGNATURE: signature})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one request may take, and all of them together.
+
+    Attributes:
+        target_bytes: path and query. `headers`, `header_bytes`: how many headers, and their bytes together.
+        body_bytes: a body. `keys`: those of one body.
+        page: how many entries a page has, if the request does not say; `most_page`: at most.
+        page_bytes: how large the keys and values of a page get together (one entry may be larger).
+        answer_bytes: the same of the values that one body asks for; more is refused.
+        concurrent: requests being answered; more are refused at once. `connections`: those that are open.
+        readers, forwarders: threads that read stores, and that wait for other clients.
+        deadline_s: how long an answer may take. `transfer_s`: how long a body may take to come, and an
+            answer to be taken. `idle_s`: how long a connection is kept between two requests.
+    """
+
+    target_bytes: int = 8_192
+    headers: int = 100
+    header_bytes: int = 16_384
+    body_bytes: int = 1 << 20
+    keys: int = 10_000
+    page: int = 1_000
+    most_page: int = 10_000
+    page_bytes: int = 1 << 20
+    answer_bytes: int = 16 << 20
+    concurrent: int = 64
+    connections: int = 256
+    readers: int = 4
+    forwarders: int = 8
+    deadline_s: float = 10.0
+    transfer_s: float = 10.0
+    idle_s: float = 30.0
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NAME = re.compile(r"[A-Za-z0-9*?._-]+")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """One of `query.server.peers`: a network or names, at any port or one."""
+
+    network: Network | None
+    names: str
+    port: int | None
+
+    def fits(self, host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+        if self.network is not None:
+            return address is not None and address in self.network
+        return fnmatchcase(host, self.names)
+
+
+class Allowed:
+    """Which endpoints may be asked.
+
+    Args:
+        patterns: each a host name (`*` and `?` stand for any characters), an address, or a network such as
+            10.0.0.0/8; each with `:port` after it, or for any port. None at all: see `refusal`.
+        has_token: whether endpoints have to prove themselves.
+
+    Raises:
+        ConfigException: one of the patterns is none.
+    """
+
+    def __init__(self, patterns: Iterable[str] = (), *, has_token: bool) -> None:
+        self._patterns = tuple(_parsed(pattern) for pattern in patterns)
+        self._has_token = has_token
+
+    def refusal(self, host: HostInfo) -> str | None:
+        """Why an endpoint is not asked; None: it may be.
+
+        A name is compared as a name, and never looked up: it fits a network only where it is an address.
+        """
+        if self._patterns:
+            if self._names(host):
+                return None
+            return "'query.server.peers' does not name it"
+        if self._has_token or is_loopback(host.host):
+            return None
+        return (
+            "it is on another machine, and without a token nothing proves who answers there; set "
+            "'query.server.token', or name it in 'query.server.peers'"
+        )
+
+    def _names(self, host: HostInfo) -> bool:
+        name = host.host.lower()
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            address = None
+        return any(
+            pattern.port in (None, host.port) and pattern.fits(name, address) for pattern in self._patterns
+        )
+
+
+def _parsed(pattern: str) -> _Pattern:
+    text = pattern.strip() if isinstance(pattern, str) else ""
+    for place, port in ((text, None), text.rpartition(":")[::2]):
+        number = None
+        if port is not None:
+            if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65_536:
+                break
+            number = int(port)
+        place = place[1:-1] if place.startswith("[") and place.endswith("]") else place
+        try:
+            return _Pattern(ipaddress.ip_network(place, strict=False), "", number)
+        except ValueError:
+            pass
+        if _NAME.fullmatch(place):
+            return _Pattern(None, place.lower(), number)
+    raise ConfigException(
+        f"'query.server.peers': '{pattern}' is no endpoint; one looks like 'orders-1', 'orders-*:8080', "
+        "'10.0.0.0/8' or '[fd00::/8]:8080'"
+    )

@@ -10,21 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from millstream.foreign import printable
 from millstream.query.metadata import HostInfo
-from millstream.server.allowed import Allowed
-from millstream.server.answers import Refused
+from millstream.server.answers import Answer, Refused, answer_to
 from millstream.server.codec import from_base64
+from millstream.server.entrance import Allowed, Limits
 from millstream.server.pages import Page, Place, Row
 from millstream.server.proof import secret_of
+from millstream.server.reading import LocalStores, Places, QueriedStreams
 from millstream.server.routes import Question
-from millstream.server.wire import NOT_OURS, Base, Reply, Unproven, Wire, WireError
-from millstream.server.workers import Deadline, Workers
+from millstream.server.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError, Workers
 
-__all__ = ["Peers", "count_from", "garbled", "page_from", "partitions_of", "rows_of"]
+__all__ = ["Peers", "Reach", "count_from", "garbled", "page_from", "partitions_of", "rows_of"]
 
 log = logging.getLogger(__name__)
 
@@ -211,3 +211,59 @@ def count_from(reply: Reply, host: HostInfo) -> tuple[int, set[int]]:
     if not isinstance(count, int):
         raise garbled(host)
     return count, partitions_of(reply, host)
+
+
+T = TypeVar("T")
+
+
+class Reach:
+    """What one query server can read and ask.
+
+    Attributes:
+        stores: those of this client. `places`: who has the others. `peers`: asks them.
+    """
+
+    def __init__(
+        self,
+        streams: QueriedStreams,
+        *,
+        host: HostInfo | None,
+        limits: Limits,
+        peers: Peers,
+    ) -> None:
+        self.limits = limits
+        self.stores = LocalStores(streams.store_view)
+        self.places = Places(streams, self.stores, host)
+        self.peers = peers
+        self._readers = Workers(f"{streams.client_id}-QueryReader", limits.readers)
+
+    async def read(self, deadline: Deadline, job: Callable[[], T]) -> T:
+        """What `job` gives, from a thread that may block.
+
+        Raises:
+            TimeoutException: the time was over before its turn came.
+            Exception: what the job raised.
+        """
+
+        def checked() -> T:
+            deadline.check()  # it may have waited
+            return job()
+
+        return await self._readers.run(checked)
+
+    def error(self, error: Exception, host: HostInfo | None = None) -> Answer:
+        """The answer to what went wrong. `host`: the client to ask instead, if that may be asked."""
+        snapshot = self.stores.snapshot()
+        if host is not None and self.peers.refusal(host) is not None:
+            host = None
+        return answer_to(
+            error,
+            client_id=snapshot.client_id,
+            client_state=snapshot.client_state,
+            host=None if host is None else str(host),
+        )
+
+    def close(self) -> None:
+        """End the threads, and the connections to other clients. Idempotent."""
+        self._readers.close(1.0)
+        self.peers.close()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from millstream.coroutines import awaitable, run
 from millstream.dsl.serdes import Serde, serde_named
 from millstream.errors import (
     ConfigException,
@@ -26,7 +28,7 @@ from millstream.errors import (
 from millstream.model import StoreKind, Windowed
 from millstream.query.codec import Codecs
 from millstream.query.composite import handle_on
-from millstream.query.iterators import EntryViews, KeyValueIterator
+from millstream.query.iterators import AsyncKeyValueIterator, EntryViews, KeyValueIterator, iterable_async
 from millstream.query.metadata import HostInfo
 from millstream.query.read import Form, Read, checked_name
 from millstream.query.times import Time, to_ms
@@ -36,8 +38,7 @@ from millstream.server.entrance import checked_token
 from millstream.server.pages import Place
 from millstream.server.proof import secret_of
 from millstream.server.routes import Question, about_store, question_of
-from millstream.server.wire import Reply, Unproven, Wire, WireError, base_of
-from millstream.server.workers import Deadline
+from millstream.server.wire import Deadline, Reply, Unproven, Wire, WireError, base_of
 from millstream.stores.api import ClosedStoreError, pack_timestamp
 
 if TYPE_CHECKING:
@@ -251,6 +252,27 @@ class RemoteStore(EntryViews[Any, Any]):
         """The value of one session; None if there is none."""
         return self._store("fetch_session").fetch_session(key, session_start_time, session_end_time)
 
+    # --- the same for coroutines ---------------------------------------------------------------------------
+
+    get_async = awaitable(get)
+    multi_get_async = awaitable(multi_get)
+    range_async = iterable_async(range)
+    reverse_range_async = iterable_async(reverse_range)
+    all_async = iterable_async(all)
+    reverse_all_async = iterable_async(reverse_all)
+    prefix_scan_async = iterable_async(prefix_scan)
+    backward_all_async = iterable_async(backward_all)
+    fetch_all_async = iterable_async(fetch_all)
+    backward_fetch_all_async = iterable_async(backward_fetch_all)
+    backward_fetch_async = iterable_async(backward_fetch)
+    find_sessions_async = iterable_async(find_sessions)
+    backward_find_sessions_async = iterable_async(backward_find_sessions)
+    fetch_session_async = awaitable(fetch_session)
+
+    def fetch_async(self, *arguments: Any) -> _Fetched:
+        """`fetch` for coroutines: `await` the form with one value, `async for` goes through the others."""
+        return _Fetched(partial(self.fetch, *arguments))
+
     # --- itself --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -267,6 +289,15 @@ class RemoteStore(EntryViews[Any, Any]):
 
     def __repr__(self) -> str:
         return f"<RemoteStore '{self._name}' at {self._server}>"
+
+
+class _Fetched(AsyncKeyValueIterator[Any, Any]):
+    """What `fetch` gives, one value or entries: the server knows, and is not asked on the event loop."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return run(self._open).__await__()
 
 
 class _RemoteReader:

@@ -69,6 +69,8 @@ class Route:
     paged: bool = False
     open: bool = False
     """Whether it is answered without a token: what orchestrators ask, and a client before it asks more."""
+    acts: bool = False
+    """Whether it changes the client: not done by a server without a token, wherever it listens."""
 
 
 _V1_STORE = ("v1", "stores", _STORE)
@@ -78,7 +80,13 @@ ROUTES = (
     Route("ready", ("readyz",), open=True),
     Route("proof", ("v1", "proof"), frozenset({"nonce"}), open=True),
     Route("health", ("v1", "health")),
+    Route("metrics", ("metrics",)),
     Route("clients", ("v1", "clients")),
+    Route("threads", ("v1", "threads")),
+    Route("failures", ("v1", "failures")),
+    Route("pause", ("v1", "pause"), method="POST", acts=True),
+    Route("resume", ("v1", "resume"), method="POST", acts=True),
+    Route("change_threads", ("v1", "threads"), method="POST", acts=True),
     Route("stores", ("v1", "stores")),
     Route("store", _V1_STORE),
     Route("owner", (*_V1_STORE, "owner", _KEY), frozenset({"format"})),

@@ -10,20 +10,107 @@ only ever needs the first kind: two clients that wait for each other cannot use 
 
 from __future__ import annotations
 
-from millstream.query.metadata import HostInfo
-from millstream.server.about import About
-from millstream.server.answers import Answer
-from millstream.server.limits import Limits
-from millstream.server.many_keys import ManyKeys
-from millstream.server.one_key import OneKey
-from millstream.server.peers import Peers
-from millstream.server.ranges import Ranges
-from millstream.server.reach import Reach
-from millstream.server.reads import QueriedStreams
-from millstream.server.routes import Request
-from millstream.server.workers import Deadline, Workers
+from typing import Any
 
-__all__ = ["QueryService"]
+from millstream.errors import SetupException
+from millstream.metrics import prometheus
+from millstream.query.metadata import HostInfo
+from millstream.query.provider import StoreDeclaration
+from millstream.server.actions import Actions
+from millstream.server.answers import Answer, Refused
+from millstream.server.asking import ManyKeys, OneKey, Ranges
+from millstream.server.entrance import Limits
+from millstream.server.peers import Peers, Reach
+from millstream.server.reading import QueriedStreams, serde_names
+from millstream.server.routes import Request, key_of
+from millstream.server.wire import Deadline, Workers
+
+__all__ = ["About", "QueryService"]
+
+
+class About:
+    """Tells of this client and its application, and of no entry of a store. It blocks."""
+
+    def __init__(self, streams: QueriedStreams, reach: Reach) -> None:
+        self._streams = streams
+        self._reach = reach
+
+    def health(self, asked: str) -> Answer:
+        """`live`, `ready`, or all that is known of the client's health."""
+        health = self._streams.health
+        good = health.live if asked == "live" else health.ready
+        body = health.as_dict() if asked == "health" else {asked: good, "status": health.status}
+        return Answer(200 if good else 503, body)
+
+    def metrics(self) -> Answer:
+        """All metrics, as Prometheus reads them."""
+        try:
+            written = prometheus.text(self._streams.metrics())
+        except SetupException as error:
+            raise Refused(501, "NotImplemented", str(error)) from None
+        return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
+
+    def all_stores(self) -> Answer:
+        """Every store of the program."""
+        snapshot = self._reach.stores.snapshot()
+        stores = [self._described(store) for _, store in sorted(snapshot.stores.items())]
+        return Answer(
+            200, {"client": snapshot.client_id, "client_state": snapshot.client_state, "stores": stores}
+        )
+
+    def one_store(self, name: str) -> Answer:
+        """One store, whatever can be read of it now."""
+        stores = self._reach.stores
+        # declaration() says what is wrong with a name that is no store's.
+        store = stores.snapshot().stores.get(name) or stores.declaration(name, None)
+        return Answer(200, self._described(store))
+
+    def _described(self, store: StoreDeclaration) -> dict[str, Any]:
+        key_serde, value_serde = serde_names(store)
+        presences = self._reach.stores.presences(store.name, stale=False)
+        return {
+            "store": store.name,
+            "kind": store.kind.value,
+            "key_serde": key_serde,
+            "value_serde": value_serde,
+            "partitions": store.partitions,
+            "here": {str(number): presence.name.lower() for number, presence in presences.items()},
+            "window_size_ms": store.window_size_ms,
+            "retention_ms": store.retention_ms,
+            "history_ms": store.history_ms,
+        }
+
+    def clients(self) -> Answer:
+        """Every client of the application, and what it has."""
+        clients = [
+            {
+                "host": str(client.host_info),
+                "stores": sorted(client.state_store_names),
+                "partitions": sorted(map(str, client.topic_partitions)),
+                "standby_stores": sorted(client.standby_state_store_names),
+                "standby_partitions": sorted(map(str, client.standby_topic_partitions)),
+            }
+            for client in self._streams.metadata_for_all_streams_clients()
+        ]
+        return Answer(200, {"clients": clients})
+
+    def owner(self, request: Request) -> Answer:
+        """Who has a key."""
+        store = self._reach.stores.declaration(request.store, None)
+        key = key_of(store, request)
+        found = self._reach.places.metadata(request.store, key)
+        partition = found.partition
+        if partition < 0 and store.partition_of is not None:
+            partition = store.partition_of(key)  # nothing is agreed, which does not change where it belongs
+        return Answer(
+            200,
+            {
+                "store": request.store,
+                "partition": None if partition < 0 else partition,
+                "active": str(found.active_host) if found.active_host.is_available else None,
+                "standbys": sorted(map(str, found.standby_hosts)),
+            },
+        )
 
 
 class QueryService:
@@ -39,6 +126,7 @@ class QueryService:
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
+        self._actions = Actions(streams)
         self._ranges = Ranges(self._reach)
         self._many_keys = ManyKeys(self._reach)
         self._one_key = OneKey(self._reach, self._many_keys)
@@ -53,10 +141,20 @@ class QueryService:
             StreamsException: what the read raised, above all a leaf of KIP-216.
         """
         only_here = forwarded or request.local
-        about, read = self._about, self._reach.read
+        about, actions, read = self._about, self._actions, self._reach.read
         match request.route.name:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
+            case "metrics":
+                return await self._watch.run(about.metrics)
+            case "threads":
+                return await read(deadline, actions.threads)
+            case "failures":
+                return await read(deadline, actions.failures)
+            case "pause" | "resume":
+                return await read(deadline, lambda: actions.pause(request.route.name == "pause"))
+            case "change_threads":
+                return await read(deadline, lambda: actions.change_threads(body))
             case "stores":
                 return await read(deadline, about.all_stores)
             case "store":

@@ -20,7 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED
+from millstream.model import BatchReport
 from millstream.spark.ending import wait_for_end
+from millstream.spark.progress import new_reports, read_report
 
 __all__ = [
     "LATE",
@@ -30,7 +32,6 @@ __all__ = [
     "DropWatch",
     "exceeds",
     "metric",
-    "new_reports",
     "read_drops",
     "wait_and_watch",
 ]
@@ -172,7 +173,10 @@ def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
 
 
 class DropWatch:
-    """What one running query has dropped. Used by one thread; `total` may be read by any."""
+    """What one running query has dropped. Used by one thread; `total` may be read by any.
+
+    `tell` gets each of the query's reports, whether something was dropped or not; `initial` as `read_report`.
+    """
 
     def __init__(
         self,
@@ -181,7 +185,10 @@ class DropWatch:
         dead_letter_topic: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         own: Collection[str] = (),
+        tell: Callable[[BatchReport], None] = lambda report: None,
+        initial: Callable[[int], str] = lambda source: "",
     ) -> None:
+        self._tell, self._initial = tell, initial
         self.total = 0
         self.by_node: Counter[str] = Counter()
         """The total, by the name of the node that dropped them."""
@@ -205,6 +212,7 @@ class DropWatch:
         for report in reports:
             batch = read_drops(report)
             self.seen = batch.batch_id, str(report.get("timestamp"))
+            self._hand_on(report, batch)
             if not batch.records and not batch.dropped:
                 continue
             self._recent.append(batch)
@@ -219,6 +227,12 @@ class DropWatch:
         if self._logged_at is None or self._clock() - self._logged_at >= _LOG_SECONDS:
             self.flush()
         return None
+
+    def _hand_on(self, report: Mapping[str, Any], batch: BatchDrops) -> None:
+        try:
+            self._tell(read_report(self._pipeline, report, batch.drops, self._initial))
+        except Exception:  # figures are for looking at; their failure is none of the query's
+            log.warning("pipeline %s: a report is missing in the metrics", self._pipeline, exc_info=True)
 
     def flush(self) -> None:
         """Log what was not logged yet."""
@@ -303,21 +317,6 @@ def wait_and_watch(query: StreamingQuery, watch: DropWatch) -> PipelineException
         except Exception:  # the JVM may be gone, and with it the last numbers
             log.debug("the last numbers of a query", exc_info=True)
         watch.flush()
-
-
-def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
-    """The query's progress reports after one, by its batch and time; oldest first. Spark keeps a hundred.
-
-    A batch can have several: one that waits for data reports now and then, and then has its own.
-    """
-    recent = query._jsq.recentProgress()
-    new = []
-    for index in reversed(range(len(recent))):
-        if (recent[index].batchId(), recent[index].timestamp()) == seen:
-            break
-        # The raw JSON: PySpark's own parsing of it has raised KeyError on a query's first moments.
-        new.append(json.loads(recent[index].json()))
-    return new[::-1]
 
 
 def _counted(number: int, one: str, many: str = "") -> str:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
+from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
@@ -34,7 +35,7 @@ from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import end_processors, python_program
-from millstream.spark.real_time import SQL, RealTimeRun, has_python, launch_defaults
+from millstream.spark.real_time import SQL, RealTimeRun, has_clock, has_python, launch_defaults
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
@@ -348,7 +349,11 @@ class SparkEngine:
         )
 
     def start(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+        self,
+        compiled: CompiledPipeline,
+        claim: CheckpointClaim,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
         name = compiled.pipeline.name
         plan: Compiled = compiled.plan
@@ -384,16 +389,24 @@ class SparkEngine:
                     .start()
                 )
         except (PySparkException, Py4JError, OSError) as error:
+            _forget(run)
             report = Report.of_text(str(error))
             if may_be_damage(report):
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
             raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
-        counts = (handlers.any and user is None) or plan.drops
-        drops = (
-            DropWatch(name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own)
-            if counts
-            else None
+
+        def initial(source: int) -> str:
+            content = self.checkpoint_files(claim.path).read(f"sources/{source}/0")
+            return (content or b"").decode(errors="replace")
+
+        drops = DropWatch(
+            name,
+            handlers.max_ratio if user is None or plan.drops else 1.0,
+            handlers.dead_letter_topic,
+            own=handlers.own,
+            tell=on_batch,
+            initial=initial,
         )
 
         def ended(end: PipelineEnd) -> None:
@@ -487,6 +500,11 @@ def _seen_now(compiled: Compiled) -> tuple[str, ...]:
     ]
     if compiled.rows is not None and has_python(compiled.rows):
         why.append("It has a function in Python that Spark hands records to in batches: a UDF, or a serde.")
+    if compiled.rows is not None and has_clock(compiled.rows):
+        why.append(
+            "It asks for the current time (current_timestamp(), WallclockTimestampExtractor), and Spark "
+            "answers once for a batch; record.timestamp is each record's own."
+        )
     return tuple(why)
 
 

@@ -8,6 +8,7 @@ their next task.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,13 +20,16 @@ from millstream.errors import SetupException
 from millstream.kernel import Kernel, shipped_kernel
 from millstream.spark.java_names import java_class
 
-__all__ = ["CATALOG", "FUNCTIONS", "add_to_driver", "deliver_kernel"]
+__all__ = ["CATALOG", "FUNCTIONS", "LOCAL_FILES", "add_to_driver", "deliver_kernel"]
 
 log = logging.getLogger(__name__)
 
 CATALOG = "millstream_serdes"
 """By it a session finds the kernel's functions of serdes."""
 FUNCTIONS = "io.millstream.kernel.serdes.Functions"
+
+LOCAL_FILES = "io.millstream.kernel.files.LocalFiles"
+"""Hadoop's file system for local paths, as the kernel has it."""
 
 _CLASS = "io.millstream.kernel.Kernel"
 _CLIENTS = "org.apache.kafka.clients.producer.KafkaProducer"
@@ -43,9 +47,16 @@ def deliver_kernel(spark: SparkSession) -> None:
         add_to_driver(jvm, [str(kernel.jar)])
     _check(jvm, kernel, spark.version)
     context: Any = spark.sparkContext._jsc.sc()
+    if context.isLocal() and _is_on_class_path(jvm, kernel):
+        return  # the only executor is the driver
     added = context.listJars().mkString("\n").split("\n")
     if not any(jar.rpartition("/")[2] == kernel.jar.name for jar in added):
         context.addJar(str(kernel.jar))
+
+
+def _is_on_class_path(jvm: Any, kernel: Kernel) -> bool:
+    path = java_class(jvm, "java.lang.System").getProperty("java.class.path")
+    return str(kernel.jar) in path.split(os.pathsep)
 
 
 def add_to_driver(jvm: Any, jars: Iterable[str]) -> None:

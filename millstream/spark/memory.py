@@ -25,13 +25,14 @@ from millstream.registry.settings import RegistrySettings
 from millstream.spark.asking import FAIL as SAYS_FAIL
 from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
-from millstream.spark.dropped import DropWatch, new_reports
+from millstream.spark.dropped import DropWatch
 from millstream.spark.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.frames import StaticFrame, dataframe_of, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
 from millstream.spark.programs import end_processors
+from millstream.spark.progress import new_reports
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
 from millstream.spark.source import in_range

@@ -17,10 +17,10 @@ from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
-from millstream.spark.ending import raise_failure, wait_for_end
+from millstream.spark.ending import raise_failure
 from millstream.spark.failures import report_of, translate
+from millstream.spark.progress import positions
 from millstream.spark.real_time import RealTimeRun
-from millstream.spark.source import positions
 
 __all__ = ["IdlePipeline", "QueryPipeline"]
 
@@ -44,7 +44,7 @@ class QueryPipeline:
         on_end: Callable[[PipelineEnd], None],
         claim: CheckpointClaim,
         files: Callable[[], CheckpointFiles],
-        drops: DropWatch | None = None,
+        drops: DropWatch,
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
         run: RealTimeRun | None = None,
     ) -> None:
@@ -69,10 +69,7 @@ class QueryPipeline:
     def _wait(self) -> None:
         error: BaseException | None = None
         try:
-            if self._drops is None:
-                wait_for_end(self._query)
-            else:
-                error = wait_and_watch(self._query, self._drops)
+            error = wait_and_watch(self._query, self._drops)
             if error is None:
                 raise_failure(self._query)
         except Exception as raised:
@@ -201,7 +198,7 @@ class QueryPipeline:
 
     @property
     def _dropped(self) -> int:
-        return 0 if self._drops is None else self._drops.total
+        return self._drops.total
 
 
 def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int], records: int) -> PipelineMetadata:

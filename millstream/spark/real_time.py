@@ -14,14 +14,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model import TopicPartition
+from millstream.polling import looks
 from millstream.spark.java_names import java_class
 
-__all__ = ["RUN", "SQL", "RealTimeRun", "has_python", "launch_defaults", "read_options"]
+__all__ = ["RUN", "SQL", "RealTimeRun", "has_clock", "has_python", "launch_defaults", "read_options"]
 
 RUN = "real.time.run"
 """The option by which the kernel's source and sink know the run that they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"
+_EXECUTORS_S = 30.0
+"""How long the first query waits at most for executors that are still starting."""
+_LOOK_S = 1.0
 _SLOTS = 256
 """A slot is a thread that is made when a task needs it. There have to be more than tasks, which do not end
 while their batch lasts; and topics get more partitions."""
@@ -70,7 +74,7 @@ class RealTimeRun:
     def __init__(self, spark: SparkSession, name: str, pipeline: str, rows: DataFrame) -> None:
         self.name = name
         self._batches: Any = java_class(spark._jvm, _BATCHES)
-        self._is_reachable = str(spark.conf.get("spark.master", "")).startswith("local")
+        self._is_reachable = _is_local(spark)
         self._batches.begin(name, pipeline, slots_of(spark), tasks_behind_shuffles(rows))
 
     def end(self, patience_s: float) -> bool:
@@ -106,13 +110,22 @@ class RealTimeRun:
 
 
 def slots_of(spark: SparkSession) -> int:
-    """How many tasks Spark can run at once."""
+    """How many tasks Spark can run at once, when no more executors of a cluster come."""
     context: Any = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
-    return int(context.maxNumConcurrentTasks(profile))
+    there = 0
+    for _ in looks(_EXECUTORS_S, every_s=_LOOK_S):
+        before, there = there, int(context.maxNumConcurrentTasks(profile))
+        if _is_local(spark) or 0 < there == before:
+            break
+    return there
 
 
-_BEHIND_SHUFFLES = re.compile(r"^[\s:+|-]*(?:TransformWithState|Aggregate)\b", re.MULTILINE)
+def _is_local(spark: SparkSession) -> bool:
+    return str(spark.conf.get("spark.master", "")).startswith("local")
+
+
+_BEHIND_SHUFFLES = re.compile(r"^[\s:+|~'-]*(?:TransformWithState|Aggregate)\b", re.MULTILINE)
 
 
 def tasks_behind_shuffles(rows: DataFrame) -> int:
@@ -124,5 +137,14 @@ def tasks_behind_shuffles(rows: DataFrame) -> int:
 
 def has_python(rows: DataFrame) -> bool:
     """Whether a query has a UDF, which Spark computes in batches."""
-    pattern = java_class(rows.sparkSession._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    return bool(rows._jdf.queryExecution().analyzed().containsPattern(pattern.PYTHON_UDF()))
+    return _has(rows, "PYTHON_UDF")
+
+
+def has_clock(rows: DataFrame) -> bool:
+    """Whether a query asks what time it is, which Spark says once for a batch."""
+    return _has(rows, "CURRENT_LIKE")
+
+
+def _has(rows: DataFrame, pattern: str) -> bool:
+    patterns = java_class(rows.sparkSession._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return bool(rows._jdf.queryExecution().analyzed().containsPattern(getattr(patterns, pattern)()))

@@ -7,11 +7,12 @@ client's; each client has a `newSession()` with SQL settings of its own.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -24,14 +25,17 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream import program_end
+from millstream.cache import cache_dir
+from millstream.class_data import Archive, ArchiveMaking
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
-from millstream.java import find_java, home_for_spark
+from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
+from millstream.spark import direct
 from millstream.spark.java_names import know_classes
-from millstream.spark.kernel import CATALOG, FUNCTIONS, add_to_driver, deliver_kernel
+from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
 from millstream.spark.settings import (
     has_connector,
     java_options,
@@ -49,10 +53,13 @@ log = logging.getLogger(__name__)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 _LOOK_SECONDS = 0.05
+_HOME = Path(pyspark.__file__).parent
 _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 """With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
+_LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
+_ARCHIVE_AFTER_SECONDS = 20.0
 
 
 class SharedSession:
@@ -282,23 +289,30 @@ def _start(
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
-    own = [str(shipped_kernel().jar)]
+    own = [shipped_kernel().jar]
     if not has_connector(chosen):
-        own += [str(path) for path in ensure_jars(connector_set(pyspark.__version__))]
-    chosen["spark.jars"] = ",".join([*filter(None, [chosen.get("spark.jars")]), *own])
-    if SparkContext._gateway is not None:
-        add_to_driver(SparkContext._jvm, own)
+        own += ensure_jars(connector_set(pyspark.__version__))
     own_heap = not {*told, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
     )
+    hindrance = _why_not_directly(chosen)
+    if hindrance is None:
+        chosen.setdefault(_LOCAL_FILES, LOCAL_FILES)
+    else:
+        log.debug("Spark is started by spark-submit: %s", hindrance)
+        jars = [*filter(None, [chosen.get("spark.jars")]), *map(str, own)]
+        chosen["spark.jars"] = ",".join(jars)
+        if SparkContext._gateway is not None:
+            add_to_driver(SparkContext._jvm, map(str, own))
     conf = SparkConf(loadDefaults=False)
     for name, value in chosen.items():
         conf.set(name, value)
     try:
         if SparkContext._gateway is None:
             _go_on_unless(closing)
-            gateway = _launch_unless(closing, conf)
+            path = direct.class_path(_HOME, own) if hindrance is None else None
+            gateway = _launch_unless(closing, conf, path)
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         _go_on_unless(closing)
         if SharedSession._starts:
@@ -313,6 +327,15 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _why_not_directly(settings: Mapping[str, str]) -> str | None:
+    """Why Spark's JVM is spark-submit's, or has to be; None: our jars are, or will be, among Spark's own."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        return None if vars(gateway).get("direct") else "it runs already"
+    arguments = told_by_arguments(os.environ.get(_ARGUMENTS, ""))[1]
+    return direct.decide(pyspark.__version__, _HOME, settings, arguments, os.environ)
 
 
 def _workers_are_ours(settings: Mapping[str, str]) -> bool:
@@ -345,7 +368,8 @@ def _keep_quiet(session: SparkSession) -> None:
 def _write_no_checksum_files(spark: SparkSession) -> None:
     """Let Hadoop's local file system write no `.crc` file beside each file (see `_FAST_PROCESSES`).
 
-    The JVM has one local file system, which all its sessions share; that of a user's own session stays as it
+    The kernel's (`LocalFiles.java`) writes none anyway; this is for where spark-submit has started the JVM.
+    A JVM has one local file system, which all its sessions share; that of a user's own session stays as it
     is. Files that have a checksum are still checked when they are read.
     """
     assert spark._jvm is not None
@@ -353,47 +377,46 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
     local.setWriteChecksum(False)
 
 
-def _to_stderr() -> dict[str, int]:
-    """For Popen: stdout goes where stderr goes, if that is anywhere."""
+def _stderr() -> int | None:
+    """Where the JVM writes; None: nowhere."""
     try:
         os.fstat(2)
     except OSError:  # a daemon may have closed it
-        return {}
-    return {"stdout": 2}
+        return None
+    return 2
 
 
-def _launch(conf: SparkConf) -> Any:
+def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     """Start the JVM, with the Java that Millstream found.
 
     The JVM reads the other end of a pipe that this process holds, and exits when the pipe breaks: also when
     this process is killed. What it prints goes to this process's stderr, or to `MILLSTREAM_SPARK_LOG`; never
     to stdout, which is the program's own.
+
+    Args:
+        path: its class path; None: spark-submit starts it.
     """
     java = find_java()
-    path = os.environ.get("MILLSTREAM_SPARK_LOG")
+    log_file = os.environ.get("MILLSTREAM_SPARK_LOG")
     given = conf.get("spark.driver.extraJavaOptions") or ""
-    options = [given, *quiet_options(given, has_log_file=path is not None)]
-    home = home_for_spark(java)
-    output: IO[bytes] | None = open(path, "ab") if path else None  # noqa: SIM115
+    options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON", _ARGUMENTS)}
-    os.environ["JAVA_HOME"] = str(home)
-    # Another Spark on this machine must not be started with this PySpark.
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    # Python workers are started later, with the same variable.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if arguments := saved[_ARGUMENTS]:
-        os.environ[_ARGUMENTS] = told_by_arguments(arguments)[1]  # the settings in it are in `conf`
-    umask = conf.get(_UMASK) or ""
+    told = conf.get(_UMASK) or ""
+    # Blocks, the state of queries and temporary files have records in them.
+    umask = int(told, 8) if told.isdigit() else umask_of_children()
+    output: IO[bytes] | None = None
     try:
+        output = open(log_file, "ab") if log_file else None  # noqa: SIM115
+        writes_to = _stderr() if output is None else output.fileno()
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
         threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
-        streams = {"stdout": output, "stderr": output} if output else _to_stderr()
-        gateway = launch_gateway(
-            # Blocks, the state of queries and temporary files have records in them.
-            conf,
-            {**streams, "umask": int(umask, 8) if umask.isdigit() else umask_of_children()},
-        )  # type: ignore[no-untyped-call]
+        if path is None:
+            gateway = _submit(conf, java, writes_to, umask)
+        else:
+            gateway = _start_directly(conf, java, path, scratch, writes_to, umask)
     except BaseException:
         if scratch is not None:
             scratch.remove()
@@ -401,18 +424,91 @@ def _launch(conf: SparkConf) -> Any:
     finally:
         if output is not None:
             output.close()
+    gateway.scratch = scratch
+    program_end.close_after_clients(gateway, partial(_end, gateway))
+    program_end.leave_to_parent(gateway)
+    program_end.close_in_child(gateway, partial(_forget_in_child, gateway))
+    return gateway
+
+
+def _start_directly(
+    conf: SparkConf,
+    java: JavaHome,
+    path: Sequence[Path],
+    scratch: PrivateDirectory | None,
+    writes_to: int | None,
+    umask: int,
+) -> Any:
+    settings = dict(conf.getAll())
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(_HOME),
+        "PYTHONHASHSEED": "0",  # as spark-submit has it
+    }
+    archive = _archive_for(java, path, settings)
+    class_list = Path(scratch.path, "classes.lst") if scratch is not None else Path(os.devnull)
+    shared = archive.arguments(class_list) if archive is not None and scratch is not None else []
+    command = direct.command(java.java, path, settings, shared)
+    try:
+        started = direct.start(command, environment, umask=umask, output=writes_to)
+    except PySparkException:
+        if archive is None or archive.find() is None:
+            raise
+        log.info("Spark did not start with its class-data archive; it is started without")
+        archive.discard()
+        command = direct.command(java.java, path, settings)
+        started = direct.start(command, environment, umask=umask, output=writes_to)
+    gateway = direct.connect(*started, settings)
+    gateway.direct = True
+    if archive is not None and class_list.exists() and any("DumpLoadedClassList" in word for word in shared):
+        gateway.making = ArchiveMaking(
+            archive,
+            "spark",
+            java=java.java,
+            jvm_arguments=["-Xmx512m", "-cp", os.pathsep.join(map(str, path))],
+            class_list=class_list,
+            after_s=_ARCHIVE_AFTER_SECONDS,
+        )
+    return gateway
+
+
+def _archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str]) -> Archive | None:
+    """The archive of this Java and these jars; None: the user has options about it, or there is no cache."""
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if any(word in options for word in ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")):
+        return None
+    known = [f"{java.version} {java.java.resolve()}"]
+    try:
+        for file in (java.java.resolve(), *path):
+            found = file.stat()
+            known.append(f"{file} {found.st_size} {found.st_mtime_ns}")
+        key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+        user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+        return Archive(cache_dir("spark", f"{user}-{key}"))
+    except (OSError, SetupException) as error:
+        log.debug("Spark starts without a class-data archive: %s", error)
+        return None
+
+
+def _submit(conf: SparkConf, java: JavaHome, writes_to: int | None, umask: int) -> Any:
+    """Have spark-submit start the JVM. It is told by the environment, which is ours for a moment."""
+    saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", _ARGUMENTS)}
+    os.environ["JAVA_HOME"] = str(home_for_spark(java))
+    # Another Spark on this machine must not be started with this PySpark.
+    os.environ["SPARK_HOME"] = str(_HOME)
+    if arguments := saved[_ARGUMENTS]:
+        os.environ[_ARGUMENTS] = told_by_arguments(arguments)[1]  # the settings in it are in `conf`
+    streams = {} if writes_to is None else {"stdout": writes_to, "stderr": writes_to}
+    try:
+        gateway = launch_gateway(conf, {**streams, "umask": umask})  # type: ignore[no-untyped-call]
+    finally:
         for name, value in saved.items():
-            if name == "PYSPARK_PYTHON":
-                continue  # Python workers are started later, with the same variable
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-    gateway.scratch = scratch
     _ignore_sigterm(gateway)
-    program_end.close_after_clients(gateway, partial(_end, gateway))
-    program_end.leave_to_parent(gateway)
-    program_end.close_in_child(gateway, partial(_forget_in_child, gateway))
     return gateway
 
 
@@ -460,8 +556,9 @@ class _Launch:
 
     current: _Launch | None = None
 
-    def __init__(self, conf: SparkConf) -> None:
+    def __init__(self, conf: SparkConf, path: Sequence[Path] | None) -> None:
         self._conf = conf
+        self._path = path
         self._lock = threading.Lock()
         self._abandoned = False
         self._gateway: Any = None
@@ -471,7 +568,7 @@ class _Launch:
 
     def _run(self) -> None:
         try:
-            gateway = _launch(self._conf)
+            gateway = _launch(self._conf, self._path)
             with self._lock:
                 self._gateway = gateway
                 unwanted = self._abandoned
@@ -502,9 +599,9 @@ def _wait_for_launch(closing: threading.Event) -> None:
         _go_on_unless(closing)
 
 
-def _launch_unless(closing: threading.Event, conf: SparkConf) -> Any:
+def _launch_unless(closing: threading.Event, conf: SparkConf, path: Sequence[Path] | None) -> Any:
     """Start the JVM; give up as soon as `closing` is set."""
-    launch = _Launch.current = _Launch(conf)
+    launch = _Launch.current = _Launch(conf, path)
     while not launch.done.wait(_LOOK_SECONDS):
         if closing.is_set():
             launch.abandon()
@@ -533,6 +630,8 @@ def _forget_in_child(gateway: Any) -> None:
 def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
+    if (making := vars(gateway).get("making")) is not None:
+        making.stop()
     if process is None or process.poll() is not None:
         _remove_scratch(gateway)
         return

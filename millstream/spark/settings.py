@@ -94,9 +94,9 @@ _WITHOUT_UI: Mapping[str, str] = {
     "spark.ui.retainedTasks": "200",
 }
 
-# Without Hadoop's native library each file that Spark writes costs a process, `chmod`: 2 for each batch, 1
-# for each state partition, and as many again for Hadoop's checksum files. Creating one takes 8.6 ms so (CPU
-# 7.6), 4.4 without checksum files, and 3.5 (CPU 3.3) if Java starts processes by vfork.
+# Where the kernel's own file system is not in use (see `session.py`), each file that Spark writes costs a
+# process, `chmod`: 8.6 ms (CPU 7.6), 4.4 without checksum files, and 3.5 (CPU 3.3) if Java starts processes
+# by vfork. Python workers are processes, too.
 _FAST_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
 
 _ARGUMENTS: Mapping[str, str] = {

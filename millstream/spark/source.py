@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -132,16 +131,3 @@ def _without_internal(pattern: str, application_id: str) -> str:
     Spark compares the whole name, in Java's syntax; this much of it Python's has too.
     """
     return rf"(?!{internal_pattern(application_id)}$)(?:{pattern})"
-
-
-def positions(text: str | None) -> dict[tuple[str, int], int]:
-    """Offsets as Spark reports them: `{"topic": {"0": 12}}`."""
-    offsets: Any = json.loads(text) if text else {}
-    if not isinstance(offsets, dict):
-        return {}
-    return {
-        (topic, int(partition)): int(offset)
-        for topic, by_partition in offsets.items()
-        if isinstance(by_partition, dict)  # what a program of the user's reads besides may count otherwise
-        for partition, offset in by_partition.items()
-    }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.errors import IllegalStateException, PipelineException, StreamsException
-from millstream.model import PipelineMetadata, TopicPartition
+from millstream.model import BatchReport, PipelineMetadata, TopicPartition
 from millstream.ports import (
     ChangelogBatch,
     CheckpointClaim,
@@ -505,7 +505,11 @@ class FakeEngine:
         return CompiledPipeline(pipeline, serdes)
 
     def start(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+        self,
+        compiled: CompiledPipeline,
+        claim: CheckpointClaim,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> FakePipeline:
         """Run it until `stop` or `end`."""
         assert self.gate.wait(30), "nobody opened the gate"
@@ -514,7 +518,7 @@ class FakeEngine:
             raise self.start_error
         name = compiled.pipeline.name
         assert claim.pipeline == name, f"pipeline {name} was started with a claim of {claim.pipeline}"
-        running = FakePipeline(name, self, on_end)
+        running = FakePipeline(name, self, on_end, on_batch)
         with self._changed:
             assert name not in self._running, f"pipeline {name} runs already"
             self._running[name] = running
@@ -555,6 +559,12 @@ class FakeEngine:
             running = self._running[name]
             running.position, running.batch_id = {**running.position, **position}, batch_id
 
+    def report(self, report: BatchReport) -> None:
+        """Let a running pipeline report."""
+        with self._changed:
+            running = self._running[report.pipeline]
+        running.on_batch(report)
+
     def end(self, name: str, error: BaseException | None = None, timeout_s: float = 10.0) -> None:
         """End a pipeline as Spark would, with an error; waits until it was started."""
         with self._changed:
@@ -580,9 +590,16 @@ class FakeEngine:
 class FakePipeline:
     """`ports.RunningPipeline` of a `FakeEngine`."""
 
-    def __init__(self, name: str, engine: FakeEngine, on_end: Callable[[PipelineEnd], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: FakeEngine,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None],
+    ) -> None:
         self.name = name
         self.on_end = on_end
+        self.on_batch = on_batch
         self.position: dict[TopicPartition, int] = {}
         self.batch_id = -1
         self._engine = engine

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
-from millstream.model import TaskId, TopicPartition
+from millstream.model import BatchReport, TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
     ChangelogBatch,
@@ -112,9 +112,13 @@ class _WorldsEngine(FakeEngine):
         self._world = world
 
     def start(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, on_end: Callable[[PipelineEnd], None]
+        self,
+        compiled: CompiledPipeline,
+        claim: CheckpointClaim,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> FakePipeline:
-        running = super().start(compiled, claim, on_end)
+        running = super().start(compiled, claim, on_end, on_batch)
         self._world.started(compiled.pipeline.name, self)
         return running
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from bench.children import Child, Failed, usage
+from bench.lab import Lab
 
 pytestmark = pytest.mark.disk
 
@@ -46,6 +47,16 @@ def test_who_says_nothing_is_killed(tmp_path: Path) -> None:
         with pytest.raises(Failed, match=r"it said nothing for 0\.2 s"):
             child.answer(0.2)
         assert not child.is_alive
+
+
+def test_a_lab_that_is_left_has_no_children(tmp_path: Path) -> None:
+    """Who was interrupted while it started one has nobody to end it."""
+    with Lab() as lab:
+        child = Child("it", [sys.executable, "-c", _DEAF], tmp_path / "log")
+        assert child.is_alive
+        assert lab.directory.exists()
+    assert not child.is_alive
+    assert not lab.directory.exists()
 
 
 def test_a_child_ends_with_the_benchmark(tmp_path: Path) -> None:

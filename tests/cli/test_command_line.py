@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import millstream
 from millstream.cli.errors import Debug, ErrorBoundary
 from millstream.cli.main import app
 from millstream.config import StreamsConfig
-from millstream.config_keys import Importance
+from millstream.config_keys import KEYS, Importance
 from millstream.errors import BrokerException
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,9 +48,32 @@ def test_the_version_is_printed_with_what_it_runs_on() -> None:
     assert set(found) == {"millstream", "python", "pyspark", "java", "confluent-kafka", "rocksdict"}
 
 
+def test_the_option_version_is_one_line() -> None:
+    """As other commands have it."""
+    assert run("--version") == (0, f"millstream {millstream.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "asks"),
+    [
+        ("bash", {"COMP_WORDS": "millstream des", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "millstream des"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "millstream des", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_shells_complete_commands(shell: str, asks: dict[str, str]) -> None:
+    """The script asks by a variable, and the command answers it."""
+    code, script = run("completion", shell)
+    assert (code, f"_MILLSTREAM_COMPLETE=complete_{shell}" in script) == (0, True)
+    asked = {"_MILLSTREAM_COMPLETE": f"complete_{shell}", **asks}
+    assert "describe" in CliRunner().invoke(app, prog_name="millstream", env=asked).output
+
+
 def test_config_prints_every_setting() -> None:
     """The same text as `StreamsConfig.describe()`."""
     assert run("config") == (0, StreamsConfig.describe() + "\n")
+    settings = json.loads(run("config", "--json")[1])["settings"]
+    assert {each["key"] for each in settings} == set(KEYS)
     assert run("config", "--importance", "high") == (0, StreamsConfig.describe(Importance.HIGH) + "\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from millstream.cli.main import app
-from millstream.cli.reset import duration_of, target_of
+from millstream.cli.reset import duration_of, plan_as_dict, target_of
 from millstream.model import TopicPartition
+from millstream.runtime.reset_plan import Position, ResetPlan
 
 
 def target(**given: object) -> object:
@@ -48,6 +50,15 @@ def test_each_option_says_where_to_begin(tmp_path: Path) -> None:
     for text in ("", "P", "PT", "1H", "P1H", "PT1D"):
         with pytest.raises(typer.BadParameter, match="PT1H30M"):
             duration_of(text)
+
+
+def test_a_plan_is_json_as_well() -> None:
+    """For programs: what is read from where, and what goes."""
+    position = Position(TopicPartition("in", 0), 12, 3, 40, "it has no more")
+    plan = ResetPlan("app", (position,), internal=("app-x-changelog",), pipelines=("p0",), tasks=2)
+    told = json.loads(json.dumps(plan_as_dict(plan, done=False)))
+    assert told["positions"] == [{"topic": "in", "partition": 0, "offset": 12, "note": "it has no more"}]
+    assert (told["done"], told["deleted_topics"], told["state"]["tasks"]) == (False, ["app-x-changelog"], 2)
 
 
 def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +110,31 @@ def test_a_change_is_a_file_that_is_new_gone_or_different(tmp_path: Path) -> Non
         "new.py",
         "orders.toml",
     ]
+
+
+@pytest.mark.disk
+def test_a_program_that_fails_is_started_again_when_it_changes(tmp_path: Path) -> None:
+    """Its end is told, and the exit code is that of the signal which ends the watching."""
+    program = tmp_path / "cli_reloaded.py"
+    program.write_text("raise ValueError('first')")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "millstream", "run", "cli_reloaded", "--reload", "--app-dir", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stderr is not None
+    try:
+        said = list(itertools.takewhile(lambda line: "waiting for a change" not in line, watching.stderr))
+        assert any("ValueError: first" in line for line in said)
+        program.write_text("raise ValueError('second time')")
+        said = list(itertools.takewhile(lambda line: "waiting for a change" not in line, watching.stderr))
+        assert any("'cli_reloaded.py' changed" in line for line in said)
+        assert any("ValueError: second time" in line for line in said)
+        watching.terminate()
+        assert watching.wait(20) == 143
+    finally:
+        watching.kill()
+        watching.communicate()
 
 
 def test_the_child_gets_the_same_command_without_reload() -> None:

@@ -63,7 +63,7 @@ def test_graph_writes_svg_or_mermaid_as_the_file_is_called(tmp_path: Path) -> No
         (("describe", "a b"), "names no program"),
         (("graph", ORDERS, "-o", "/nowhere/a.svg"), "/nowhere/a.svg cannot be written"),
         (("graph", ORDERS, "--format", "png"), "png"),
-        (("run", "no_such_module:topology"), "there is no module 'no_such_module'"),
+        (("run", "no_such_module", "-a", "x", "-b", "x:1"), "there is no module 'no_such_module'"),
         (("run", ORDERS, "--serve", "no-port"), "'no-port' is no address"),
         (("run", ORDERS, "--set", "x"), "'x' is no setting"),
         (("completion", "tcsh"), "tcsh"),
@@ -76,8 +76,11 @@ def test_what_is_called_wrongly_is_an_error_of_usage(arguments: tuple[str, ...],
     assert said in text
 
 
-def test_a_run_without_an_application_id_says_what_it_is() -> None:
-    """Exit code 1 and the sentence of the configuration; nothing was started."""
+def test_a_run_without_what_is_required_says_where_it_goes() -> None:
+    """Nothing was started."""
     code, text = run("run", ORDERS)
-    assert code == 1
-    assert "'application.id' is missing" in text
+    assert (code, "as MILLSTREAM_APPLICATION_ID, or in --config-file" in text) == (2, True)
+    code, text = run("run", ORDERS, MILLSTREAM_APPLICATION_ID="orders")
+    assert (code, "as MILLSTREAM_BOOTSTRAP_SERVERS" in text) == (2, True)
+    code, text = run("run", ORDERS, "-a", "orders", "-b", "no server")
+    assert (code, "error: 'bootstrap.servers'" in text) == (1, True), text

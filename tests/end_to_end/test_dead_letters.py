@@ -22,6 +22,7 @@ from millstream import (
     StreamsBuilder,
 )
 from millstream.config import StreamsConfig
+from millstream.metrics.table import definition
 from millstream.ports import CheckpointClaim, PipelineEnd, RunningPipeline
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.spark.handlers import RecordHandlers
@@ -144,3 +145,37 @@ def test_a_client_drops_what_its_configuration_says(world: World) -> None:
     assert store.get("b") is None
     assert client.state is KafkaStreams.State.RUNNING
     assert client.failures == ()
+    check_metrics(client, source)
+
+
+def check_metrics(client: KafkaStreams, source: str) -> None:
+    """Its metrics say what has happened; all are of the table."""
+    wait_until(lambda: _counted(client) == 3, "three records are counted", 30.0)
+    metrics = client.metrics()
+    assert metrics.value("dropped-records-total", group="stream-task-metrics") == 1
+    assert metrics.value("dropped-records-total", kind="deserialization") == 1
+    by_task = {
+        dict(name.tags)["task-id"]: each.value
+        for name, each in metrics.items()
+        if (name.group, name.name) == ("stream-topic-metrics", "records-consumed-total")
+    }
+    assert set(by_task) == {"0_0", "0_1"}
+    assert sum(map(float, by_task.values())) == 3
+    assert metrics.value("records-lag-max") == 0
+    assert metrics.value("rebalance-total") == 1
+    assert metrics.value("members") == 1
+    assert float(metrics.value("commit-total")) >= 1
+    assert float(metrics.value("commit-latency-avg")) > 0
+    assert float(metrics.value("recovery-time-last")) > 0
+    assert float(metrics.value("memory", group="spark-state-metrics")) > 0
+    assert float(metrics.value("rows-updated-total", group="spark-state-metrics")) >= 1
+    applied = [float(each.value) for name, each in metrics.items() if name.name == "records-applied-total"]
+    assert sum(applied) >= 1
+    remaining = [each for name, each in metrics.items() if name.name == "restore-remaining-records-total"]
+    assert [each.value for each in remaining] == [0, 0]
+    for name in metrics:
+        assert definition(name.group, name.name, tuple(tag for tag, _ in name.tags)).told == name.description
+
+
+def _counted(client: KafkaStreams) -> object:
+    return client.metrics().value("process-total", group="stream-thread-metrics")

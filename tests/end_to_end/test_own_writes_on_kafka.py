@@ -44,14 +44,16 @@ def write(world: World, topic: str, key: str, value: str) -> dict[TopicPartition
     return written
 
 
-def test_what_was_written_is_read(world: World) -> None:
-    """Each record, at once, in a count behind a repartition topic and in a table of the topic itself."""
+@pytest.mark.parametrize("mode", ["micro-batch", "auto"])
+def test_what_was_written_is_read(world: World, mode: str) -> None:
+    """Each record, at once, in a count behind a repartition topic and in a table of the topic itself; in
+    Real-Time Mode too, where a batch would last for ten minutes."""
     lines, users = world.topic("lines"), world.topic("users")
     text = Consumed.with_(Serdes.string(), Serdes.string())
     builder = StreamsBuilder()
     builder.stream(lines, text).repartition().group_by_key().count(Materialized.as_("counts"))
     builder.table(users, text, Materialized.as_("users"))
-    client = world.client(builder.build())
+    client = world.client(builder.build(), processing_mode=mode, real_time_batch_ms=600_000)
     for number in range(1, 6):
         for key in ("a", "b"):
             bound = client.position_bound_after("counts", write(world, lines, key, "x"), SOON)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import functions as F
 from waiting import wait_until
 from world import World, content, key_value_store
 
-from millstream import Consumed, Materialized, Produced, Serdes, StreamsBuilder
+from millstream import (
+    Consumed,
+    JoinWindows,
+    Materialized,
+    PipelineException,
+    Produced,
+    Serdes,
+    StreamsBuilder,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -52,3 +66,128 @@ def test_a_word_count_comes_out_while_its_batch_lasts_and_a_stop_repeats_nothing
     wait_until(lambda: key_value_store(again, "counts").get("be") == 3, "the count went on from 2")
     assert content(key_value_store(again, "counts")) == {**expected, "be": 3}
     assert [r.value for r in world.consume(copies, 4)][3:] == [b"BE"]
+
+
+def test_joins_run_where_they_are_asked_for(world: World) -> None:
+    """Of two streams, and of a stream with a table: by the order in which records come."""
+    orders, payments, users = (world.topic(name, 1) for name in ("orders", "payments", "users"))
+    paid, named = world.topic("paid", 1), world.topic("named", 1)
+    builder = StreamsBuilder()
+    stream = builder.stream(orders, STRINGS)
+    near = JoinWindows.of_time_difference_with_no_grace(timedelta(days=1))
+    both = stream.join(builder.stream(payments, STRINGS), lambda one, other: F.concat(one, other), near)
+    both.to(paid)
+    stream.join(builder.table(users, STRINGS), lambda one, user: F.concat(one, user)).to(named)
+    world.client(builder.build(), processing_mode="real-time", real_time_batch_ms=LONG)
+    world.produce(users, [(b"k", b"Ann")])
+
+    def joins(topic: str) -> bool:
+        world.produce(orders, [(b"k", b"book ")])
+        return end_of(world, topic) > 0
+
+    wait_until(lambda: joins(named), "an order has met its user")
+    assert {record.value for record in world.consume(named, 1)} == {b"book Ann"}
+    world.produce(payments, [(b"k", b"cash")])
+    assert {record.value for record in world.consume(paid, 1)} == {b"book cash"}
+
+
+def test_a_record_that_kafka_refuses_ends_the_pipeline_while_its_batch_lasts(world: World) -> None:
+    """The producer is told some time after the row was written, when no row may come any more."""
+    source, out = world.topic("large", 1), world.name("small")
+    world.kafka.create_topic(out, 1, {"max.message.bytes": "1000"})
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).map_values(lambda value: F.repeat(value, 2000)).to(out)
+    client = world.client(builder.build(), processing_mode="auto", real_time_batch_ms=LONG)
+    world.produce(source, [(b"k", b"x")])
+    with pytest.raises(PipelineException, match=r"larger than|too large"):
+        client.wait(timedelta(seconds=60))
+
+
+def test_tasks_without_a_slot_are_told_in_a_sentence(world: World) -> None:
+    """With a topic of more partitions than Spark has slots, some would wait for ever."""
+    source = world.topic("wide", 20)
+    builder = StreamsBuilder()
+    builder.stream(source, STRINGS).to(world.topic("out", 1))
+    client = world.client(builder.build(), processing_mode="real-time")
+    with pytest.raises(PipelineException, match=r"p0 has 20 tasks.*there are 16.*local\[21\]"):
+        client.wait(timedelta(seconds=60))
+
+
+def end_of(world: World, topic: str) -> int:
+    """How many records the partition of a topic has."""
+    consumer = Consumer({"bootstrap.servers": world.kafka.bootstrap_servers, "group.id": "none"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1])
+    finally:
+        consumer.close()
+
+
+_KILLED = textwrap.dedent(
+    """
+    import sys
+    from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
+    from spark_start import SLOTS, java_options
+
+    servers, directory, application, source, out = sys.argv[1:]
+
+    def topology():
+        builder = StreamsBuilder()
+        keys = builder.stream(source, Consumed.with_(Serdes.string(), Serdes.string())).group_by_key()
+        counts = keys.count(Materialized.as_("counts"))
+        counts.to_stream().to(out, Produced.with_(Serdes.string(), Serdes.long()))
+        return builder.build()
+
+    if __name__ == "__main__":
+        config = {
+            "application.id": application, "bootstrap.servers": servers, "state.dir": directory,
+            "processing.mode": "real-time", "real.time.batch.ms": 1500,
+            "spark.driver.extraJavaOptions": java_options(), **SLOTS,
+        }
+        with KafkaStreams(topology(), config) as streams:
+            streams.wait()
+    """
+)
+
+
+def test_after_kill_9_nothing_is_lost_and_counts_are_exact(world: World, tmp_path: Path) -> None:
+    """A process that has committed some batches dies in the middle of one: what that wrote is written again,
+    and what it counted is counted once."""
+    source, out, application = world.topic("keys", 2), world.topic("counted", 1), world.name("app")
+    program = tmp_path / "killed.py"
+    program.write_text(_KILLED)
+    arguments = [world.kafka.bootstrap_servers, str(tmp_path / "state"), application, source, out]
+    path = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
+    running = subprocess.Popen(
+        [sys.executable, str(program), *arguments], env={**os.environ, "PYTHONPATH": path}
+    )
+    offsets = tmp_path / "state" / application / "checkpoints"
+    sent = 0
+
+    def committed(batches: int) -> bool:
+        nonlocal sent
+        world.produce(source, [(f"k{n % 5}".encode(), b"x") for n in range(10)])
+        sent += 10
+        return len([each for each in offsets.glob("**/commits/*") if each.name.isdecimal()]) >= batches
+
+    try:
+        wait_until(lambda: committed(2), "two batches are committed", 100)
+        before = end_of(world, out)
+        wait_until(lambda: committed(0) and end_of(world, out) > before, "one more has begun")
+    finally:
+        running.kill()
+        running.wait(30)
+    builder = StreamsBuilder()
+    counts = builder.stream(source, STRINGS).group_by_key().count(Materialized.as_("counts"))
+    counts.to_stream().to(out, Produced.with_(Serdes.string(), Serdes.long()))
+    client = world.client(builder.build(), application, processing_mode="real-time", real_time_batch_ms=LONG)
+    expected = {f"k{n}": sent // 5 for n in range(5)}
+    wait_until(lambda: content(key_value_store(client, "counts")) == expected, f"the counts are {expected}")
+
+    def is_complete() -> bool:
+        told = Counter(
+            (r.key, int.from_bytes(r.value or b"", "big")) for r in world.consume(out, end_of(world, out))
+        )
+        assert max(told.values()) <= 2
+        return set(told) == {(key.encode(), n) for key in expected for n in range(1, sent // 5 + 1)}
+
+    wait_until(is_complete, "each count was written")

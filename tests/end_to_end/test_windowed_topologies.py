@@ -35,8 +35,12 @@ BASE = 1_700_000_040_000
 MINUTE = timedelta(minutes=1)
 
 
+MODES = pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+
+
+@MODES
 def test_windows_and_sessions_go_from_topic_to_stores_and_output_and_resume_after_a_restart(
-    world: World,
+    world: World, mode: str
 ) -> None:
     """Page views over three partitions, counted by minute and by visit: stores, changelogs' layout,
     partitions and configs, and output are those of Kafka Streams; a new client goes on from there."""
@@ -51,7 +55,7 @@ def test_windows_and_sessions_go_from_topic_to_stores_and_output_and_resume_afte
     stream.windowed_by(visits).count(Materialized.as_("visits").with_retention(timedelta(days=1)))
     topology = builder.build()
 
-    client = world.client(topology)
+    client = world.client(topology, processing_mode=mode)
     for key, seconds in (("ann", 0), ("bob", 5), ("ann", 20), ("ann", 70), ("bob", 80)):
         world.produce(views, [(key, b"page")], timestamp=BASE + 1000 * seconds)
     minutes = client.store(
@@ -94,7 +98,7 @@ def test_windows_and_sessions_go_from_topic_to_stores_and_output_and_resume_afte
     assert client.close(timedelta(seconds=20))
     # Out of order: the pause between ann's visits is filled, and they are one.
     world.produce(views, [("ann", b"page")], timestamp=BASE + 45_000)
-    again = world.client(topology)
+    again = world.client(topology, processing_mode=mode)
     minutes = again.store(
         StoreQueryParameters.from_name_and_type("minutes", QueryableStoreTypes.window_store())
     )
@@ -107,7 +111,8 @@ def test_windows_and_sessions_go_from_topic_to_stores_and_output_and_resume_afte
     assert Windowed("ann", SessionWindow(BASE, BASE + 20_000)) not in sessions
 
 
-def test_what_is_held_back_and_aggregations_in_a_row_go_on_after_a_restart(world: World) -> None:
+@MODES
+def test_what_is_held_back_and_aggregations_in_a_row_go_on_after_a_restart(world: World, mode: str) -> None:
     """A suppress, and a count of counts, in one query: nothing is told twice or lost by a new client."""
     views, out = world.topic("views", 2), world.topic("closed", 1)
     builder = StreamsBuilder()
@@ -123,7 +128,7 @@ def test_what_is_held_back_and_aggregations_in_a_row_go_on_after_a_restart(world
     (pipeline,) = topology.pipelines
     assert not pipeline.shuffles
 
-    client = world.client(topology)
+    client = world.client(topology, processing_mode=mode)
     counts, numbers = key_value_store(client, "counts"), key_value_store(client, "updates")
     for seconds in (0, 20, 50):
         world.produce(views, [("ann", b"page")], timestamp=BASE + 1000 * seconds)
@@ -131,7 +136,7 @@ def test_what_is_held_back_and_aggregations_in_a_row_go_on_after_a_restart(world
         wait_until(lambda seen=seen: counts.get("ann") == numbers.get("ann") == seen, "it is counted")
     assert client.close(timedelta(seconds=20))
 
-    again = world.client(topology)
+    again = world.client(topology, processing_mode=mode)
     counts, numbers = key_value_store(again, "counts"), key_value_store(again, "updates")
     wait_until(lambda: counts.get("ann") == numbers.get("ann") == 3, "what was counted is there again")
     world.produce(views, [("ann", b"page")], timestamp=BASE + 61_000)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from spark_start import SLOTS
 from waiting import wait_until
 
 from millstream import (
@@ -107,6 +108,7 @@ class World:
             "state.dir": str(self.directory / "state"),
             # Java's second compiler takes more of the processor than these few records ever give back.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            **SLOTS,
             **{key.replace("_", "."): value for key, value in config.items()},
         }
         client = KafkaStreams(topology, settings)

@@ -23,9 +23,9 @@ from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.broker.admin import Admin
-from millstream.broker.archive import Archive
 from millstream.broker.settings import broker_settings, properties_text
 from millstream.broker.storage import with_new_ids
+from millstream.class_data import Archive
 from millstream.errors import BrokerException, IllegalStateException
 
 DEADLINE_SECONDS = 30.0
@@ -395,30 +395,6 @@ def test_an_archive_is_made_once_used_and_never_in_the_way(
     with EmbeddedKafka() as third:
         assert third.topics() == set()
     assert not damaged.exists()
-
-
-def test_an_archive_of_another_size_than_its_name_says_is_not_used(tmp_path: Path) -> None:
-    """Java crashes on a truncated one."""
-    archive = Archive(tmp_path)
-    recording = archive.arguments(tmp_path / "classes.lst")
-    assert f"-XX:DumpLoadedClassList={tmp_path}/classes.lst" in recording
-    (tmp_path / "new").write_bytes(b"12345")
-    archive.keep(tmp_path / "new")
-    found = archive.find()
-    assert found == tmp_path / "classes-5.jsa"
-    assert f"-XX:SharedArchiveFile={found}" in archive.arguments(tmp_path / "classes.lst")
-    found.write_bytes(b"1234")
-    assert archive.find() is None
-    assert archive.arguments(tmp_path / "classes.lst") == recording
-
-
-def test_an_archive_that_a_broker_did_not_start_with_is_not_made_again(tmp_path: Path) -> None:
-    """Else every second start would fail first."""
-    archive = Archive(tmp_path)
-    (tmp_path / "classes-5.jsa").write_bytes(b"12345")
-    archive.discard()
-    assert archive.find() is None
-    assert archive.arguments(tmp_path / "classes.lst") == []
 
 
 # --- settings and storage, without a broker --------------------------------------------------------------

@@ -27,7 +27,7 @@ from millstream.group.userdata import Assignment, MemberInfo, Program
 from millstream.kafka.membership import KafkaMembership
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.handler import StreamThreadExceptionResponse as Response
+from millstream.runtime.failure import StreamThreadExceptionResponse as Response
 from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
 from millstream.testing.fakes import FakeEngine

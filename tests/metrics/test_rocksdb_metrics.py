@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from millstream.metrics.client import MetricName
-from millstream.metrics.rocksdb import PROPERTIES, RocksDBMetricsRecorder
-from millstream.model import TaskId
+from millstream.metrics.client import MetricsView, client_metrics, rocksdb_readings
+from millstream.metrics.rocksdb import RocksDBMetricsRecorder
+from millstream.metrics.rocksdb_properties import PROPERTIES
+from millstream.model import StoreKind, TaskId
 from millstream.ports import KeyValueBytesStore
 from millstream.stores.api import ClosedStoreError
 from millstream.stores.memory import MemoryStore
@@ -34,10 +35,10 @@ def test_the_figures_of_open_stores_are_kept_by_task_and_store(tmp_path: Path) -
     assert figures["estimate-num-keys"] == 10
     assert figures["cur-size-all-mem-tables"] > 0
     assert figures["block-cache-capacity"] == 64 << 20
-    name = MetricName(
-        "estimate-num-keys", "stream-state-metrics", (("task-id", "0_1"), ("rocksdb-state-id", "counts"))
-    )
-    assert recorder.metrics()[name].value == 10
+    places = {(TaskId(0, 1), "counts"): ("t1", StoreKind.WINDOW)}
+    readings = rocksdb_readings(recorder.values(), places)
+    metrics = client_metrics(MetricsView("app-1", "app", "uuid", "1", "RUNNING"), readings)
+    assert metrics.value("estimate-num-keys", thread_id="t1", rocksdb_window_state_id="counts") == 10
     one.close()
     recorder.record()
     assert set(recorder.values()) == {(TaskId(0, 2), "counts")}

@@ -24,12 +24,13 @@ from millstream.errors import (
     StreamsRebalancingException,
     UnknownStateStoreException,
 )
-from millstream.model import KeyValue, ValueAndTimestamp
+from millstream.model import KeyValue, StoreKind, ValueAndTimestamp
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.provider import LocalStore, Role
 from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.query.state_query import run_query
+from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.stores.memory import MemoryStore
 
 Store = ReadOnlyKeyValueStore[str, Any]
@@ -158,6 +159,9 @@ def test_a_prefix_scan_of_the_greatest_bytes_has_no_upper_end() -> None:
         def decoder(self, offset: int = 0) -> Any:
             return lambda data: data[offset:]
 
+        def encoder(self) -> Any:
+            return self.serialize
+
         def deserialize(self, data: bytes) -> bytes:
             return data
 
@@ -283,8 +287,20 @@ def test_an_iterator_goes_on_after_an_entry_that_is_no_value(client: Client, alo
 
 def test_something_that_is_no_parameters_is_a_type_error(client: Client) -> None:
     """It shows what is."""
-    with pytest.raises(TypeError, match=r"store\(\) takes StoreQueryParameters\.from_name_and_type"):
-        open_store(client, "counts")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a store's name, or StoreQueryParameters\.from_name_and_type"):
+        open_store(client, b"counts")  # type: ignore[arg-type]
+
+
+def test_a_name_alone_is_enough(client: Client) -> None:
+    """The topology knows the kind; a name that it does not know is told as always."""
+    assert type(open_store(client, "counts")) is ReadOnlyKeyValueStore
+    assert open_store(client, "counts").get("a") == 1
+    for kind, handle in ((StoreKind.WINDOW, ReadOnlyWindowStore), (StoreKind.SESSION, ReadOnlySessionStore)):
+        declared = client.snapshot().stores["counts"]
+        client.change(stores={"counts": replace(declared, kind=kind)})
+        assert type(open_store(client, "counts")) is handle
+    with pytest.raises(UnknownStateStoreException, match="Did you mean 'counts'"):
+        open_store(client, "count")
 
 
 # --- KIP-216 ---------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,24 +27,32 @@ def stores_of(parts: list[dict[bytes, bytes]]) -> list[MemoryStore]:
     return stores
 
 
-@given(st.lists(st.dictionaries(KEYS, KEYS, max_size=90), min_size=1, max_size=4), st.booleans())
-def test_partitions_are_merged_into_one_order(parts: list[dict[bytes, bytes]], reverse: bool) -> None:
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sizes", [[0], [200], [150, 0], [200, 190], [3, 90, 170], [60, 70, 80, 300]])
+def test_partitions_are_merged_into_one_order(sizes: list[int], reverse: bool) -> None:
     """Whatever each has; where several have the same key, that of the first partition comes first."""
+    random = Random(sum(sizes))
+    parts = [{random.randbytes(2): random.randbytes(1) for _ in range(size)} for size in sizes]
+    shared = [random.randbytes(2) for _ in range(20)]
+    for part in parts:
+        part.update(dict.fromkeys(random.sample(shared, 10), random.randbytes(1)))
     read = Read("counts", reverse=reverse)
     entries = joined(read, [of_part(store, read) for store in stores_of(parts)])
     found = [(key, stored[8:]) for key, stored in entries]
-    rows = [(key, value) for part in parts for key, value in sorted(part.items(), reverse=reverse)]
+    rows = [(key, value) for part in parts for key, value in part.items()]
     assert found == sorted(rows, key=lambda row: row[0], reverse=reverse)
 
 
-@given(st.lists(KEYS, max_size=30), KEYS)
+@given(st.lists(KEYS, max_size=10), KEYS)
 def test_a_prefix_is_a_range(keys: list[bytes], prefix: bytes) -> None:
     """Also one of bytes that have no successor."""
     keys = [*keys, b"\xff", b"\xff\xff", b"\xff\xfe", prefix]
-    (store,) = stores_of([dict.fromkeys(keys, b"")])
-    for each in (prefix, b"\xff", b"\xff\xff", b""):
+    for each in (prefix, b"\xff", b"\xff\xff", b"a", b""):
+        following = [each[:-1] + bytes([min(255, byte + 1)]) for byte in each[-1:]]
+        every = {*keys, *following, each + b"\0", each + b"\xff"}
+        (store,) = stores_of([dict.fromkeys(every, b"")])
         found = [key for key, _ in of_part(store, of_prefix(Read("counts"), each))]
-        assert found == sorted(key for key in set(keys) if key.startswith(each))
+        assert found == sorted(key for key in every if key.startswith(each))
 
 
 def test_what_waits_in_a_merge_ends_with_a_store() -> None:

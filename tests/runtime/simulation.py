@@ -79,11 +79,9 @@ from millstream.runtime.events import (
     TimeUp,
     TopicsMissing,
 )
-from millstream.runtime.handler import Answer
-from millstream.runtime.policies import Budget
+from millstream.runtime.failure import Answer, Budget, Failure, Response
 from millstream.runtime.reactions import react
 from millstream.runtime.states import CLIENT, STREAM_THREAD, GlobalThreadState, State, ThreadState
-from millstream.runtime.supervision import Failure, Response
 from millstream.topology.nodes import Store
 
 PIPELINES = ("p0", "p1")

@@ -9,8 +9,8 @@ from scenes import SOON, SOON_S, Handler, Make, ended
 from waiting import wait_until
 
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.failure import StreamThreadExceptionResponse as Response
 from millstream.runtime.states import State
-from millstream.runtime.supervision import StreamThreadExceptionResponse as Response
 from millstream.testing.world import FakeWorld
 
 KINDS = {"CleanupThread", "RocksDBMetrics"}

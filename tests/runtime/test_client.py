@@ -30,8 +30,8 @@ from millstream.errors import (
 from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.failure import StreamThreadExceptionResponse
 from millstream.runtime.states import State
-from millstream.runtime.supervision import StreamThreadExceptionResponse
 from millstream.stores.directory import StateDirectory
 from millstream.testing.world import FakeWorld
 

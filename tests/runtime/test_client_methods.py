@@ -39,8 +39,8 @@ from millstream.model import LagInfo
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
+from millstream.runtime.failure import Response
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())

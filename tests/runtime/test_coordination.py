@@ -49,10 +49,9 @@ from millstream.runtime.events import (
     ThreadMoved,
     TopicsLost,
 )
-from millstream.runtime.handler import Answer
+from millstream.runtime.failure import Answer, Failure, Response
 from millstream.runtime.reactions import react
 from millstream.runtime.states import State, ThreadState
-from millstream.runtime.supervision import Failure, Response
 
 KNOWN = frozenset(int(code) for code in AssignorError)
 

@@ -14,8 +14,8 @@ import pytest
 
 from millstream.errors import PipelineException, StreamsException
 from millstream.model import TaskId, TopicPartition
+from millstream.runtime.failure import Answer, Budget, Failure, Response
 from millstream.runtime.handler import (
-    Answer,
     FailureContext,
     Resolved,
     ask,
@@ -25,9 +25,8 @@ from millstream.runtime.handler import (
     hook_arguments,
     resolve,
 )
-from millstream.runtime.policies import Budget, UncaughtExceptionPolicy
+from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Failure, Response
 
 REPLACE = Response.REPLACE_THREAD
 

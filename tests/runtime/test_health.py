@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from millstream.errors import PipelineException, StreamsException
 from millstream.model import TaskId, TopicPartition
+from millstream.runtime.failure import Failure, Response
 from millstream.runtime.health import Health, HealthView, Waiting, assess
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.states import State, ThreadState
-from millstream.runtime.supervision import Failure, Response
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SOON = NOON + timedelta(seconds=5)

@@ -31,9 +31,9 @@ from millstream.dsl.serdes import Serdes
 from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.kafka.topics import KafkaTopics
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
 
 AGAIN = UncaughtExceptionPolicy.replace(

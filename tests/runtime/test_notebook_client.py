@@ -80,7 +80,7 @@ def test_what_a_running_client_answers_is_shown(make: Make, world: FakeWorld) ->
     assert "StreamThread-1" in Shown(client._repr_html_()).text
     metrics = client.metrics()
     assert "alive-stream-threads" in Shown(metrics._repr_html_()).text
-    assert "alive-stream-threads {client-id=" in str(metrics)
+    assert "stream-metrics: alive-stream-threads {client-id=" in str(metrics)
     one = client.query(StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")), wait=SOON)
     assert "partition" in Shown(one._repr_html_()).text
     many = client.query(StateQueryRequest.in_store("counts").with_query(RangeQuery.with_no_bounds()))

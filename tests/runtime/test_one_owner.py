@@ -37,8 +37,8 @@ from millstream.errors import (
 )
 from millstream.group.userdata import Assignment
 from millstream.model import TaskId
+from millstream.runtime.failure import Response
 from millstream.runtime.states import State, ThreadState
-from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
 
 R = Response

@@ -10,6 +10,7 @@ import pytest
 from scenes import SOON, SOON_S, Make, put_into, with_global_table, word_count
 from waiting import wait_until
 
+from millstream.clock import SystemClock
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import TableJoined
 from millstream.dsl.options import Consumed, Materialized, Repartitioned
@@ -20,11 +21,12 @@ from millstream.errors import (
     TimeoutException,
     UnknownStateStoreException,
 )
-from millstream.model import TopicPartition
+from millstream.model import PipelineMetadata, ThreadMetadata, TopicPartition
 from millstream.query.position import Position, PositionBound
 from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.runtime.own_writes import bound_after, bound_at_ends
+from millstream.runtime.queries import _Progress
 from millstream.runtime.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
@@ -356,3 +358,31 @@ def test_a_client_that_does_not_run_has_no_answers(make: Make, world: FakeWorld,
             call("count")
     with pytest.raises(wanted):
         client.sql("from counts")
+
+
+class Batching:
+    """A crew whose pipeline has read five records and finished three, until it is told to finish."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def metadata(self) -> tuple[ThreadMetadata, ...]:
+        finished = {LINES: 5 if self.told else 3}
+        pipeline = PipelineMetadata("p0", running=True, position={LINES: 5}, finished=finished)
+        return (ThreadMetadata("one", "RUNNING", pipelines=(pipeline,)),)
+
+    def finish(self, pipeline: str) -> None:
+        self.told.append(pipeline)
+
+
+def test_a_batch_is_ended_when_it_has_read_what_is_waited_for_and_not_before() -> None:
+    """In Real-Time Mode, where that can be a minute away."""
+    crew = Batching()
+    progress = _Progress(None, crew, SystemClock(), 1.0, lambda: None)  # type: ignore[arg-type]
+    assert progress.finished("p0", {LINES: 3}) == {LINES: 3}
+    assert progress.finished("p0", {LINES: 6}) == {LINES: 3}
+    assert crew.told == []
+    assert progress.finished("p0", {LINES: 5}) == {LINES: 3}
+    assert crew.told == ["p0"]
+    assert progress.finished("p0", {LINES: 5}) == {LINES: 5}
+    assert crew.told == ["p0"]

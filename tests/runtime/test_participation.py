@@ -28,9 +28,9 @@ from millstream.errors import MissingSourceTopicException, StreamsException
 from millstream.model import TopicPartition
 from millstream.runtime.assembly import Assembly, Plan
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

@@ -15,14 +15,8 @@ from millstream.errors import (
     PipelineException,
     StreamsException,
 )
-from millstream.runtime.policies import (
-    MOST_FAILURES,
-    Budget,
-    UncaughtExceptionPolicy,
-    causes,
-    default_budget,
-)
-from millstream.runtime.supervision import Response
+from millstream.runtime.failure import MOST_FAILURES, Budget, Response
+from millstream.runtime.policies import UncaughtExceptionPolicy, causes, default_budget
 
 SECOND = timedelta(seconds=1)
 replace = UncaughtExceptionPolicy.replace

@@ -18,6 +18,7 @@ from millstream.dsl.options import AutoOffsetReset, Consumed
 from millstream.errors import ConfigException, IllegalStateException, LockException, StreamsException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Scan, TopicDescription
+from millstream.runtime.failure import Response
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.runtime.identity import Noted, Notes, Role
 from millstream.runtime.reset import Reset, reset_application
@@ -30,7 +31,6 @@ from millstream.runtime.reset_plan import (
 )
 from millstream.runtime.starts import STARTS, Starts, TopicStart, begin, initial_offsets, read_starts
 from millstream.runtime.states import State
-from millstream.runtime.supervision import Response
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
 from millstream.testing.world import FakeWorld

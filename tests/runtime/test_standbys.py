@@ -24,8 +24,8 @@ from millstream.query.metadata import HostInfo, KeyQueryMetadata, default_partit
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import Role
 from millstream.runtime.client import KafkaStreams
+from millstream.runtime.failure import Response
 from millstream.runtime.standby_updates import SuspendReason
-from millstream.runtime.supervision import Response
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())

@@ -12,27 +12,29 @@ from hypothesis import strategies as st
 
 from millstream.errors import PipelineException, ProcessorStateException, StreamsException
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.handler import Answer
+from millstream.runtime.failure import (
+    Answer,
+    Exhausted,
+    Failure,
+    Response,
+    Retry,
+    StreamsUncaughtExceptionResponse,
+    StreamThreadExceptionResponse,
+    in_short,
+)
 from millstream.runtime.states import State
 from millstream.runtime.supervision import (
     Action,
     CallHook,
     CloseToError,
     EndThread,
-    Exhausted,
-    Failure,
     Hopeless,
     Log,
     LogFailure,
     ReplaceThread,
-    Response,
-    Retry,
     ShutdownApplication,
-    StreamsUncaughtExceptionResponse,
-    StreamThreadExceptionResponse,
     View,
     decide,
-    in_short,
 )
 
 OPEN = [State.RUNNING, State.REBALANCING]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.dsl.serdes import Serde, Serdes
+from millstream.metrics.client import ClientMetrics
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.query.metadata import (
     HostInfo,
@@ -124,6 +125,9 @@ class FakeStreams:
             role = self.roles.get((name, partition), Role.ACTIVE)
             local.setdefault(name, []).append(LocalStore(TaskId(1, partition), store, "t", role))
         self._snapshot = replace(self._snapshot, local=local, **changes)
+
+    def metrics(self) -> ClientMetrics:
+        return ClientMetrics({}, self.client_id)
 
     def query_metadata_for_key(
         self, store: str, key: Any, serializer_or_partitioner: Any = None

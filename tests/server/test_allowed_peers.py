@@ -6,7 +6,7 @@ import pytest
 
 from millstream.errors import ConfigException
 from millstream.query.metadata import HostInfo
-from millstream.server.allowed import Allowed
+from millstream.server.entrance import Allowed
 
 TABLE = [
     # patterns, host, with a token, without one

@@ -29,7 +29,7 @@ from millstream.errors import ConfigException, StreamsNotStartedException
 from millstream.query.provider import Role
 from millstream.server.application import QueryApplication
 from millstream.server.codec import to_base64
-from millstream.server.limits import Limits
+from millstream.server.entrance import Limits
 
 
 def filled() -> Application:

@@ -26,7 +26,7 @@ from millstream.errors import (
 )
 from millstream.query.metadata import HostInfo
 from millstream.server import Limits, QueryServer, RemoteStore
-from millstream.server.allowed import is_loopback
+from millstream.server.entrance import is_loopback
 
 LIMITS = Limits(transfer_s=0.2, deadline_s=5, idle_s=0.1)
 

@@ -12,8 +12,10 @@ from datetime import timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from traps import trap
 from waiting import wait_until
 
@@ -27,6 +29,7 @@ from millstream.errors import (
     StateStoreNotAvailableException,
     StreamsException,
 )
+from millstream.metrics.prometheus import CONTENT_TYPE
 from millstream.model import TopicPartition
 from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
@@ -34,7 +37,7 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
 from millstream.server import RemoteStore
-from millstream.server.configured import listening_address, query_server
+from millstream.server.serving import listening_address, query_server
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
@@ -107,6 +110,19 @@ def get(url: str, target: str, token: str = "") -> tuple[int, Any]:
         connection.close()
 
 
+def written_for_prometheus(url: str) -> tuple[str, dict[str, float]]:
+    """The content type of /metrics, and what stands there without labels but the client's."""
+    with urlopen(f"{url}/metrics", timeout=10) as response:
+        kind, text = response.headers["content-type"], response.read().decode()
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if set(sample.labels) == {"client_id"}
+    }
+    return kind, found
+
+
 def url_of(client: KafkaStreams) -> str:
     url = client.query_server_url
     assert url is not None
@@ -123,6 +139,9 @@ def test_a_client_answers_while_it_runs(make: Make) -> None:
     assert url.startswith("http://127.0.0.1:")
     assert get(url, "/readyz")[0] == 200
     assert get(url, "/v1/health")[1]["status"] == "running"
+    kind, metrics = written_for_prometheus(url)
+    assert kind == CONTENT_TYPE
+    assert metrics["kafka_streams_stream_metrics_alive_stream_threads"] == 1
     with RemoteStore(url, "counts") as counts:
         assert counts.get("key-7") == 7
         assert counts.get("nobody") is None

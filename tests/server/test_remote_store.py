@@ -29,6 +29,7 @@ from millstream.errors import (
     TimeoutException,
     UnknownStateStoreException,
 )
+from millstream.metrics.client import ClientMetrics
 from millstream.model import KeyValue, SessionWindow, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
@@ -83,6 +84,9 @@ class Stage:
 
     def snapshot(self) -> StoreSnapshot:
         return self.client.snapshot()
+
+    def metrics(self) -> ClientMetrics:
+        return self.client.metrics()
 
     def query_metadata_for_key(self, *arguments: Any) -> KeyQueryMetadata:
         return self.client.query_metadata_for_key(*arguments)

@@ -22,8 +22,7 @@ from millstream.query.provider import Role
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.application import QueryApplication
 from millstream.server.proof import PROOF_PATH, fresh_nonce, proven, secret_of
-from millstream.server.wire import Wire, base_of
-from millstream.server.workers import Deadline
+from millstream.server.wire import Deadline, Wire, base_of
 
 TOKEN = "s3cret-token-of-all"
 

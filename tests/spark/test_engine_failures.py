@@ -46,6 +46,7 @@ from millstream.model import TopicPartition
 from millstream.ports import CompiledPipeline, PipelineEnd
 from millstream.runtime.policies import causes
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.dropped import DropWatch
 from millstream.spark.engine import SparkEngine
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.pipeline import QueryPipeline
@@ -564,7 +565,7 @@ def test_stopping_is_bounded_when_the_jvm_does_not_answer() -> None:
     query: Any = Hanging()
     ends: queue.Queue[PipelineEnd] = queue.Queue()
     claim: Any = None
-    running = QueryPipeline("p0", (), query, ends.put, claim, lambda: claim)
+    running = QueryPipeline("p0", (), query, ends.put, claim, lambda: claim, DropWatch("p0"))
     running._stop_seconds = 0.1
     begun = time.monotonic()
     running.stop()

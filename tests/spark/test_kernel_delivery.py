@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,13 +92,21 @@ def class_path(spark: SparkSession, *jars: Path, closed: bool = False) -> Iterat
     context: Any = spark.sparkContext
     thread = jvm.java.lang.Thread.currentThread()
     usual = thread.getContextClassLoader()
-    urls = context._gateway.new_array(jvm.java.net.URL, len(jars))
-    for number, jar in enumerate(jars):
-        urls[number] = jvm.java.io.File(str(jar)).toURI().toURL()
-    bare = jvm.java.lang.ClassLoader.getSystemClassLoader()
-    loader = jvm.java.net.URLClassLoader(urls, bare)
+
+    def loader_of(paths: Iterable[Path | str], parent: Any) -> Any:
+        paths = list(paths)
+        urls = context._gateway.new_array(jvm.java.net.URL, len(paths))
+        for number, path in enumerate(paths):
+            urls[number] = jvm.java.io.File(str(path)).toURI().toURL()
+        return jvm.java.net.URLClassLoader(urls, parent)
+
+    # The loader of Java's class path has our jars, among Spark's.
+    own = {str(shipped_kernel().jar), *map(str, ensure_jars(connector_set(pyspark.__version__)))}
+    theirs = [jar for jar in jvm.java.lang.System.getProperty("java.class.path").split(":") if jar not in own]
+    bare = loader_of(theirs, jvm.java.lang.ClassLoader.getPlatformClassLoader())
+    loader = loader_of(jars, bare)
     if closed:
-        loader = bare  # of Java's own: it takes none
+        loader = jvm.org.apache.spark.util.ParentClassLoader(bare)  # it takes none
     else:
         loader = jvm.org.apache.spark.util.MutableURLClassLoader(
             context._gateway.new_array(jvm.java.net.URL, 0), loader

@@ -1,0 +1,144 @@
+"""docs/performance.md: the table, the plots, and on which machine; from the figures of one run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+from bench.contest import LABELS
+from bench.figures import Table, median
+from bench.summary import table as summary
+from bench.workloads import WORKLOADS
+
+__all__ = ["bars", "markdown", "page", "plots"]
+
+_COLOURS = {
+    "millstream": "#1f6f8b",
+    "real-time": "#63b7d0",
+    "java": "#c8553d",
+    "spark": "#e0a030",
+    "quix": "#7a6f9b",
+}
+_SOURCE = """\
+`make bench ARGS=--publish` wrote this page, its plots and [performance.json](performance.json), in one run
+on one machine:"""
+_METHOD = """\
+Millstream, Kafka Streams in Java, Structured Streaming written by hand and Quix Streams did the same jobs
+over the same records, on one broker, each in a process of its own, in alternating rounds. Figures are
+medians of the rounds. Throughput is from the first record that is read to the last result that the broker
+has, so no start is in it. Kafka Streams is set up for throughput there (caches of 256 MB, commits twice a
+second, large batches, a thread for each core), and for latency where that is measured (no cache, no
+linger). Spark by hand has the settings that Millstream gives its own; a count it writes to two topics, as
+Millstream does with its changelog. Quix Streams is given fewer records, since it needs longer for each.
+
+A goal compares on this machine; it says nothing of another one. What larger machines need is in
+[sizing.md](sizing.md)."""
+_WIDTH, _LEFT, _ROW, _GAP = 760, 230, 16, 12
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown has it."""
+    lines = [_line(table.columns), _line(["---"] + ["---:"] * (len(table.columns) - 1))]
+    lines += [_line(row) for row in table.rows]
+    if table.notes:
+        lines += ["", *(f"- {_cell(note)}" for note in table.notes)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) -> str:
+    """A plot: groups of bars, each bar as long as its part of the longest one of its group.
+
+    Groups are of different units of work, so lengths are compared within a group only.
+
+    Args:
+        groups: a label, and a value for each contestant.
+    """
+    parts, y = [], 40
+    for label, values in groups:
+        most = max((value for _, value in values), default=0.0) or 1.0
+        parts.append(f'<text x="{_LEFT - 10}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
+        for name, value in values:
+            length = max(1.0, (_WIDTH - _LEFT - 190) * value / most)
+            text = f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+            parts.append(
+                f'<rect x="{_LEFT}" y="{y}" width="{length:.1f}" height="{_ROW - 3}" '
+                f'fill="{_COLOURS[name]}"/>'
+                f'<text x="{_LEFT + length + 6:.1f}" y="{y + 11}">{text} {escape(LABELS[name])}</text>'
+            )
+            y += _ROW
+        y += _GAP
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y}" '
+        f'viewBox="0 0 {_WIDTH} {y}" font-family="sans-serif" font-size="12" fill="#222">\n'
+        f'<rect width="{_WIDTH}" height="{y}" fill="#fff"/>\n'
+        f'<text x="10" y="22" font-size="15">{escape(title)}, {escape(unit)}</text>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def plots(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Files by name."""
+    made = {}
+    rates = []
+    for workload, by_name in parts.get("throughput", {}).get("data", {}).items():
+        values = [
+            (name, median([run["records"] / run["seconds"] for run in by_name[name]["runs"]]))
+            for name in _COLOURS
+            if by_name.get(name, {}).get("runs")
+        ]
+        rates.append((WORKLOADS[workload].title, values))
+    if rates:
+        made["performance-throughput.svg"] = bars("Throughput", rates, "records a second; longer is better")
+    waits = []
+    data = parts.get("latency", {}).get("data", {})
+    for job in ("map", "count"):
+        for mode, said in (("single", "one at a time"), ("50", "50/s"), ("1000", "1,000/s")):
+            by_name = data.get(job, {})
+            values = [
+                (name, by_name[name][mode]["p50"]) for name in _COLOURS if mode in by_name.get(name, {})
+            ]
+            if values:
+                waits.append((f"{job}, {said}", values))
+    if waits:
+        made["performance-latency.svg"] = bars("Latency, p50", waits, "ms; shorter is better")
+    return made
+
+
+def page(
+    facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Sequence[Table]]
+) -> str:
+    """The whole page.
+
+    Args:
+        facts: the machine.
+        parts: the figures of each part, as `Report.as_json` has them.
+        tables: the tables of each part.
+    """
+    machine = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
+    drawn = [f"![{name}]({name})" for name in plots(parts)]
+    sections = []
+    for name, of in tables.items():
+        sections.append(f"## {name.capitalize()}")
+        sections += [f"**{one.title}**\n\n{markdown(one)}" for one in of]
+    found = summary(parts)
+    whole = [
+        "# How fast it is",
+        _SOURCE,
+        f"> {machine}",
+        _METHOD,
+        f"## {found.title}",
+        markdown(found),
+        *drawn,
+        *sections,
+    ]
+    return "\n\n".join(whole).rstrip() + "\n"

@@ -1,0 +1,288 @@
+"""How costs grow: one thing at a time is made larger, under 50 records a second through a count.
+
+A micro-batch's time is from its first file in the checkpoint to its last one; the seconds of the processor
+are of the client, its JVM, and of what else belongs to it. The large store is filled without Kafka, as a
+restore does it, and read at random.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.children import Child, Failed, usage
+from bench.contest import PythonContestant
+from bench.figures import Progress, Report, Table, median
+from bench.lab import Lab, NotMeasured, OutOfTimeError
+from bench.standalone import standalone
+from bench.words import produce, wait_for
+from millstream.model import TaskId
+from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.updater import MAX_RECORDS
+
+__all__ = ["Point", "batch_ms", "measure", "report"]
+
+_RATE = 50.0
+_WARM_S = 3.0
+_WARM_BATCHES = 10
+_READ_S = 120.0
+_KEYS_A_SECOND = 20_000
+"""How slowly a first micro-batch may take in keys before it is given up."""
+_WORKERS = 2
+_VALUE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One size of one thing."""
+
+    what: int
+    batch_ms: float
+    cores: float
+    memory_mb: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    partitions: Sequence[int]
+    pipelines: Sequence[int]
+    keys: Sequence[int]
+    clients: Sequence[int]
+    store_gb: Sequence[float]
+    seconds: float
+
+
+_FULL = _Sizes((1, 4, 16, 64), (1, 4, 16), (10_000, 1_000_000, 10_000_000), (1, 2, 4, 8), (1, 10), 10.0)
+_QUICK = _Sizes((1, 8), (4,), (200_000,), (2,), (0.1,), 3.0)
+
+
+def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
+    """One thing after the other, as long as there is time."""
+    sizes = _QUICK if quick else _FULL
+    until = time.monotonic() + budget_s
+    found: dict[str, list[Point]] = {}
+    why: dict[str, str] = {}
+
+    def each(what: str, sizes: Sequence[float], point: Callable[[int], Point]) -> None:
+        for size in sizes:
+            tell(f"{what}: {size:,}")
+            if time.monotonic() > until:
+                why[f"{what} of {size:,}"] = "there was no time left"
+                continue
+            try:
+                measured = point(int(size))
+                found.setdefault(what, []).append(measured)
+            except (Failed, NotMeasured, RuntimeError, TimeoutError, OSError) as error:
+                why[f"{what} of {size:,}"] = str(error)
+                tell(f"{what}: {size:,}: FAILED: {error}")
+
+    try:
+        each(
+            "store, MB",
+            [1000 * gigabytes for gigabytes in sizes.store_gb],
+            lambda size: _store(lab, size, tell),
+        )
+        with ExitStack() as held:
+            client = _Client(lab, held, {})
+            each(
+                "partitions",
+                sizes.partitions,
+                lambda size: client.point(size, partitions=size, seconds=sizes.seconds),
+            )
+            each(
+                "pipelines",
+                sizes.pipelines,
+                lambda size: client.point(size, pipelines=size, seconds=sizes.seconds),
+            )
+            each("keys", sizes.keys, lambda size: client.point(size, keys=size, seconds=sizes.seconds))
+            each(
+                "clients", sizes.clients, lambda size: client.point(size, clients=size, seconds=sizes.seconds)
+            )
+        each(
+            "workers of a standalone cluster",
+            (_WORKERS,),
+            lambda size: _on_a_cluster(lab, size, sizes.seconds),
+        )
+    except OutOfTimeError as error:
+        why["the rest"] = str(error)
+    return report(found, why)
+
+
+class _Client:
+    """Millstream in a process, which stays; one that has failed is started anew."""
+
+    def __init__(self, lab: Lab, held: ExitStack, settings: dict[str, object]) -> None:
+        self._lab, self._settings = lab, settings
+        self._contestant: PythonContestant | None = None
+        held.callback(self._close)
+
+    def _close(self) -> None:
+        if self._contestant is not None:
+            self._contestant.close()
+            self._contestant = None
+
+    def point(
+        self,
+        what: int,
+        *,
+        seconds: float,
+        partitions: int = 2,
+        pipelines: int = 1,
+        keys: int = 20,
+        clients: int = 1,
+    ) -> Point:
+        """A count, so many seconds of it."""
+        lab = self._lab
+        left, output = lab.name("in"), lab.topic("out", partitions)
+        job = f"counts-{pipelines}"
+        for number in range(pipelines):
+            lab.kafka.create_topic(f"{left}-{number}", partitions)
+        source = f"{left}-0"
+        if keys > 20:
+            records = ({"key": f"k{number}", "value": "keep-0"} for number in range(keys))
+            produce(lab.bootstrap_servers, source, records)
+        checkpoints = lab.path("checkpoints")
+        settings = {**self._settings, "checkpoint.location": str(checkpoints)}
+        try:
+            with ExitStack() as held:
+                if self._contestant is None:
+                    self._contestant = PythonContestant(lab, "millstream", self._settings)
+                    self._contestant.wait_until_ready()
+                mine = self._contestant
+                mine.start(job, left, "", output, settings)
+                all_of_them = [mine]
+                for _ in range(clients - 1):
+                    other = PythonContestant(lab, "millstream", {**self._settings, "keep": False})
+                    held.callback(other.close)
+                    other.start(job, left, "", output, settings)
+                    all_of_them.append(other)
+                return self._measured(what, mine, all_of_them, checkpoints, source, keys, seconds)
+        except BaseException:
+            self._close()
+            raise
+
+    def _measured(
+        self,
+        what: int,
+        mine: PythonContestant,
+        all_of_them: Sequence[PythonContestant],
+        checkpoints: Path,
+        source: str,
+        keys: int,
+        seconds: float,
+    ) -> Point:
+        command = [sys.executable, "-m", "bench.traffic", "send", self._lab.bootstrap_servers, source]
+        with Child("sender", command, self._lab.path("log")) as sender:
+            sender.ask(_READ_S, rate=_RATE, seconds=_WARM_S, keys=keys)
+            wait_for(lambda: _committed(checkpoints) > 0, _READ_S + keys / _KEYS_A_SECOND, "micro-batch")
+            until = time.monotonic() + 5 * _WARM_S
+            while _committed(checkpoints) < _WARM_BATCHES and time.monotonic() < until:
+                sender.ask(_READ_S, rate=_RATE, seconds=1.0, keys=keys)
+            before, begun = sum(one.used().cpu_s for one in all_of_them), time.monotonic()
+            since = time.time()
+            sender.ask(_READ_S, rate=_RATE, seconds=seconds, keys=keys)
+            cores = (sum(one.used().cpu_s for one in all_of_them) - before) / (time.monotonic() - begun)
+        wait_for(lambda: batch_ms(checkpoints, since) is not None, _READ_S, "micro-batch")
+        taken = batch_ms(checkpoints, since)
+        memory = sum(one.used().memory_mb for one in all_of_them)
+        for one in reversed(all_of_them):
+            one.stop()
+        assert taken is not None
+        return Point(what, taken, cores, memory)
+
+
+def _committed(checkpoints: Path) -> int:
+    """How many micro-batches are committed."""
+    return sum(1 for _ in checkpoints.rglob("commits/[0-9]*"))
+
+
+def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
+    """The median time of the micro-batches that were committed after a moment; None: there is none."""
+    found = []
+    for commit in checkpoints.rglob("commits/[0-9]*"):
+        try:
+            ended = commit.stat().st_mtime
+            begun = (commit.parent.parent / "offsets" / commit.name).stat().st_mtime
+        except FileNotFoundError:
+            continue  # it was old, and is gone
+        if ended > since:
+            found.append((ended - begun) * 1000)
+    return median(found) if found else None
+
+
+def _on_a_cluster(lab: Lab, workers: int, seconds: float) -> Point:
+    """The same count on executors of a standalone cluster: a master and workers on the loopback."""
+    with standalone(lab.path("cluster"), workers) as (settings, pids), ExitStack() as held:
+        client = _Client(lab, held, dict(settings))
+        before, begun = sum(usage(pid).cpu_s for pid in pids), time.monotonic()
+        point = client.point(workers, seconds=seconds)
+        used = (sum(usage(pid).cpu_s for pid in pids) - before) / (time.monotonic() - begun)
+        memory = sum(usage(pid).memory_mb for pid in pids)
+        note = f"{used:.2f} cores of the workers, their start included"
+        return Point(workers, point.batch_ms, point.cores, point.memory_mb + memory, note)
+
+
+def _store(lab: Lab, megabytes: int, tell: Progress) -> Point:
+    """A store of so many MB: how fast it is filled, and read at random."""
+    folder = lab.path("large")
+    if shutil.disk_usage(lab.directory).free < 3e6 * megabytes:
+        raise NotMeasured(f"there is no room for a store of {megabytes:,} MB")
+    store = RocksDBStore("large", TaskId(0, 0), folder)
+    chance = random.Random(1)
+    pool = chance.randbytes(1_000_000)  # values that compression does not make smaller
+    count = megabytes * 1_000_000 // _VALUE
+    used, begun = usage(os.getpid()).cpu_s, time.monotonic()
+    try:
+        for start in range(0, count, MAX_RECORDS):
+            some = range(start, min(count, start + MAX_RECORDS))
+            store.apply([(b"key-%012d" % n, _value(pool, n), n) for n in some], some.stop)
+            if start // MAX_RECORDS % 1000 == 0:
+                tell(f"store: {start * _VALUE / 1e6:,.0f} of {megabytes:,} MB")
+        filled = time.monotonic() - begun
+        cores = (usage(os.getpid()).cpu_s - used) / filled
+        asked = [b"key-%012d" % chance.randrange(count) for _ in range(5_000)]
+        begun = time.monotonic()
+        missing = sum(store.get(key) is None for key in asked)
+        per_read = (time.monotonic() - begun) / len(asked) * 1e6
+        if missing:
+            raise RuntimeError(f"{missing} keys are not in the store")
+        note = f"filled with {megabytes / filled:,.0f} MB/s; {per_read:.0f} us a get at random"
+        return Point(megabytes, 0.0, cores, usage(os.getpid()).memory_mb, note)
+    finally:
+        store.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _value(pool: bytes, number: int) -> bytes:
+    at = number * 7919 % (len(pool) - _VALUE)
+    return pool[at : at + _VALUE]
+
+
+def report(found: dict[str, list[Point]], why: dict[str, str]) -> Report:
+    """A table for each thing."""
+    tables = []
+    for what, points in found.items():
+        rows = tuple(
+            (
+                f"{point.what:,}",
+                f"{point.batch_ms:.0f}" if point.batch_ms else "-",
+                f"{point.cores:.2f}",
+                f"{point.memory_mb:,.0f}",
+                point.note,
+            )
+            for point in points
+        )
+        tables.append(Table(f"Scale: {what}", (what, "ms a micro-batch", "cores busy", "MB", ""), rows))
+    if why:
+        notes = tuple((what, reason) for what, reason in why.items())
+        tables.append(Table("Scale: not measured", ("what", "why"), notes))
+    data = {what: [asdict(point) for point in points] for what, points in found.items()}
+    return Report("scale", tuple(tables), (), data)

@@ -1,0 +1,119 @@
+"""What commands ask of a running client: its query server, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import typer
+
+from millstream.errors import ConfigException, StreamsException
+
+__all__ = ["Client", "Token", "Url", "path_of"]
+
+_TIMEOUT_S = 10.0
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        "-u",
+        envvar="MILLSTREAM_URL",
+        show_envvar=True,
+        help="The query server of any of its clients.",
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="MILLSTREAM_TOKEN",
+        show_envvar=True,
+        help="What that server wants to be shown (query.server.token). The environment is the better place: "
+        "other users see arguments.",
+    ),
+]
+URL = "http://127.0.0.1:7070"
+
+
+def path_of(*parts: str, **given: object) -> str:
+    """A path below /v1, percent-encoded, with the parameters that are not None."""
+    query = urlencode({name.rstrip("_"): _text(value) for name, value in given.items() if value is not None})
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts) + (f"?{query}" if query else "")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Client:
+    """Asks one query server.
+
+    Raises:
+        typer.BadParameter: the address, or the token, is none.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        from millstream.server.entrance import checked_token
+        from millstream.server.wire import Wire, base_of
+
+        try:
+            self._base = base_of(url)
+            self._wire = Wire(self._base, checked_token(token))
+        except ConfigException as error:
+            raise typer.BadParameter(str(error), param_hint="--url") from None
+
+    @property
+    def url(self) -> str:
+        """Where it asks."""
+        return str(self._base)
+
+    def get(self, path: str, *, may_be: tuple[int, ...] = ()) -> tuple[int, Mapping[str, Any]]:
+        """Status and body of an answer that is none of an error, or has one of these statuses.
+
+        Raises:
+            StreamsException, IllegalStateException, ValueError: what the server answers instead; or there
+                is none.
+        """
+        return self._ask("GET", path, None, may_be)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer to something that changes the client."""
+        return self._ask("POST", path, json.dumps(body).encode("ascii"), ())[1]
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._wire.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, may_be: tuple[int, ...]
+    ) -> tuple[int, Mapping[str, Any]]:
+        from millstream.server.answers import exception_from
+        from millstream.server.wire import Deadline, WireError
+
+        try:
+            reply = self._wire.ask(method, path, deadline=Deadline(_TIMEOUT_S), body=body)
+        except WireError as error:
+            raise StreamsException(
+                f"{error}. Is a client running there, with a query server (`millstream run --serve 7070`, or "
+                "the setting query.server.enabled)? --url or MILLSTREAM_URL says where"
+            ) from error
+        if reply.status in may_be:
+            return reply.status, reply.body
+        if "error" in reply.body or reply.status >= 400:
+            raise _explained(exception_from(reply.status, reply.body, self.url), reply.status)
+        return reply.status, reply.body
+
+
+def _explained(error: Exception, status: int) -> Exception:
+    if status == 401:
+        return StreamsException(f"{error}; --token, or MILLSTREAM_TOKEN, says which")
+    return error if isinstance(error, StreamsException) else StreamsException(str(error))

@@ -1,0 +1,406 @@
+"""What `millstream doctor` thinks of what it has found: each check is a function of the facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from millstream.cli.output import table
+from millstream.foreign import listed
+
+__all__ = ["CHECKS", "ClusterFacts", "Facts", "Grade", "Verdict", "diagnose", "has_failed", "verdicts_text"]
+
+_GIGA = 1 << 30
+_LITTLE_DISK = 1 * _GIGA
+_SOME_DISK = 5 * _GIGA
+_LITTLE_MEMORY = 2 * _GIGA
+_FEW_FILES, _ENOUGH_FILES = 1_024, 8_192
+_SLOW_MS = 500.0
+_SKEW_MS = 60_000
+_READ = frozenset({"READ", "DESCRIBE"})
+_WRITE = frozenset({"WRITE", "DESCRIBE"})
+
+
+class Grade(Enum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "FAILED"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one check. `next` says what to do about it; "" where there is nothing to do."""
+
+    check: str
+    grade: Grade
+    says: str
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the cluster has told.
+
+    Attributes:
+        answer_ms: how long the first answer took.
+        sources, sinks: the program's topics, each with its number of partitions; None: it is not there.
+        internal_problems: internal topics that do not fit the program, in words.
+        sources_rights, sinks_rights: what this user may do with those that are there.
+        cluster_rights: what it may do with the cluster.
+        internal_missing: internal topics that are still to be created.
+        newest_ms: the time of the newest record that is read, by its producer's or broker's clock.
+        now_ms: this machine's time when it was asked for.
+        members: who is in the application's group.
+    """
+
+    servers: str
+    answer_ms: float
+    sources: Mapping[str, int | None] = field(default_factory=dict)
+    sinks: Mapping[str, int | None] = field(default_factory=dict)
+    internal_problems: Sequence[str] = ()
+    internal_missing: int = 0
+    sources_rights: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sinks_rights: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    cluster_rights: frozenset[str] = frozenset()
+    newest_ms: int | None = None
+    now_ms: int = 0
+    members: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found on this machine, of the configuration, and of the cluster.
+
+    Attributes:
+        versions: of what Millstream runs on; None: not installed.
+        spark_versions: the Spark versions (major and minor) that there are jars for.
+        java, kernel, jars: what was found, or with `_problem` why it cannot be used.
+        config: whether there is one; None with a problem: it is wrong.
+        state_dir: with the problem of writing there, the bytes that are free, and the process that has it.
+        checkpoint: where it is, and why it does not fit the program.
+        cluster: None with a problem: it does not answer; without one: it was not asked.
+    """
+
+    python: str
+    versions: Mapping[str, str | None]
+    spark_versions: Sequence[str]
+    java: str = ""
+    java_problem: str = ""
+    kernel: str = ""
+    kernel_problem: str = ""
+    jars: str = ""
+    jars_missing: Sequence[str] = ()
+    jars_bytes: int = 0
+    open_files: int = 0
+    memory: int = 0
+    config: str = ""
+    config_problem: str = ""
+    state_dir: str = ""
+    state_problem: str = ""
+    disk_free: int = 0
+    locked_by: int | None = None
+    checkpoint: str = ""
+    checkpoint_problem: str = ""
+    checkpoint_is_shared: bool = False
+    cluster: ClusterFacts | None = None
+    cluster_problem: str = ""
+
+
+def _ok(check: str, says: str) -> Verdict:
+    return Verdict(check, Grade.OK, says)
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIGA:,.1f} GB" if count >= _GIGA // 10 else f"{count / (1 << 20):,.1f} MB"
+
+
+# --- this machine ----------------------------------------------------------------------------------------
+
+
+def versions(facts: Facts) -> Verdict:
+    """Whether what Millstream runs on is there, in versions that fit."""
+    missing = [name for name, version in facts.versions.items() if version is None]
+    says = f"Python {facts.python}; " + ", ".join(
+        f"{name} {version}" for name, version in facts.versions.items() if version is not None
+    )
+    if missing:
+        return Verdict(
+            "versions",
+            Grade.FAILED,
+            f"{', '.join(missing)} is not installed",
+            f"pip install {' '.join(missing)}",
+        )
+    spark = facts.versions.get("pyspark") or ""
+    if ".".join(spark.split(".")[:2]) not in facts.spark_versions:
+        known = " or ".join(f"{each}.*" for each in facts.spark_versions)
+        return Verdict(
+            "versions",
+            Grade.FAILED,
+            f"there are no jars for Spark {spark}",
+            f"pip install 'pyspark=={known}'",
+        )
+    return _ok("versions", says)
+
+
+def java(facts: Facts) -> Verdict:
+    """Whether there is a Java for Spark."""
+    if facts.java_problem:
+        return Verdict(
+            "Java", Grade.FAILED, facts.java_problem.partition("\n")[0], _last_line(facts.java_problem)
+        )
+    return _ok("Java", facts.java)
+
+
+def _last_line(text: str) -> str:
+    return text.rpartition("\n")[2] if "\n" in text else ""
+
+
+def jars(facts: Facts) -> Verdict:
+    """Whether Spark's connector for Kafka, and the kernel, are here."""
+    if facts.kernel_problem:
+        return Verdict("jars", Grade.FAILED, facts.kernel_problem)
+    if facts.jars_missing:
+        return Verdict(
+            "jars",
+            Grade.WARNING,
+            f"{len(facts.jars_missing)} jars of Spark's Kafka connector are not in the cache "
+            f"({_size(facts.jars_bytes)}): the first start downloads them",
+            "start once with a network, or copy the cache folder of another machine: MILLSTREAM_CACHE_DIR",
+        )
+    return _ok("jars", f"{facts.jars}; {facts.kernel}")
+
+
+def memory(facts: Facts) -> Verdict:
+    """Whether there is memory for a JVM."""
+    says = f"{_size(facts.memory)} are free"
+    if facts.memory < _LITTLE_MEMORY:
+        return Verdict(
+            "memory",
+            Grade.WARNING,
+            says,
+            "Spark's driver alone takes up to 2 GB: spark.driver.memory, or end something",
+        )
+    return _ok("memory", says)
+
+
+def open_files(facts: Facts) -> Verdict:
+    """Whether the process may open enough files: for stores and connections."""
+    says = f"this process may open {facts.open_files:,} files"
+    if facts.open_files < _ENOUGH_FILES:
+        grade = Grade.FAILED if facts.open_files < _FEW_FILES else Grade.WARNING
+        return Verdict("open files", grade, says, "ulimit -n 65536, or LimitNOFILE=65536 in a systemd unit")
+    return _ok("open files", says)
+
+
+# --- the configuration, and what is on disk --------------------------------------------------------------
+
+
+def configuration(facts: Facts) -> Verdict:
+    """Whether the configuration can be used."""
+    if facts.config_problem:
+        return Verdict(
+            "configuration", Grade.FAILED, facts.config_problem, "`millstream config` lists all settings"
+        )
+    if not facts.config:
+        return Verdict(
+            "configuration", Grade.SKIPPED, "none is given", "--config-file, --set, or MILLSTREAM_…"
+        )
+    return _ok("configuration", facts.config)
+
+
+def state(facts: Facts) -> Verdict | None:
+    """Whether state can be written, and whether somebody else has it."""
+    if not facts.state_dir:
+        return None
+    if facts.state_problem:
+        return Verdict(
+            "state",
+            Grade.FAILED,
+            f"{facts.state_dir}: {facts.state_problem}",
+            "correct that, or set state.dir",
+        )
+    if facts.locked_by is not None:
+        return Verdict(
+            "state",
+            Grade.WARNING,
+            f"{facts.state_dir} is in use by process {facts.locked_by}",
+            "a second client on this machine needs a state.dir of its own",
+        )
+    return _ok("state", f"{facts.state_dir} can be written")
+
+
+def disk(facts: Facts) -> Verdict | None:
+    """Whether there is room for state."""
+    if not facts.state_dir or facts.state_problem:
+        return None
+    says = f"{_size(facts.disk_free)} are free in {facts.state_dir}"
+    if facts.disk_free < _SOME_DISK:
+        grade = Grade.FAILED if facts.disk_free < _LITTLE_DISK else Grade.WARNING
+        return Verdict("disk", grade, says, "make room, or set state.dir and checkpoint.location elsewhere")
+    return _ok("disk", says)
+
+
+def checkpoint(facts: Facts) -> Verdict | None:
+    """Whether the checkpoints fit the program, and whether other clients reach them."""
+    if not facts.checkpoint:
+        return None
+    if facts.checkpoint_problem:
+        return Verdict(
+            "checkpoint",
+            Grade.FAILED,
+            facts.checkpoint_problem,
+            "run the program that made it, or begin anew: `millstream reset`",
+        )
+    shared = (
+        "" if facts.checkpoint_is_shared else "; right for an application of one client (checkpoint.location)"
+    )
+    return _ok("checkpoint", f"{facts.checkpoint}{shared}")
+
+
+# --- the cluster -----------------------------------------------------------------------------------------
+
+
+def broker(facts: Facts) -> Verdict:
+    """Whether Kafka answers, and how quickly."""
+    if facts.cluster_problem:
+        return Verdict("broker", Grade.FAILED, facts.cluster_problem, "to try things out: `millstream kafka`")
+    if facts.cluster is None:
+        return Verdict(
+            "broker", Grade.SKIPPED, "nothing says where Kafka is", "--bootstrap-server, or the configuration"
+        )
+    says = f"{facts.cluster.servers} answers in {facts.cluster.answer_ms:,.0f} ms"
+    if facts.cluster.answer_ms > _SLOW_MS:
+        return Verdict(
+            "broker",
+            Grade.WARNING,
+            says,
+            "each micro-batch waits for it; look at the network and the brokers",
+        )
+    return _ok("broker", says)
+
+
+def topics(facts: Facts) -> Verdict | None:
+    """Whether the program's topics are there, and internal ones fit."""
+    cluster = facts.cluster
+    if cluster is None or not (cluster.sources or cluster.sinks or cluster.internal_problems):
+        return None
+    lost = [name for name, count in {**cluster.sources, **cluster.sinks}.items() if count is None]
+    if lost:
+        return Verdict(
+            "topics",
+            Grade.FAILED,
+            f"topics {listed(lost)} do not exist"
+            if len(lost) > 1
+            else f"topic {listed(lost)} does not exist",
+            "create what is missing: applications do not create the topics that they share with others",
+        )
+    if cluster.internal_problems:
+        return Verdict("topics", Grade.FAILED, "; ".join(cluster.internal_problems), "see `millstream reset`")
+    found = [f"{name} ({count})" for name, count in {**cluster.sources, **cluster.sinks}.items()]
+    created = (
+        f"; {cluster.internal_missing} internal ones are created at the start"
+        if cluster.internal_missing
+        else ""
+    )
+    return _ok("topics", f"{', '.join(found)}{created}")
+
+
+def rights(facts: Facts) -> Verdict | None:
+    """Whether this user may read, write and create what the program does."""
+    cluster = facts.cluster
+    if cluster is None or not (cluster.sources_rights or cluster.sinks_rights):
+        return None
+    denied = [
+        f"{_lacks(held, needed)} {name}"
+        for rows, needed in ((cluster.sources_rights, _READ), (cluster.sinks_rights, _WRITE))
+        for name, held in rows.items()
+        if not needed <= held and "ALL" not in held
+    ]
+    if cluster.internal_missing and not cluster.cluster_rights & {"CREATE", "ALL"}:
+        denied.append("CREATE topics")
+    if denied:
+        return Verdict(
+            "rights",
+            Grade.FAILED,
+            f"this user may not {', '.join(denied)}",
+            "have ACLs added; those for internal topics, with the application.id as prefix",
+        )
+    return _ok("rights", "this user may read, write and create what it needs to")
+
+
+def _lacks(held: frozenset[str], needed: frozenset[str]) -> str:
+    return " and ".join(sorted(needed - held))
+
+
+def clock(facts: Facts) -> Verdict | None:
+    """Whether this machine's clock agrees with those of the brokers and producers, as far as records tell."""
+    cluster = facts.cluster
+    if cluster is None or cluster.newest_ms is None:
+        return None
+    ahead = cluster.newest_ms - cluster.now_ms
+    if ahead > _SKEW_MS:
+        return Verdict(
+            "clock",
+            Grade.WARNING,
+            f"the newest record that is read is {ahead / 1000:,.0f} s in the future of this machine",
+            "set the clocks by NTP; windows close by the records' times, so one such record drops later ones",
+        )
+    return _ok("clock", f"no record is from the future; the newest is {max(0, -ahead) / 1000:,.0f} s old")
+
+
+def group(facts: Facts) -> Verdict | None:
+    """Who runs the application already."""
+    cluster = facts.cluster
+    if cluster is None or not facts.config:
+        return None
+    return _ok("group", f"{len(cluster.members)} clients run" if cluster.members else "no client runs now")
+
+
+CHECKS: tuple[Callable[[Facts], Verdict | None], ...] = (
+    versions,
+    java,
+    jars,
+    memory,
+    open_files,
+    configuration,
+    state,
+    disk,
+    checkpoint,
+    broker,
+    topics,
+    rights,
+    clock,
+    group,
+)
+"""In this order."""
+
+
+def diagnose(facts: Facts) -> list[Verdict]:
+    """All verdicts; checks that have nothing to look at are left out."""
+    return [verdict for check in CHECKS if (verdict := check(facts)) is not None]
+
+
+def has_failed(verdicts: Sequence[Verdict]) -> bool:
+    """Whether one of them says that the program cannot run like this."""
+    return any(each.grade is Grade.FAILED for each in verdicts)
+
+
+def verdicts_text(verdicts: Sequence[Verdict]) -> str:
+    """A line for each, and below it what to do."""
+    lines = table(
+        ("check", "", "found"), [(each.check, each.grade.value, each.says) for each in verdicts]
+    ).split("\n")
+    indent = " " * lines[0].index("FOUND")
+    shown = lines[:1]
+    for line, verdict in zip(lines[1:], verdicts, strict=True):
+        shown.append(line)
+        if verdict.next:
+            shown.append(f"{indent}-> {verdict.next}")
+    failed = sum(each.grade is Grade.FAILED for each in verdicts)
+    warned = sum(each.grade is Grade.WARNING for each in verdicts)
+    shown += ["", f"{failed} failed, {warned} warnings" if failed or warned else "all is well"]
+    return "\n".join(shown)

@@ -1,0 +1,131 @@
+"""What the reports of Spark's micro-batches mean for the metrics. Nothing is counted record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+
+from millstream.metrics.meter import Meter
+from millstream.metrics.table import CONSUMER, SPARK, SPARK_STATE
+from millstream.model import BatchReport, TaskId, TopicPartition
+
+__all__ = ["Readers", "consumer_id", "forget_pipeline", "record_batch"]
+
+Readers = Callable[[str], Sequence[tuple[int, str]]]
+"""The processors that read a topic: the numbers of their subtopologies, and their names."""
+
+_WHOLE = "triggerExecution"
+_COMMIT = ("walCommit", "commitOffsets")
+_POLL = ("latestOffset", "getBatch")
+_PROCESS = "addBatch"
+
+
+def _owner(pipeline: str) -> Hashable:
+    return "pipeline", pipeline
+
+
+def forget_pipeline(meter: Meter, pipeline: str) -> None:
+    """Another client, or nobody, has it now."""
+    meter.forget(_owner(pipeline))
+
+
+def record_batch(
+    meter: Meter,
+    report: BatchReport,
+    *,
+    client_id: str,
+    thread: str,
+    readers: Readers,
+    interval_ms: int,
+    at_ms: int,
+) -> None:
+    """Take in one report.
+
+    Args:
+        thread: the stream thread that has the pipeline; what is the thread's stays when the pipeline goes.
+        interval_ms: the shortest time between two micro-batches.
+        at_ms: the time since the epoch.
+    """
+    owner = _owner(report.pipeline)
+    tags = (client_id, thread, report.pipeline)
+    named = dict(zip(("client-id", "thread-id", "pipeline"), tags, strict=True))
+    _record_lag(meter, report, thread, owner)
+    meter.put(SPARK, "batch-interval", named, interval_ms, owner=owner)
+    meter.make("thread-dropped", (thread,), owner=("thread", thread))
+    if report.executed:
+        _record_time(meter, report, tags, owner)
+        _record_read(meter, report, tags, readers, owner)
+        meter.put(SPARK, "batch-id", named, report.batch_id, owner=owner)
+        meter.put(SPARK, "last-batch-timestamp", named, at_ms, owner=owner)
+    meter.put(SPARK, "input-rows-per-second", named, report.input_rate, owner=owner)
+    meter.put(SPARK, "processed-rows-per-second", named, report.processed_rate, owner=owner)
+    for each in report.state:
+        at = (*tags, each.operator)
+        place = {**named, "operator": each.operator}
+        meter.put(SPARK_STATE, "memory", place, each.memory_bytes, owner=owner)
+        if report.executed:
+            meter.record("state-updated", at, each.updated, owner=owner)
+            meter.record("state-removed", at, each.removed, owner=owner)
+            meter.record("state-commit", at, each.commit_ms, owner=owner)
+    for (kind, node), count in report.dropped.items():
+        meter.record("thread-dropped", (thread,), count, owner=("thread", thread))
+        meter.record("dropped", (client_id, report.pipeline, kind, node), count, owner=owner)
+
+
+def _record_lag(meter: Meter, report: BatchReport, thread: str, owner: Hashable) -> None:
+    if report.lag is None:
+        return
+    consumer = {"client-id": consumer_id(thread)}
+    for at, lag in report.lag.items():
+        place = {**consumer, "topic": at.topic, "partition": str(at.partition)}
+        meter.put(CONSUMER, "records-lag", place, lag, owner=owner)
+
+
+def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner: Hashable) -> None:
+    parts, thread = report.parts, (tags[1],)
+    mine = ("thread", tags[1])
+    if _WHOLE in parts:
+        meter.record("batch", tags, parts[_WHOLE], owner=owner)
+    for part, took in parts.items():
+        if part != _WHOLE:
+            meter.record("batch-part", (*tags, part), took, owner=owner)
+    if _PROCESS in parts:
+        meter.record("thread-busy", thread, parts[_PROCESS], owner=mine)
+        if report.records:
+            meter.record("thread-process-latency", thread, parts[_PROCESS] / report.records, owner=mine)
+    if any(part in parts for part in _POLL):
+        meter.record("thread-poll", thread, sum(parts.get(part, 0) for part in _POLL), owner=mine)
+    if any(part in parts for part in _COMMIT):
+        meter.record("thread-commit", thread, sum(parts.get(part, 0) for part in _COMMIT), owner=mine)
+
+
+def _record_read(
+    meter: Meter, report: BatchReport, tags: tuple[str, ...], readers: Readers, owner: Hashable
+) -> None:
+    thread = tags[1]
+    mine, client = ("thread", thread), consumer_id(thread)
+    meter.record("thread-process", (thread,), report.records, owner=mine)
+    meter.record("consumed", (client,), report.records, owner=mine)
+    meter.record("batch-rows", tags, report.records, owner=owner)
+    by_task: Counter[str] = Counter()
+    by_topic: Counter[str] = Counter()
+    for at, count in report.read.items():
+        by_topic[at.topic] += count
+        for task, node in _places(at, readers):
+            by_task[task] += count
+            meter.record("node-process", (thread, task, node), count, owner=owner)
+            meter.record("topic-consumed", (thread, task, node, at.topic), count, owner=owner)
+    for task, count in by_task.items():
+        meter.record("task-process", (thread, task), count, owner=owner)
+    for topic, count in by_topic.items():
+        meter.record("consumed-of-topic", (client, topic), count, owner=owner)
+
+
+def _places(at: TopicPartition, readers: Readers) -> list[tuple[str, str]]:
+    """The tasks and nodes that a partition's records go to."""
+    return [(str(TaskId(subtopology, at.partition)), node) for subtopology, node in readers(at.topic)]
+
+
+def consumer_id(thread: str) -> str:
+    """What Kafka Streams calls the consumer of a stream thread."""
+    return f"{thread}-consumer"

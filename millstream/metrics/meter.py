@@ -1,0 +1,97 @@
+"""What a client has measured so far: sensors and values of the table, by their tags.
+
+Everything has an owner (a pipeline, a thread, a store), and goes with it, as Kafka Streams removes the
+metrics of a task that it closes. Any thread may record, and any may read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+from millstream.clock import Clock
+from millstream.metrics.sensors import Sensor
+from millstream.metrics.table import SENSORS, Definition, definition
+
+__all__ = ["Meter", "Reading", "Tags"]
+
+Tags = tuple[str, ...]
+"""The values of tags, in the order of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A metric, the values of its tags, and its own."""
+
+    metric: Definition
+    tags: Tags
+    value: int | float | str
+
+
+class Meter:
+    """One client's.
+
+    Args:
+        clock: whose `now` the windows go by.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sensors: dict[tuple[str, Tags], tuple[Sensor, Hashable]] = {}
+        self._values: dict[tuple[Definition, Tags], tuple[int | float | str, Hashable]] = {}
+
+    def record(self, sensor: str, tags: Tags, value: float = 1.0, *, owner: Hashable = None) -> None:
+        """Take in one value of a sensor of the table."""
+        now = self._now()
+        with self._lock:
+            self._sensor(sensor, tags, owner).record(value, now)
+
+    def make(self, sensor: str, tags: Tags, *, owner: Hashable = None) -> None:
+        """Have it there before there is a value: a counter that has counted nothing is 0, and not missing."""
+        with self._lock:
+            self._sensor(sensor, tags, owner)
+
+    def _sensor(self, sensor: str, tags: Tags, owner: Hashable) -> Sensor:
+        known = self._sensors.get((sensor, tags))
+        if known is None:
+            metric = SENSORS[sensor][0]
+            assert len(tags) == len(metric.tags), f"{sensor} has the tags {metric.tags}; got {tags}"
+            known = self._sensors[sensor, tags] = (Sensor(), owner)
+        return known[0]
+
+    def put(
+        self,
+        group: str,
+        name: str,
+        tags: Mapping[str, str],
+        value: int | float | str,
+        *,
+        owner: Hashable = None,
+    ) -> None:
+        """Set a value of the table that is no sensor's."""
+        metric = definition(group, name, tuple(tags))
+        with self._lock:
+            self._values[metric, tuple(tags.values())] = (value, owner)
+
+    def forget(self, owner: Hashable) -> None:
+        """Let go of what belongs to an owner."""
+        with self._lock:
+            self._sensors = {key: each for key, each in self._sensors.items() if each[1] != owner}
+            self._values = {key: each for key, each in self._values.items() if each[1] != owner}
+
+    def readings(self) -> Iterator[Reading]:
+        """Everything, as of now."""
+        now = self._now()
+        found = []
+        with self._lock:
+            for (kind, tags), (sensor, _) in self._sensors.items():
+                for metric in SENSORS[kind]:
+                    assert metric.measure is not None
+                    found.append(Reading(metric, tags, metric.measure(sensor, now)))
+            found += [Reading(metric, tags, value) for (metric, tags), (value, _) in self._values.items()]
+        return iter(found)
+
+    def _now(self) -> int:
+        return int(self._clock.now() * 1000)

@@ -1,0 +1,184 @@
+"""The metrics of Kafka Streams that Millstream does not have, and why: nothing here is measured, or it means
+nothing.
+
+A test compares this with what Kafka Streams 4.3.1 has: a metric of its is either in the table, or here,
+never in both.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, TOPIC, UPDATER
+
+__all__ = ["MISSING", "Missing"]
+
+
+class Missing(NamedTuple):
+    """Metrics of one group; `names` may have a `*`."""
+
+    group: str
+    names: tuple[str, ...]
+    reason: str
+
+    def covers(self, group: str, name: str) -> bool:
+        """Whether a metric is one of these."""
+        return fnmatchcase(group, self.group) and any(fnmatchcase(name, each) for each in self.names)
+
+
+_CACHE = (
+    "There is no record cache: Spark's micro-batch is what gathers updates, and it is written as a whole."
+)
+_INSIDE = (
+    "The Kafka clients that read and write records are inside Spark's executors, which do not report it."
+)
+_NO_TASK = "Spark reports the time of a micro-batch, and not what of it was spent for which partition."
+_COUNTED = (
+    "RocksDB has it only when told to count, which slows down each write; Kafka Streams counts it only with "
+    "`metrics.recording.level` DEBUG."
+)
+_CALLS = (
+    "Operators keep their state inside Spark, and the stores that queries read are written from the "
+    "changelog: so there "
+    "are no such calls. What is written to a store is `records-applied` of store-metrics."
+)
+
+MISSING: tuple[Missing, ...] = (
+    Missing(CLIENT, ("commit-id",), "A package of Python does not know the commit that it was made from."),
+    Missing(CLIENT, ("recording-level",), "Everything is recorded: there are no levels."),
+    Missing(
+        THREAD,
+        ("blocked-time-ns-total",),
+        "A stream thread here supervises queries, and never waits for Kafka on their way.",
+    ),
+    Missing(
+        THREAD, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report it."
+    ),
+    Missing(
+        TASK, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report it."
+    ),
+    Missing(
+        TASK, ("active-buffer-count",), "Records are not fetched before the micro-batch that needs them."
+    ),
+    Missing(TASK, ("active-process-ratio", "process-latency-*"), _NO_TASK),
+    Missing(TASK, ("cache-size-bytes-total",), _CACHE),
+    Missing(
+        TASK,
+        ("enforced-processing-*",),
+        "A micro-batch takes what there is of each partition: none is waited for.",
+    ),
+    Missing(
+        TASK,
+        ("record-lateness-*",),
+        "It would take a look at each record; what came too late is in dropped-record-metrics.",
+    ),
+    Missing(
+        NODE,
+        ("record-e2e-latency-*",),
+        "It would take a look at each record. `records-lag` and `batch-duration-last` bound it from above.",
+    ),
+    Missing(
+        NODE,
+        ("suppression-emit-*", "window-aggregate-final-emit-*"),
+        "The operator that does it does not report it.",
+    ),
+    Missing(
+        TOPIC,
+        ("bytes-consumed-total",),
+        _INSIDE,
+    ),
+    Missing(TOPIC, ("bytes-produced-total", "records-produced-total"), _INSIDE),
+    Missing("stream-record-cache-metrics", ("*",), _CACHE),
+    Missing(
+        STATE,
+        (
+            "bytes-*",
+            "memtable-*",
+            "write-stall-*",
+            "block-cache-*-hit-ratio",
+            "compaction-time-*",
+            "number-file-errors-total",
+            "number-open-files",
+        ),
+        _COUNTED,
+    ),
+    Missing(
+        STATE,
+        (
+            "all-*",
+            "commit-*",
+            "delete-*",
+            "fetch-*",
+            "flush-*",
+            "get-*",
+            "prefix-scan-*",
+            "put-*",
+            "range-*",
+            "remove-*",
+        ),
+        _CALLS,
+    ),
+    Missing(STATE, ("iterator-duration-*", "num-open-iterators", "oldest-iterator-open-since-ms"), _CALLS),
+    Missing(
+        STATE,
+        ("record-e2e-latency-*",),
+        "It would take a look at each record.",
+    ),
+    Missing(
+        STATE,
+        ("restore-*",),
+        "How much is restored is in stream-task-metrics; how long it took is in the log, and a restore "
+        "listener is told.",
+    ),
+    Missing(
+        STATE,
+        ("suppression-buffer-*",),
+        "It is part of the operator's state, whose rows nobody counts.",
+    ),
+    Missing(
+        UPDATER,
+        ("*-ratio",),
+        "An updater follows all of its stores at once, active ones and standbys, and does not take turns.",
+    ),
+    Missing(
+        UPDATER,
+        ("active-paused-tasks", "standby-paused-tasks"),
+        "pause() stops queries, and stores go on filling.",
+    ),
+    Missing(
+        CONSUMER,
+        (
+            "bytes-*",
+            "fetch-*",
+            "records-lag-avg",
+            "records-lead*",
+            "records-per-request-avg",
+            "preferred-read-replica",
+        ),
+        _INSIDE,
+    ),
+    Missing(
+        COORDINATOR,
+        (
+            "assigned-partitions",
+            "commit-*",
+            "failed-rebalance-rate-per-hour",
+            "heartbeat-*",
+            "join-*",
+            "last-heartbeat-seconds-ago",
+            "partition-*-latency-*",
+            "rebalance-latency-*",
+            "sync-*",
+        ),
+        "The member of the group is the client's own, which does not measure its requests. How long a "
+        "fail-over takes "
+        "is `recovery-time` of group-metrics.",
+    ),
+    Missing("consumer-metrics", ("*",), _INSIDE),
+    Missing("producer-*", ("*",), _INSIDE),
+    Missing("admin-*", ("*",), "The administrative client is not one of Kafka's Java clients."),
+    Missing("app-info", ("*",), "It describes Kafka's Java clients."),
+    Missing("kafka-metrics-count", ("*",), "It counts a registry of Java metrics."),
+)
+"""One row for each reason."""

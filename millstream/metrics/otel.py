@@ -1,0 +1,99 @@
+"""The metrics of a client for OpenTelemetry: an observable instrument for each, read when they are exported.
+
+    from millstream.metrics.otel import observe
+
+    observe(streams)                                     # with the program's meter provider
+
+An instrument is called as in Prometheus, with dots between domain, group and name, and a counter without
+`_total`: `kafka.streams.stream_thread_metrics.process_rate`. An exporter for Prometheus makes the same names
+of them as `prometheus.py`. Tags are attributes, such as `thread_id`, and `client_id` is always there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import SetupException
+from millstream.metrics.client import ClientMetrics
+from millstream.metrics.prometheus import HasMetrics, labels_of, prometheus_name
+from millstream.metrics.table import DEFINITIONS, Definition, is_counter
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+
+__all__ = ["instrument_name", "observe"]
+
+_ONE_EXPORT_S = 0.2
+"""How long a snapshot is used: all instruments are read one after the other, and are to say the same."""
+_UNITS = {"bytes": "By", "number": "1", "1/s": "1/s", "1/h": "1/h", "ms": "ms", "s": "s", "1": "1"}
+
+
+def observe(streams: HasMetrics, provider: MeterProvider | None = None) -> None:
+    """Make the instruments of a client. Once it has closed, they have nothing to say.
+
+    Args:
+        streams: a `KafkaStreams`.
+        provider: whose; without one, the program's own.
+
+    Raises:
+        SetupException: OpenTelemetry is not installed.
+    """
+    if find_spec("opentelemetry") is None:
+        raise SetupException(
+            "OpenTelemetry's API is missing: pip install 'millstream[otel]', and an SDK of your choice"
+        )
+    from opentelemetry import metrics
+
+    meter = (provider or metrics.get_meter_provider()).get_meter("millstream")
+    last = _Snapshot(streams)
+    for name, each in {instrument_name(each): each for each in DEFINITIONS if each.unit != "text"}.items():
+        create = meter.create_observable_counter if is_counter(each.name) else meter.create_observable_gauge
+        unit = _UNITS.get(each.unit, f"{{{each.unit}}}")
+        create(name, callbacks=[_reader(last, each)], unit=unit, description=each.told)
+
+
+def instrument_name(metric: Definition) -> str:
+    """What a metric is called."""
+    name = prometheus_name(metric.group, metric.name)
+    group = metric.group.replace("-", "_")
+    domain, _, rest = name.partition(f"_{group}_")
+    rest = rest.removesuffix("_total") if is_counter(metric.name) else rest
+    return f"{domain.replace('_', '.')}.{group}.{rest}"
+
+
+class _Snapshot:
+    """A client's metrics by group and name, as they were a moment ago."""
+
+    def __init__(self, streams: HasMetrics) -> None:
+        self._streams = streams
+        self._lock = threading.Lock()
+        self._at = float("-inf")
+        self._metrics: dict[tuple[str, str], list[tuple[dict[str, str], Any]]] = {}
+
+    def of(self, group: str, name: str) -> list[tuple[dict[str, str], Any]]:
+        """Attributes and value of each metric of that name."""
+        with self._lock:
+            if time.monotonic() - self._at > _ONE_EXPORT_S:
+                self._take(self._streams.metrics())
+                self._at = time.monotonic()
+            return self._metrics.get((group, name), [])
+
+    def _take(self, metrics: ClientMetrics) -> None:
+        found: dict[tuple[str, str], list[tuple[dict[str, str], Any]]] = {}
+        for key, metric in metrics.items():
+            place = labels_of(metric, metrics.client_id)
+            found.setdefault((key.group, key.name), []).append((place, metric.value))
+        self._metrics = found
+
+
+def _reader(last: _Snapshot, metric: Definition) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def read(_: CallbackOptions) -> Iterable[Observation]:
+        from opentelemetry.metrics import Observation
+
+        return [Observation(value, place) for place, value in last.of(metric.group, metric.name)]
+
+    return read

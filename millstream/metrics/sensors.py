@@ -1,0 +1,111 @@
+"""Figures over a moving window: rates, averages, maxima, counted exactly as Kafka's own sensors count them.
+
+The window is two samples of 30 s, which follow each other. A sample begins with the first value after the one
+before is full, and is forgotten 60 s after its last value. A rate divides by the time since the oldest sample
+began, and by 30 s at least: so a burst right after the start does not look like a rate.
+
+Nothing here asks for the time: whoever records or measures says when that is, in milliseconds of one clock.
+
+Source: org.apache.kafka.common.metrics.stats.SampledStat, Rate, Avg, Max and Min; `metrics.sample.window.ms`
+and
+`metrics.num.samples` with their defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+
+__all__ = ["SAMPLES", "WINDOW_MS", "Sensor"]
+
+WINDOW_MS = 30_000
+SAMPLES = 2
+
+
+@dataclass(slots=True)
+class _Sample:
+    """The values of one part of the window."""
+
+    start_ms: int
+    last_ms: int
+    count: int = 0
+    total: float = 0.0
+    most: float = -inf
+    least: float = inf
+
+
+class Sensor:
+    """Values that were recorded, as a total and over the window. For one thread at a time."""
+
+    __slots__ = ("_current", "_samples", "_window_ms", "count", "last", "total")
+
+    def __init__(self, window_ms: int = WINDOW_MS) -> None:
+        self.count = 0
+        """How many values there ever were."""
+        self.total = 0.0
+        """Their sum."""
+        self.last = nan
+        """The newest one."""
+        self._window_ms = window_ms
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Take in one value."""
+        self.count += 1
+        self.total += value
+        self.last = value
+        if not self._samples:
+            self._samples.append(_Sample(now_ms, now_ms))
+        elif now_ms - self._samples[self._current].start_ms >= self._window_ms:
+            self._advance(now_ms)
+        sample = self._samples[self._current]
+        sample.last_ms = now_ms
+        sample.count += 1
+        sample.total += value
+        sample.most = max(sample.most, value)
+        sample.least = min(sample.least, value)
+
+    def _advance(self, now_ms: int) -> None:
+        # One sample more than the window has: it is the one that overlaps the window's beginning.
+        self._current = (self._current + 1) % (SAMPLES + 1)
+        if self._current == len(self._samples):
+            self._samples.append(_Sample(now_ms, now_ms))
+        else:
+            self._samples[self._current] = _Sample(now_ms, now_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """The sum of the window's values, per second."""
+        return sum(sample.total for sample in self._window(now_ms)) / self._seconds(now_ms)
+
+    def count_rate(self, now_ms: int) -> float:
+        """How many values the window has, per second."""
+        return sum(sample.count for sample in self._window(now_ms)) / self._seconds(now_ms)
+
+    def average(self, now_ms: int) -> float:
+        """The window's average; NaN where it is empty."""
+        window = self._window(now_ms)
+        count = sum(sample.count for sample in window)
+        return sum(sample.total for sample in window) / count if count else nan
+
+    def maximum(self, now_ms: int) -> float:
+        """The window's largest value; NaN where it is empty."""
+        return max((sample.most for sample in self._window(now_ms) if sample.count), default=nan)
+
+    def minimum(self, now_ms: int) -> float:
+        """The window's smallest value; NaN where it is empty."""
+        return min((sample.least for sample in self._window(now_ms) if sample.count), default=nan)
+
+    def _window(self, now_ms: int) -> list[_Sample]:
+        """The samples that still count; what is too old begins anew."""
+        for number, sample in enumerate(self._samples):
+            if now_ms - sample.last_ms >= SAMPLES * self._window_ms:
+                self._samples[number] = _Sample(now_ms, now_ms)
+        return self._samples
+
+    def _seconds(self, now_ms: int) -> float:
+        elapsed = now_ms - min((sample.start_ms for sample in self._samples), default=now_ms)
+        missing = SAMPLES - 1 - elapsed // self._window_ms
+        if missing > 0:
+            elapsed += missing * self._window_ms
+        return max(elapsed, 1) / 1000

@@ -1,0 +1,212 @@
+"""What of a client's life is measured: its events and the reports of its pipelines, for the metrics.
+
+Called where things happen, with what the client knows anyway; it decides nothing and never fails the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+
+from millstream.clock import Clock
+from millstream.group.codes import AssignorError
+from millstream.group.userdata import Assignment
+from millstream.metrics.batches import Readers, forget_pipeline, record_batch
+from millstream.metrics.meter import Meter, Reading
+from millstream.metrics.restoring import Restoring, UpdaterWatch
+from millstream.metrics.table import COORDINATOR, FAILURES, GROUP, THREAD
+from millstream.model import BatchReport, TaskId, TopicPartition
+from millstream.ports import BytesStore
+from millstream.runtime.client_state import ClientState, Moment
+from millstream.runtime.crew import Crew
+from millstream.runtime.events import Assigned, Event, GroupLost, Settled, ThreadMoved
+from millstream.runtime.history import FailureRecord
+from millstream.runtime.standby_updates import StandbyUpdates
+from millstream.runtime.states import State, ThreadState
+from millstream.runtime.view import ClientView
+from millstream.topology.topology import Topology
+
+__all__ = ["Measuring", "Watches", "readers_of"]
+
+log = logging.getLogger(__name__)
+
+
+def readers_of(topology: Topology, application_id: str) -> Readers:
+    """Which processors read a topic, internal ones by their whole names."""
+
+    @cache
+    def readers(topic: str) -> tuple[tuple[int, str], ...]:
+        own = topic.removeprefix(f"{application_id}-")
+        return tuple(
+            (subtopology.id, processor.name)
+            for subtopology in topology.subtopologies
+            for processor in subtopology.processors
+            if topic in processor.topics
+            or own in processor.topics
+            or (processor.pattern is not None and processor.pattern.fullmatch(topic))
+        )
+
+    return readers
+
+
+class Measuring:
+    """One client's.
+
+    Args:
+        interval_ms: the shortest time between two micro-batches.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        view: ClientView,
+        crew: Crew,
+        *,
+        client_id: str,
+        application_id: str,
+        interval_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._client_id = client_id
+        self._clock = clock
+        self._crew = crew
+        self._interval_ms = interval_ms
+        self._readers = readers_of(topology, application_id)
+        self._meter = Meter(clock)
+        self._restoring = Restoring(self._meter, view.is_standby)
+        self._threads: dict[str, str] = {}  # by pipeline
+        self._tasks: dict[str, frozenset[TaskId]] = {}  # by thread
+        self._rebalancing_since: float | None = None
+        self._rebalanced_at: float | None = None
+        self._meter.make("rebalance", (client_id,))
+        self._meter.make("failed-rebalance", (client_id,))
+        self._meter.make("recovery", (client_id,))
+        self._last_failure(0)
+
+    # --- what happens --------------------------------------------------------------------------------------
+
+    def batch(self, report: BatchReport) -> None:
+        """A pipeline's engine reports. Any thread; what fails is logged."""
+        thread = self._threads.get(report.pipeline)
+        if thread is None:
+            return  # it was given up since
+        try:
+            record_batch(
+                self._meter,
+                report,
+                client_id=self._client_id,
+                thread=thread,
+                readers=self._readers,
+                interval_ms=self._interval_ms,
+                at_ms=self._clock.epoch_ms(),
+            )
+        except Exception:
+            log.exception("a report of pipeline %s is missing in the metrics", report.pipeline)
+
+    def event(self, old: ClientState, event: Event, new: ClientState, moment: Moment) -> None:
+        """One step of the client, from one value to the next. Quick; what fails is logged."""
+        try:
+            self._state(old.state, new.state, moment.now)
+            match event:
+                case ThreadMoved(thread, state):
+                    self._thread(thread, state, moment.at)
+                case Settled(thread, share, _):
+                    self._settled(thread, share.pipelines, frozenset(share.tasks))
+                case Assigned(assignment):
+                    self._assigned(assignment, moment.now)
+                case GroupLost():
+                    self._meter.record("failed-rebalance", (self._client_id,))
+            if new.history.count > old.history.count and (failure := new.history.last()) is not None:
+                self._failed(failure)
+        except Exception:
+            log.exception("%s is missing in the metrics", type(event).__name__)
+
+    def watch(self, thread: str, updater: str, standbys: StandbyUpdates | None) -> Watches:
+        """What an updater of this thread is to tell, and who else is told."""
+        return Watches(self._restoring.of(thread, updater), standbys)
+
+    def _state(self, old: State, new: State, now: float) -> None:
+        if new is State.REBALANCING and old is not new:
+            self._rebalancing_since = now
+        elif new is State.RUNNING and self._rebalancing_since is not None:
+            took = 1000 * (now - self._rebalancing_since)
+            self._rebalancing_since = None
+            self._meter.record("recovery", (self._client_id,), took)
+
+    def _thread(self, thread: str, state: ThreadState, at: datetime) -> None:
+        owner = ("thread", thread)
+        if state is ThreadState.STARTING:
+            for sensor in ("thread-process", "thread-poll", "thread-commit", "thread-busy", "thread-dropped"):
+                self._meter.make(sensor, (thread,), owner=owner)
+            for sensor in ("thread-process-latency", "thread-task-created", "thread-task-closed"):
+                self._meter.make(sensor, (thread,), owner=owner)
+            began = int(at.timestamp() * 1000)
+            self._meter.put(THREAD, "thread-start-time", {"thread-id": thread}, began, owner=owner)
+        elif state is ThreadState.DEAD:
+            self._settled(thread, (), frozenset())
+            self._tasks.pop(thread, None)
+            self._meter.forget(owner)
+
+    def _settled(self, thread: str, pipelines: tuple[str, ...], tasks: frozenset[TaskId]) -> None:
+        for pipeline in [name for name, owner in self._threads.items() if owner == thread]:
+            if pipeline not in pipelines:
+                del self._threads[pipeline]
+                forget_pipeline(self._meter, pipeline)
+        self._threads |= dict.fromkeys(pipelines, thread)
+        before = self._tasks.get(thread, frozenset())
+        for _ in tasks - before:
+            self._meter.record("thread-task-created", (thread,), owner=("thread", thread))
+        for _ in before - tasks:
+            self._meter.record("thread-task-closed", (thread,), owner=("thread", thread))
+        self._tasks[thread] = tasks
+        self._restoring.closed(thread, tasks)
+
+    def _assigned(self, assignment: object, now: float) -> None:
+        if isinstance(assignment, Assignment) and assignment.error_code == AssignorError.NONE:
+            self._meter.record("rebalance", (self._client_id,))
+            self._rebalanced_at = now
+            members = len(assignment.members)
+            self._meter.put(GROUP, "members", {"client-id": self._client_id}, members)
+        else:
+            self._meter.record("failed-rebalance", (self._client_id,))
+
+    def _failed(self, failure: FailureRecord) -> None:
+        what = type(failure.exception).__name__
+        self._meter.record("failure", (self._client_id, what, failure.response.name))
+        self._last_failure(int(failure.at.timestamp() * 1000))
+
+    def _last_failure(self, at_ms: int) -> None:
+        self._meter.put(FAILURES, "last-failure-timestamp", {"client-id": self._client_id}, at_ms)
+
+    # --- what is asked -------------------------------------------------------------------------------------
+
+    def readings(self) -> Iterator[Reading]:
+        """All that was measured, as of now. Any thread."""
+        at = self._rebalanced_at
+        ago = -1.0 if at is None else self._clock.now() - at
+        self._meter.put(COORDINATOR, "last-rebalance-seconds-ago", {"client-id": self._client_id}, ago)
+        self._restoring.tell(self._crew.lags())
+        return self._meter.readings()
+
+
+class Watches:
+    """`updater.Watch`: the metrics, and a listener of standbys if there is one."""
+
+    def __init__(self, metrics: UpdaterWatch, standbys: StandbyUpdates | None) -> None:
+        self._metrics, self._standbys = metrics, standbys
+
+    def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
+        """It begins at one offset; the changelog ends before the other."""
+        self._metrics.begun(partition, store, start, end)
+        if self._standbys is not None:
+            self._standbys.begun(partition, store, start, end)
+
+    def loaded(
+        self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
+    ) -> None:
+        """So many records more are in it, up to, and without, `position`."""
+        self._metrics.loaded(partition, store, records, position, end)
+        if self._standbys is not None:
+            self._standbys.loaded(partition, store, records, position, end)

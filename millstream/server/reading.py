@@ -1,0 +1,316 @@
+"""What this client has, and who has the rest.
+
+Its stores are read in bytes, as the handles of `KafkaStreams.store()` read them, so every exception of
+KIP-216 comes from the one place that decides about them; only that nothing is decoded. It blocks, so the
+event loop never calls it. `Places` asks the client's snapshot and the group's last agreement, and nobody over
+the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from millstream.dsl.serdes import Serdes
+from millstream.errors import StreamsRebalancingException
+from millstream.metrics.client import ClientMetrics
+from millstream.model import StoreKind, ThreadMetadata
+from millstream.query.local import LocalReader
+from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
+from millstream.query.parameters import QueryableStoreTypes
+from millstream.query.provider import (
+    Presence,
+    Serde,
+    StoreDeclaration,
+    StoreSnapshot,
+    StoreView,
+    parts_by_partition,
+)
+from millstream.query.read import Read, remaining
+from millstream.server.answers import BEFORE_HISTORY, Refused
+from millstream.server.pages import Page, Place, Row, page_of, place_of
+from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
+from millstream.stores.keys import MAX_TIME_MS
+
+__all__ = ["LocalStores", "Places", "QueriedStreams", "covers", "moved", "out_of_reach", "serde_names"]
+
+
+class QueriedStreams(Protocol):
+    """What the query server sees of a `KafkaStreams`."""
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def health(self) -> Any: ...
+
+    @property
+    def store_view(self) -> StoreView: ...
+
+    def metrics(self) -> ClientMetrics: ...
+
+    @property
+    def failures(self) -> Sequence[Any]: ...
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def add_stream_thread(self) -> str | None: ...
+
+    def remove_stream_thread(self, timeout: timedelta | None = None) -> str | None: ...
+
+    def metadata_for_local_threads(self) -> Sequence[ThreadMetadata]: ...
+
+    def query_metadata_for_key(
+        self, store: str, key: Any, serializer_or_partitioner: Any = None
+    ) -> KeyQueryMetadata: ...
+
+    def streams_metadata_for_store(self, store: str) -> Sequence[StreamsMetadata]: ...
+
+    def metadata_for_all_streams_clients(self) -> Sequence[StreamsMetadata]: ...
+
+
+class LocalStores:
+    """The stores of one client. Any number of threads may read."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
+
+    # --- what there is -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> StoreSnapshot:
+        """What queries decide by, with the stores' own serdes."""
+        return self._view.snapshot()
+
+    def declaration(self, store: str, kind: StoreKind | None) -> StoreDeclaration:
+        """What is said of a store; its serdes are known.
+
+        Raises:
+            InvalidStateStoreException: one of its leaves: the store cannot be read at all now, or is of
+                another kind.
+        """
+        snapshot = self.snapshot()
+        found = snapshot.stores.get(store)
+        wanted = kind or (found.kind if found is not None else StoreKind.KEY_VALUE)
+        fits = found is not None and found.kind is wanted
+        if not fits or found is None or found.key_serde is None or found.value_serde is None:
+            raise self._reason(store, wanted)
+        if snapshot.client_state not in ("RUNNING", "REBALANCING"):
+            raise self._reason(store, wanted)
+        return found
+
+    def _reason(self, store: str, kind: StoreKind) -> Exception:
+        try:
+            self._reader(Read(store, kind))
+        except Exception as error:  # the leaf that says it
+            return error
+        # Readable after all: it has become so since.
+        return StreamsRebalancingException(f"store '{store}' was not ready a moment ago; retry", store=store)
+
+    def presences(self, store: str, *, stale: bool) -> dict[int, Presence]:
+        """What each partition that is here is good for."""
+        found = parts_by_partition(self.snapshot(), store, stale=stale)
+        return {partition: presence for partition, (presence, _) in found.items()}
+
+    def parts(self, store: str, *, stale: bool) -> dict[int, Any]:
+        """What can be read here: the part of each partition. One that has gone and come back is another."""
+        found = parts_by_partition(self.snapshot(), store, stale=stale)
+        return {
+            number: part.store for number, (presence, part) in found.items() if presence is Presence.READABLE
+        }
+
+    def readable(self, store: str, *, stale: bool) -> frozenset[int]:
+        """The partitions that can be read here."""
+        return frozenset(self.parts(store, stale=stale))
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def row(self, read: Read) -> Row | None:
+        """The entry of one key, or of one of its windows; None: there is none here."""
+        with _history(read):
+            stored = self._reader(read).answer(read)
+        return None if stored is None else self._rows_of(read)((read.key, read.start, read.end), stored)
+
+    def rows(self, read: Read) -> list[Row | None]:
+        """The same for many keys, in their order."""
+        with _history(read):
+            found = self._reader(read).answer(read)
+        row = self._rows_of(read)
+        return [
+            None if stored is None else row((key,), stored)
+            for key, stored in zip(read.keys, found, strict=True)
+        ]
+
+    def count(self, read: Read) -> int:
+        """About how many entries there are here."""
+        count: int = self._reader(read).answer(read)
+        return count
+
+    def page(self, read: Read, *, most_bytes: int, check: Callable[[], None]) -> tuple[Page, frozenset[int]]:
+        """A page of what is here, and the partitions that it is of.
+
+        Raises:
+            StreamsRebalancingException: a partition came or went while it was read.
+        """
+        before = self.parts(read.store, stale=read.stale)
+        with _history(read), closing(self._remaining(read)) as rows:
+            page = page_of(
+                rows,
+                place_of(read.kind),
+                None if read.after is None else Place(read.after),
+                reverse=read.reverse,
+                limit=read.limit or 1,
+                most_bytes=most_bytes,
+                check=check,
+            )
+        if self.parts(read.store, stale=read.stale) != before:
+            raise StreamsRebalancingException(
+                f"partitions of store '{read.store}' came or went while it was read; retry", store=read.store
+            )
+        here = frozenset(before)
+        return page, here if read.partition is None else here & {read.partition}
+
+    def _reader(self, read: Read) -> LocalReader:
+        of = Read(read.store, read.kind, partition=read.partition, stale=read.stale)
+        reader = LocalReader(self._view, of, asked_as=_ASKED_AS[read.kind])
+        reader.check()
+        return reader if read.as_of is None else reader.as_of(read.as_of)
+
+    def _remaining(self, read: Read) -> Generator[Row]:
+        """The rows from the place on where the page begins, and perhaps some before it."""
+        reader, row = self._reader(read), self._rows_of(read)
+        for part in remaining(read):
+            entries = reader.answer(part)
+            try:
+                for local, stored in entries:
+                    yield row(local if isinstance(local, tuple) else (local,), stored)
+            except ClosedStoreError as error:
+                raise reader.lost(error) from error
+            finally:
+                entries.close()
+
+    def _rows_of(self, read: Read) -> Callable[[Sequence[Any], bytes], Row]:
+        """What makes rows of what a store has, by its keys: alone, with a start, with start and end."""
+        if read.kind is StoreKind.SESSION:
+            return lambda at, stored: Row(at[0], value_of(stored), None, at[1], at[2])
+        if read.kind is StoreKind.KEY_VALUE:
+            return lambda at, stored: Row(at[0], value_of(stored), timestamp_of(stored))
+        size = self.snapshot().stores[read.store].window_size_ms
+
+        def window(at: Sequence[Any], stored: bytes) -> Row:
+            end = None if size is None else min(at[1] + size, MAX_TIME_MS)
+            return Row(at[0], value_of(stored), timestamp_of(stored), at[1], end)
+
+        return window
+
+
+_ASKED_AS = {
+    StoreKind.KEY_VALUE: repr(QueryableStoreTypes.timestamped_key_value_store()),
+    StoreKind.WINDOW: repr(QueryableStoreTypes.timestamped_window_store()),
+    StoreKind.SESSION: repr(QueryableStoreTypes.session_store()),
+}
+
+
+@contextmanager
+def _history(read: Read) -> Iterator[None]:
+    """Has a time that is before a store's history be the request's mistake."""
+    try:
+        yield
+    except ValueError as error:
+        if read.as_of is None:
+            raise
+        raise Refused(400, BEFORE_HISTORY, str(error)) from error
+
+
+def serde_names(store: StoreDeclaration) -> tuple[str | None, str | None]:
+    """How the serdes of a store are called; None: it is not known yet."""
+
+    def name(serde: Serde | None) -> str | None:
+        return None if serde is None else serde.name
+
+    return name(store.key_serde), name(store.value_serde)
+
+
+class Places:
+    """Where the parts of stores are.
+
+    Args:
+        own: this client's `application.server`, so that it does not ask itself.
+    """
+
+    def __init__(self, streams: QueriedStreams, stores: LocalStores, own: HostInfo | None) -> None:
+        self._streams = streams
+        self._stores = stores
+        self._own = own
+
+    def is_here(self, store: str, partition: int, *, stale: bool) -> bool:
+        """Whether a partition is here, if only as one that is still being restored."""
+        presence = self._stores.presences(store, stale=stale).get(partition, Presence.ABSENT)
+        return presence not in (Presence.ABSENT, Presence.STANDBY)
+
+    def is_whole(self, store: StoreDeclaration, *, stale: bool) -> bool:
+        """Whether all of a store is here, so that nobody else has to be asked."""
+        return covers(self._stores.readable(store.name, stale=stale), store)
+
+    def check_whole(self, store: StoreDeclaration, covered: AbstractSet[int]) -> None:
+        """Hold that an answer is of all of a store.
+
+        Raises:
+            StreamsRebalancingException: it is not.
+        """
+        if store.partitions is None or covered >= set(range(store.partitions)):
+            return
+        missing = ", ".join(str(each) for each in sorted(set(range(store.partitions)) - covered))
+        raise StreamsRebalancingException(
+            f"partitions {missing} of store '{store.name}' cannot be read now: no client that can be asked "
+            "has them; retry. Where clients have no application.server, local=true reads what is here",
+            store=store.name,
+        )
+
+    def metadata(self, store: str, key: bytes) -> KeyQueryMetadata:
+        """Who has a key, as the group has agreed."""
+        return self._streams.query_metadata_for_key(store, key, Serdes.bytes())
+
+    def hosts(self, store: str, key: bytes, *, stale: bool) -> tuple[HostInfo, ...]:
+        """Other clients that have a key, the active one first."""
+        found = self.metadata(store, key)
+        hosts = [found.active_host, *(sorted(found.standby_hosts) if stale else ())]
+        return tuple(host for host in hosts if host.is_available and host != self._own)
+
+    def all_hosts(self, store: str, *, stale: bool = False) -> tuple[HostInfo, ...]:
+        """Other clients that have a part of a store."""
+        return tuple(
+            client.host_info
+            for client in self._streams.streams_metadata_for_store(store)
+            if client.host_info.is_available
+            and client.host_info != self._own
+            and (store in client.state_store_names or (stale and store in client.standby_state_store_names))
+        )
+
+
+def covers(partitions: frozenset[int], store: StoreDeclaration) -> bool:
+    """Whether these are all partitions that other clients could have."""
+    return store.is_global or (store.partitions is not None and partitions >= set(range(store.partitions)))
+
+
+def moved(store: str) -> StreamsRebalancingException:
+    """Partitions came, went or changed hands, so the parts of an answer do not fit together."""
+    return StreamsRebalancingException(
+        f"store '{store}': partitions moved while the clients were asked; retry", store=store
+    )
+
+
+def out_of_reach(store: str) -> StreamsRebalancingException:
+    """The client that should have it cannot be asked, and no other is known to have it."""
+    return StreamsRebalancingException(
+        f"the client that has this part of store '{store}' does not answer, or has just let go of it; "
+        "retry: if it is gone, another client takes its part over",
+        store=store,
+    )

@@ -1,0 +1,218 @@
+"""Spark's JVM, started as one process: Java itself, with the command that spark-submit would make.
+
+spark-submit is a shell script that starts a first JVM to ask it for the command of a second one, and this one
+begins with a program (SparkSubmit) that sorts out where a job is to run. With a local master and nothing
+special told, there is nothing to sort out: what is left is a class path, a heap and Java's options. `decide`
+says whether that is so; wherever something is told that spark-submit would have to hear, it is started.
+
+The kernel and the Kafka connector are on Java's own class path here, not among `spark.jars`, which are copied
+for executors and loaded by a class loader that no class-data archive knows.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+
+from millstream.polling import looks
+
+__all__ = ["MAIN", "MODULE_OPTIONS", "class_path", "command", "connect", "decide", "start"]
+
+MAIN = "org.apache.spark.api.python.PythonGatewayServer"
+"""What SparkSubmit runs when it is told `pyspark-shell`."""
+
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang.invoke=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
+    "--add-opens=java.base/java.io=ALL-UNNAMED",
+    "--add-opens=java.base/java.net=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.concurrent.atomic=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.cs=ALL-UNNAMED",
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+    "--add-opens=java.base/sun.util.calendar=ALL-UNNAMED",
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+"""What spark-submit of Spark 4.2 and 4.3 gives each JVM, but for the incubating module (see java.py)."""
+
+_KNOWN_SPARK = ("4.2.", "4.3.")
+
+_FOR_SPARK_SUBMIT = (
+    "spark.archives",
+    "spark.driver.defaultExtraClassPath",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.driver.userClassPathFirst",
+    "spark.files",
+    "spark.jars",
+    "spark.kerberos.",
+    "spark.log.structuredLogging.",
+    "spark.submit.",
+)
+"""Settings, and beginnings of some, that spark-submit acts on before Spark's own code begins."""
+
+_READ_BY_SCRIPTS = (
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_PREPEND_CLASSES"),
+    *("SPARK_DRIVER_MEMORY", "SPARK_MEM", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"),
+    *("SPARK_PRINT_LAUNCH_COMMAND", "SPARK_TESTING", "SPARK_SQL_TESTING"),
+)
+"""Variables of the environment that spark-submit's scripts and its launcher act on."""
+
+_LOOK_SECONDS = 0.01
+_PATIENCE_SECONDS = 300.0
+
+
+def decide(
+    spark_version: str,
+    spark_home: Path,
+    settings: Mapping[str, str],
+    arguments: str,
+    environment: Mapping[str, str],
+) -> str | None:
+    """Why spark-submit has to start the JVM; None: nobody told it anything that it would have to act on.
+
+    Args:
+        settings: all that Spark is started with.
+        arguments: what is left of PYSPARK_SUBMIT_ARGS when the settings in it are taken out.
+    """
+    if os.name == "nt":
+        return "this is Windows"
+    if not spark_version.startswith(_KNOWN_SPARK):
+        return f"Spark {spark_version} is not known"
+    if (spark_home / "conf").exists():
+        return f"{spark_home / 'conf'} is there"
+    if not settings.get("spark.master", "").startswith("local"):
+        return "the master is not local"
+    if settings["spark.master"].startswith("local-cluster"):
+        return "executors are processes of their own"
+    if arguments not in ("", "pyspark-shell"):
+        return "PYSPARK_SUBMIT_ARGS has more than settings"
+    for name in sorted(settings):
+        if name.startswith(_FOR_SPARK_SUBMIT):
+            return f"{name} is set"
+    for name in _READ_BY_SCRIPTS:
+        if name in environment:
+            return f"{name} is set"
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "-Xmx" in options or "\\" in options:
+        return "spark.driver.extraJavaOptions are for spark-submit to check"
+    try:
+        shlex.split(options)
+    except ValueError:
+        return "spark.driver.extraJavaOptions are for spark-submit to refuse"
+    return None
+
+
+def class_path(spark_home: Path, own: Sequence[Path]) -> list[Path]:
+    """The jars of Spark's JVM, always in one order, as a class-data archive needs it."""
+    jars = sorted((spark_home / "jars").glob("*.jar"))
+    # As spark-submit has it: before a jar that has the same interfaces, older.
+    first = [jar for jar in jars if jar.name.startswith("slf4j-api-")]
+    return [*first, *(jar for jar in jars if jar not in first), *own]
+
+
+def command(
+    java: Path, path: Sequence[Path], settings: Mapping[str, str], options: Sequence[str] = ()
+) -> list[str]:
+    """The command of the JVM; `options` are those that nobody was told of."""
+    given = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
+    return [
+        *(str(java), "-cp", os.pathsep.join(map(str, path))),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *given,
+        *MODULE_OPTIONS,
+        *options,
+        MAIN,
+    ]
+
+
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str], *, umask: int, output: int | None
+) -> tuple[subprocess.Popen[bytes], int, str]:
+    """Start the JVM, and wait until it answers; the process, its port and the secret that it asks for.
+
+    The JVM reads the other end of a pipe, and exits when that breaks. It ignores Ctrl-C, which is for us, and
+    SIGTERM, which systemd sends to each process of a service: it would end before its clients have closed.
+
+    Args:
+        output: where it writes; None: nowhere else than this process.
+
+    Raises:
+        OSError: Java cannot be run.
+        PySparkRuntimeError: it has ended, or does not answer.
+    """
+    directory = tempfile.mkdtemp()  # with 0700: whoever knows what is in it can have the JVM do anything
+    try:
+        told = Path(directory, "connection")
+        process = subprocess.Popen(
+            list(arguments),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_CONNECT_MODE": "0"},
+            umask=umask,
+            preexec_fn=_ignore_signals,
+        )
+        try:
+            for _ in looks(_PATIENCE_SECONDS, every_s=_LOOK_SECONDS):
+                if told.exists():  # it gets this name when it is whole
+                    break
+                if process.poll() is not None:
+                    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            else:
+                raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            answer = told.read_bytes()  # the port, the length of the secret, the secret
+            port, length = struct.unpack(">ii", answer[:8])
+            return process, port, answer[8 : 8 + length].decode()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def connect(process: subprocess.Popen[bytes], port: int, secret: str, settings: Mapping[str, str]) -> Any:
+    """PySpark's gateway to the JVM. The settings become its system properties, as SparkSubmit makes them."""
+    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ |= told
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in told:
+            os.environ.pop(name, None)
+    gateway.proc = process
+    system = gateway.jvm.java.lang.System
+    for name, value in settings.items():
+        system.setProperty(name, value)
+    return gateway

@@ -1,0 +1,107 @@
+"""Spark's progress reports: fetched as JSON, and read as values. Nothing here decides anything.
+
+Spark keeps the last hundred reports of a query. One is made after each micro-batch, and every ten seconds
+while there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.model import BatchReport, OperatorReport, TopicPartition
+
+__all__ = ["initial_positions", "new_reports", "positions", "read_report"]
+
+
+def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
+    """The query's progress reports after one, by its batch and time; oldest first. Spark keeps a hundred.
+
+    A batch can have several: one that waits for data reports now and then, and then has its own.
+    """
+    recent = query._jsq.recentProgress()
+    new = []
+    for index in reversed(range(len(recent))):
+        if (recent[index].batchId(), recent[index].timestamp()) == seen:
+            break
+        # The raw JSON: PySpark's own parsing of it has raised KeyError on a query's first moments.
+        new.append(json.loads(recent[index].json()))
+    return new[::-1]
+
+
+def read_report(
+    pipeline: str,
+    progress: Mapping[str, Any],
+    dropped: Mapping[tuple[str, str], int],
+    initial: Callable[[int], str] = lambda source: "",
+) -> BatchReport:
+    """A progress report as a value.
+
+    Args:
+        dropped: what the micro-batch has dropped, as `dropped.read_drops` found.
+        initial: what a source, by its number, began with, as Spark keeps it: the first batch has no start.
+    """
+    parts = progress.get("durationMs") or {}
+    read: dict[TopicPartition, int] = {}
+    lag: dict[TopicPartition, int] = {}
+    for number, source in enumerate(progress.get("sources") or ()):
+        start, end, latest = (
+            positions(offsets if offsets is None or isinstance(offsets, str) else json.dumps(offsets))
+            for offsets in (source.get("startOffset"), source.get("endOffset"), source.get("latestOffset"))
+        )
+        if end and not start:
+            start = initial_positions(initial(number))
+        for at, offset in end.items():
+            # A topic that is read for several outputs is a source for each, and has been read once.
+            place = TopicPartition(*at)
+            read[place] = max(read.get(place, 0), offset - start.get(at, offset))
+        for at, offset in latest.items():
+            if at in end:
+                place = TopicPartition(*at)
+                lag[place] = max(lag.get(place, 0), offset - end[at])
+    return BatchReport(
+        pipeline=pipeline,
+        batch_id=int(progress.get("batchId", -1)),
+        executed="addBatch" in parts,
+        parts={name: int(took) for name, took in parts.items()},
+        read=read,
+        lag=lag or None,
+        state=tuple(
+            _operator(number, each) for number, each in enumerate(progress.get("stateOperators") or ())
+        ),
+        dropped=dropped,
+        input_rate=float(progress.get("inputRowsPerSecond") or 0.0),
+        processed_rate=float(progress.get("processedRowsPerSecond") or 0.0),
+    )
+
+
+def initial_positions(content: str) -> dict[tuple[str, int], int]:
+    """The offsets in a file `sources/<n>/0` of a checkpoint: a version, and then the same JSON."""
+    _, brace, rest = content.partition("{")
+    return positions(brace + rest) if brace else {}
+
+
+def _operator(number: int, told: Mapping[str, Any]) -> OperatorReport:
+    return OperatorReport(
+        operator=f"{number}-{told.get('operatorName', 'state')}",
+        updated=int(told.get("numRowsUpdated") or 0),
+        removed=int(told.get("numRowsRemoved") or 0),
+        memory_bytes=int(told.get("memoryUsedBytes") or 0),
+        commit_ms=int(told.get("commitTimeMs") or 0),
+    )
+
+
+def positions(text: str | None) -> dict[tuple[str, int], int]:
+    """Offsets as Spark reports them: `{"topic": {"0": 12}}`."""
+    offsets: Any = json.loads(text) if text else {}
+    if not isinstance(offsets, dict):
+        return {}
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, by_partition in offsets.items()
+        if isinstance(by_partition, dict)  # what a program of the user's reads besides may count otherwise
+        for partition, offset in by_partition.items()
+    }

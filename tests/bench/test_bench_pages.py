@@ -1,0 +1,167 @@
+"""The one table, the pages and the plots: what they say of figures, made up here."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import latency, starts, throughput
+from bench.contest import Outcome, Run
+from bench.figures import Goal, Report, Table
+from bench.page import bars, markdown, page, plots
+from bench.scale import Point, batch_ms
+from bench.scale import report as scale_report
+from bench.sizing import Costs, costs, need
+from bench.sizing import page as sizing_page
+from bench.starts import Start
+from bench.summary import rows, table
+from bench.traffic import FORMATS, latencies_ms
+
+
+def _outcome(seconds: float, memory: float = 700.0) -> Outcome:
+    return Outcome((Run(seconds, 1_000_000, 500_000, 4.0, memory),))
+
+
+def _found() -> dict[str, Any]:
+    """A run in which Millstream is six times Java, just slower than Spark, and has no real time."""
+    rates = throughput.report(
+        {
+            "words": {
+                "millstream": _outcome(2.0),
+                "java": _outcome(12.0, 400.0),
+                "spark": _outcome(1.9, 650.0),
+                "quix": Outcome(why="it fell over"),
+            }
+        }
+    )
+    waits = latency.report(
+        {"map": {"millstream": {"single": [40.0] * 9}, "spark": {"single": [50.0] * 9}}}, {}
+    )
+    begun = starts.report(
+        {"millstream": [Start(4.0, 9.0, 500.0)], "java": [Start(2.0, 2.0, 200.0)], "spark": [], "quix": []},
+        [(0.4, Start(1.0, 1.0, 90.0))],
+        {"quix": "it fell over"},
+    )
+    restored = Report(
+        "restore",
+        (),
+        (Goal("changelog to RocksDB", 250_000.0, 200_000, "records/s", True),),
+        {"records": 1000, "seconds": {"to RocksDB": [2.0, 4.0, 3.0]}, "java_filled_s": 10.0},
+    )
+    growth = scale_report(
+        {"keys": [Point(10_000, 80.0, 0.4, 900.0)]}, {"keys of 9": "there was no time left"}
+    )
+    return {one.name: one.as_json() for one in (rates, waits, begun, restored, growth)}
+
+
+def _by_what() -> dict[str, Any]:
+    return {row.what: row for row in rows(_found())}
+
+
+def test_each_row_has_the_figures_of_all_and_a_verdict() -> None:
+    """A goal among several that is missed is the row's verdict."""
+    lines = _by_what()
+    words = lines["word count, lines/s"]
+    assert (words.millstream, words.others) == ("500,000", ("83,333", "526,316", "-"))
+    assert [check.met for check in words.checks] == [False, True]
+    assert words.verdict == "missed"
+    assert lines["memory with its JVM, MB"].verdict == "missed"
+    assert lines["start of the process to the first output, s"].verdict == "met"
+    assert lines["the same, seconds of the processor"].verdict == "missed"
+    assert lines["a client without pipelines, start() to RUNNING, s"].verdict == "met"
+    assert lines["a table filled from a topic, records/s"].cells()[1:3] == ("333", "100")
+    assert lines["restore: changelog to RocksDB, records/s"].verdict == "met"
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+    """Real time has goals, and no figures here; micro-batches have both."""
+    lines = _by_what()
+    assert lines["map, one at a time, p50 / p90 / p99 ms, real time"].verdict == "not measured"
+    assert not any("50/s" in what for what in lines)
+    micro = lines["map, one at a time, p50 / p90 / p99 ms, micro-batches"]
+    assert (micro.millstream, micro.verdict) == ("40.0 / 40.0 / 40.0", "met")
+
+
+def test_real_time_is_held_to_its_limits() -> None:
+    """Of both percentiles."""
+    found = latency.report({"count": {"real-time": {"single": [4.0] * 95 + [30.0] * 5}}}, {})
+    (line, *_) = rows({"latency": found.as_json()})
+    assert [(check.text, check.met) for check in line.checks] == [("p50 ≤ 5", True), ("p99 ≤ 12", False)]
+
+
+def test_a_part_that_failed_is_a_note_with_its_reason() -> None:
+    """The table is made of the others."""
+    whole = table({**_found(), "reads": Report("reads", failed="TimeoutError: no store").as_json()})
+    assert "reads was not measured: TimeoutError: no store" in whole.notes
+    assert whole.notes[0].startswith("4 goals met, 3 missed")
+
+
+def test_the_page_has_the_table_the_machine_and_the_plots() -> None:
+    """Every table is one in Markdown, and every plot is there."""
+    found = _found()
+    text = page(
+        {"cores": 2, "commit": "abc"}, found, {"throughput": (Table("T", ("a", "b"), (("1|2", "3"),)),)}
+    )
+    assert "> cores 2, commit abc" in text
+    assert "| 1\\|2 | 3 |" in text
+    drawn = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert drawn == list(plots(found)) == ["performance-throughput.svg", "performance-latency.svg"]
+    for plot in plots(found).values():
+        ET.fromstring(plot)
+
+
+def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
+    """Within its group."""
+    drawn = ET.fromstring(bars("T", [("a & b", [("millstream", 50.0), ("java", 100.0)])], "s"))
+    widths = [float(bar.attrib["width"]) for bar in drawn.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    assert widths[0] == pytest.approx(widths[1] / 2)
+
+
+def test_markdown_keeps_notes() -> None:
+    """Each is an item below."""
+    assert markdown(Table("T", ("a",), (("1",),), ("so",))) == "| a |\n| --- |\n| 1 |\n\n- so"
+
+
+def test_a_load_needs_what_the_formulas_say() -> None:
+    """Six seconds for a million are ten cores at a million a second, when 0.6 of them are to be busy."""
+    wanted = need(Costs(6.0, 800.0, 0.5, True), 1e6, state_gb=10)
+    assert (wanted.cores, wanted.partitions) == (pytest.approx(10.0), 20)
+    assert wanted.memory_gb == pytest.approx(0.8 * 2.5 + 2)
+    assert (wanted.in_mbit, wanted.out_mbit) == (1600, 1600)
+    assert costs(_found()["throughput"]["data"])["words"] == Costs(4.0, 700.0, 0.5, True)
+
+
+def test_the_sizing_page_says_what_is_not_measured_and_how_costs_grow() -> None:
+    """Costs, needs and growth are each a table."""
+    text = sizing_page({"cores": 2, "memory_gb": 8}, _found())
+    assert "**not measured**" in text
+    assert "| word count, lines of 5 words | 4.0 | 700 | 0.50 |" in text
+    assert "| 10000 | 80 | 0.40 | 900 |" in text
+
+
+def test_a_micro_batch_takes_from_its_first_file_to_its_last(tmp_path: Path) -> None:
+    """One that is not committed, or was before, does not count."""
+    import os
+
+    for part in ("offsets", "commits"):
+        (tmp_path / "p0.1" / part).mkdir(parents=True)
+    for number, (begun, ended) in enumerate(((10.0, 10.5), (20.0, 20.1), (30.0, 30.3), (40.0, None))):
+        for part, at in (("offsets", begun), ("commits", ended)):
+            if at is not None:
+                (tmp_path / "p0.1" / part / str(number)).touch()
+                os.utime(tmp_path / "p0.1" / part / str(number), (at, at))
+    assert batch_ms(tmp_path, 15.0) == pytest.approx(200.0)
+    assert batch_ms(tmp_path, 50.0) is None
+
+
+def test_a_record_that_never_came_out_is_an_error() -> None:
+    """It must not be left out of the percentiles."""
+    sent = [("k", 1, 10.0), ("k", 2, 10.5)]
+    assert latencies_ms(sent, {"k": {"1": 10.25, "2": 11.0}}) == [250.0, 500.0]
+    with pytest.raises(ValueError, match="never came out"):
+        latencies_ms(sent, {"k": {"1": 10.25}})
+    assert (FORMATS["map"](b"KEEP-17"), FORMATS["long"](b"\x00\x01"), FORMATS["text"](b"17")) == (17, 1, 17)

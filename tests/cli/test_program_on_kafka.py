@@ -1,0 +1,105 @@
+"""A program that `millstream run` runs on a real broker; seen, asked and told by the other commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_running import run
+from waiting import wait_until
+
+from millstream.broker import EmbeddedKafka
+
+PROGRAM = """
+from cli_kafka_names import join
+
+from millstream import Consumed, Materialized, Serdes, StreamsBuilder
+
+string = Serdes.string()
+builder = StreamsBuilder()
+words = builder.stream("cli-words", Consumed.with_(string, string))
+lists = words.group_by_key().aggregate(
+    lambda: "",
+    lambda key, word, so_far: join(so_far, word),
+    Materialized.as_("lists").with_value_serde(string),
+)
+lists.to_stream().to("cli-lists")
+"""
+TOKEN = "a-token-for-tests"
+
+
+@pytest.fixture
+def process(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program. Its fold calls a function of another module of it, which Python workers have to find."""
+    (tmp_path / "cli_kafka_app.py").write_text(PROGRAM)
+    (tmp_path / "cli_kafka_names.py").write_text('def join(so_far, word):\n    return f"{so_far}+{word}"\n')
+    for topic in ("cli-words", "cli-lists"):
+        kafka.create_topic(topic, 1)
+    settings = {
+        "MILLSTREAM_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "MILLSTREAM_QUERY_SERVER_ENABLED": "true",
+        "MILLSTREAM_QUERY_SERVER_TOKEN": TOKEN,
+        "MILLSTREAM_STATE_DIR": str(tmp_path / "state"),
+    }
+    command = ["run", "cli_kafka_app:builder", "--application-id", "cli-kafka", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millstream", *command, "--app-dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **settings},
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def events(process: subprocess.Popen[str], last: str) -> list[dict[str, str]]:
+    """What it prints, up to the event of that name."""
+    assert process.stdout is not None
+    found = []
+    for line in process.stdout:
+        found.append(json.loads(line))
+        if found[-1]["event"] == last:
+            return found
+    raise AssertionError(f"it has ended without {last}; it has said {found}")
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(240)
+def test_a_program_runs_is_asked_and_ends_by_sigterm(
+    kafka: EmbeddedKafka, process: subprocess.Popen[str]
+) -> None:
+    """Records that are produced are in its store and its output; its state is told until it is closed."""
+    ready = events(process, "ready")[-1]
+    where = {"MILLSTREAM_URL": ready["url"], "MILLSTREAM_TOKEN": TOKEN}
+    where["MILLSTREAM_BOOTSTRAP_SERVERS"] = kafka.bootstrap_servers
+
+    def said(*arguments: str) -> str:
+        code, text = run(*arguments, **where)
+        assert code == 0, text
+        return text
+
+    assert said("produce", "cli-words", "a", "b", "--with-key", "k") == "cli-words-0@0\ncli-words-0@1\n"
+    wait_until(
+        lambda: run("query", "get", "lists", "k", **where) == (0, "+a+b\n"), "the words are in it", 120, 0.3
+    )
+    assert said("tail", "cli-lists", "--value", "string").endswith("  k  +a+b\n")
+    assert json.loads(said("tail", "cli-words", "--from", "1", "--json"))["value"] == "b"
+    wait_until(lambda: run("lag", "cli-kafka", "--at-most", "0", **where)[0] == 0, "all is committed")
+    [row] = json.loads(said("lag", "cli-kafka", "--json"))["partitions"]
+    assert (row["topic"], row["offset"], row["lag"]) == ("cli-words", 2, 0)
+    assert "running (ready)" in said("status")
+    assert json.loads(said("top", "--json"))["threads"][0]["pipelines"][0]["records"] == 2
+    checked = json.loads(said("doctor", "--application-id", "cli-kafka", "--json"))
+    assert [each["grade"] for each in checked["checks"] if each["check"] in ("broker", "configuration")] == [
+        "ok"
+    ] * 2
+    process.send_signal(signal.SIGTERM)
+    assert events(process, "state")[-1]["to"] == "PENDING_SHUTDOWN"
+    assert process.wait(30) == 143

@@ -1,0 +1,120 @@
+"""`millstream top`: what is drawn of a client, in any size, and when it cannot be asked any more."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from millstream.cli.top import Sample, picture, rates, spark, top_text
+
+PIPELINE = {
+    "name": "p0",
+    "running": True,
+    "records": 9_000,
+    "records_per_second": 1_204.4,
+    "batch_id": 17,
+    "batch_ms": 212,
+    "lag": 1_500,
+    "dropped": 2,
+}
+SAMPLE = Sample(
+    "http://127.0.0.1:7070",
+    {
+        "ready": True,
+        "status": "running",
+        "reason": "1 pipeline runs here",
+        "details": {
+            "client_state": "RUNNING",
+            "threads": {"c-1": "RUNNING"},
+            "pipelines": {"owned": 1, "running": 1},
+        },
+    },
+    [{"thread": "c-1", "state": "RUNNING", "tasks": ["1_0"], "standby_tasks": [], "pipelines": [PIPELINE]}],
+    [
+        {
+            "store": "totals",
+            "kind": "key-value",
+            "key_serde": "string",
+            "value_serde": "json",
+            "partitions": 2,
+            "here": {"0": "readable", "1": "restoring"},
+        }
+    ],
+    [{"host": "a:1", "stores": ["totals"], "partitions": ["t-0", "t-1"], "standby_partitions": []}],
+    [
+        {
+            "at": "2026-07-01T10:00:00+00:00",
+            "thread": "c-1",
+            "pipeline": "p0",
+            "task_id": None,
+            "response": "REPLACE_THREAD",
+            "attempt": 1,
+            "most": 5,
+            "next_try": None,
+            "exception": "PipelineException: [red]full\x1b[2J",
+        }
+    ],
+)
+
+
+def drawn(shown: Sample, *, width: int = 120, height: int = 40, held: bool = False) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    past = {"p0": [1.0, 2.0, 4.0]}
+    console.print(picture(shown, past, width=width, height=height, held=held))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_the_picture_has_pipelines_threads_stores_clients_and_failures() -> None:
+    """What strangers wrote is shown, and is neither markup nor a command."""
+    text = "\n".join(drawn(SAMPLE))
+    for said in (
+        "RUNNING  running  ready",
+        "p0        runs      1,204  ▃▅█",
+        "0, 1 (restoring)",
+        "a:1",
+        "[red]full\\x1b[2J",
+        "q ends it   p holds the picture   http://127.0.0.1:7070",
+    ):
+        assert said in text
+    assert "p goes on" in drawn(SAMPLE, held=True)[-1]
+
+
+@pytest.mark.parametrize("height", [6, 10, 14, 20, 40])
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_the_picture_fits_the_screen(width: int, height: int) -> None:
+    """What matters least is left out where there is no room; the state and the keys stay."""
+    many = [{**SAMPLE.stores[0], "store": f"store-{number}"} for number in range(50)]
+    lines = drawn(replace(SAMPLE, stores=many), width=width, height=height)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("millstream top")
+    assert lines[-1].startswith("q ends it")
+    assert width < 80 or any("more" in line for line in lines) == (height >= 20)
+
+
+def test_a_client_that_does_not_answer_is_shown_as_it_was() -> None:
+    """With the reason."""
+    gone = Sample(SAMPLE.url, SAMPLE.health, SAMPLE.threads, error="no answer: refused")
+    text = "\n".join(drawn(gone))
+    assert "no answer: refused" in text
+    assert "p0" in text
+    assert "millstream top  ?  ?  not ready" in drawn(Sample("x"))[0]
+
+
+def test_bars_are_as_high_as_the_highest_of_them() -> None:
+    """The last ones, as many as there is room for."""
+    assert spark([0, 1, 2, 4], 3) == "▃▅█"
+    assert spark([0, 0], 5) == "▁▁"
+    assert spark([], 5) == ""
+    assert rates(SAMPLE) == {"p0": 1_204.4}
+
+
+def test_without_a_terminal_it_is_plain_text() -> None:
+    """All of it, once."""
+    text = top_text(SAMPLE)
+    for said in ("state      RUNNING", "c-1", "1,204", "totals", "REPLACE_THREAD"):
+        assert said in text

@@ -1,0 +1,144 @@
+"""What reports of micro-batches are in the metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from millstream.metrics.batches import forget_pipeline, record_batch
+from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
+from millstream.metrics.meter import Meter
+from millstream.model import BatchReport, OperatorReport, TopicPartition
+from millstream.testing.fakes import ManualClock
+
+THREAD = "app-1-StreamThread-1"
+PARTS = {
+    "triggerExecution": 100,
+    "latestOffset": 3,
+    "getBatch": 1,
+    "addBatch": 80,
+    "walCommit": 6,
+    "commitOffsets": 4,
+}
+READERS = {"in": ((0, "KSTREAM-SOURCE-0000000000"), (1, "KSTREAM-SOURCE-0000000007"))}
+
+
+class Scene:
+    """A meter, and a clock that stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.meter = Meter(self.clock)
+
+    def report(self, **given: Any) -> None:
+        """One report of pipeline p0 comes in."""
+        record_batch(
+            self.meter,
+            BatchReport("p0", **{"parts": PARTS, **given}),
+            client_id="app-1",
+            thread=THREAD,
+            readers=lambda topic: READERS.get(topic, ()),
+            interval_ms=100,
+            at_ms=1_700_000_000_000,
+        )
+
+    @property
+    def metrics(self) -> ClientMetrics:
+        view = MetricsView("app-1", "app", "uuid", "1", "RUNNING")
+        return client_metrics(view, self.meter.readings())
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def read(*counts: int) -> dict[TopicPartition, int]:
+    """Records of each partition of the topic `in`."""
+    return {TopicPartition("in", partition): count for partition, count in enumerate(counts)}
+
+
+def test_records_are_counted_for_the_thread_each_task_each_source_and_the_topic(scene: Scene) -> None:
+    """By the offsets that were read; a topic that two subtopologies read counts for tasks of both."""
+    scene.report(read=read(10, 30))
+    scene.report(read=read(0, 20))
+    metrics = scene.metrics
+    assert metrics.value("process-total", thread_id=THREAD, group="stream-thread-metrics") == 60
+    tasks = {"0_0": 10, "0_1": 50, "1_0": 10, "1_1": 50}
+    for task, count in tasks.items():
+        assert metrics.value("process-total", task_id=task, group="stream-task-metrics") == count
+        assert metrics.value("process-total", task_id=task, group="stream-processor-node-metrics") == count
+        assert metrics.value("records-consumed-total", task_id=task, topic="in") == count
+    client = f"{THREAD}-consumer"
+    group = "consumer-fetch-manager-metrics"
+    assert metrics.value("records-consumed-total", client_id=client, topic="in", group=group) == 60
+    assert metrics.value("process-records-max", thread_id=THREAD) == 40
+    assert metrics.value("process-records-avg", thread_id=THREAD) == 30
+
+
+def test_rates_are_of_the_window(scene: Scene) -> None:
+    """Of 30 s at least, and of nothing once the records are a minute old."""
+    scene.report(read=read(600))
+    rate = {"group": "stream-thread-metrics"}
+    assert scene.metrics.value("process-rate", **rate) == 20
+    scene.clock.advance(30)
+    assert scene.metrics.value("process-rate", **rate) == 20
+    scene.clock.advance(31)
+    assert scene.metrics.value("process-rate", **rate) == 0
+    assert scene.metrics.value("process-total", **rate) == 600
+    assert math.isnan(float(scene.metrics.value("process-latency-avg", **rate)))
+
+
+def test_the_parts_of_a_batch_are_polling_processing_and_committing(scene: Scene) -> None:
+    """Kafka Streams' latencies, and Spark's own parts beside them."""
+    scene.report(read=read(40), batch_id=7)
+    metrics = scene.metrics
+    assert metrics.value("poll-latency-avg") == 4
+    assert metrics.value("commit-latency-max") == 10
+    assert metrics.value("commit-total") == 1
+    assert metrics.value("process-latency-avg") == 2.0
+    assert metrics.value("process-ratio") == pytest.approx(80 / 30_000)
+    assert metrics.value("batch-duration-last", pipeline="p0") == 100
+    assert metrics.value("part-duration-avg", part="walCommit") == 6
+    assert metrics.value("batch-id") == 7
+    assert metrics.value("batch-interval") == 100
+
+
+def test_a_report_while_there_is_nothing_to_do_is_no_batch(scene: Scene) -> None:
+    """The lag is known from it; nothing is counted."""
+    scene.report(read=read(5), lag={TopicPartition("in", 0): 9, TopicPartition("in", 1): 4})
+    scene.report(executed=False, parts={"latestOffset": 1, "triggerExecution": 1}, lag=read(0, 3))
+    metrics = scene.metrics
+    assert metrics.value("batches-total") == 1
+    assert metrics.value("poll-total") == 1
+    assert metrics.value("records-lag", partition="0") == 0
+    assert metrics.value("records-lag", partition="1") == 3
+    assert metrics.value("records-lag-max") == 3
+
+
+def test_state_and_dropped_records_are_told_by_operator_and_by_node(scene: Scene) -> None:
+    """What is all of it is the last; what is of a batch is summed."""
+    state = OperatorReport("0-transformWithState", updated=3, removed=1, memory_bytes=99, commit_ms=8)
+    dropped = {("deserialization", "SOURCE"): 2, ("late", "COUNT"): 1}
+    scene.report(state=(state,), dropped=dropped)
+    scene.report(state=(state,))
+    metrics = scene.metrics
+    assert metrics.value("memory", operator="0-transformWithState") == 99
+    assert metrics.value("rows-updated-total") == 6
+    assert metrics.value("commit-time-avg") == 8
+    assert metrics.value("dropped-records-total", group="stream-task-metrics", thread_id=THREAD) == 3
+    assert metrics.value("dropped-records-total", kind="late", processor_node_id="COUNT") == 1
+
+
+def test_what_is_the_pipelines_goes_with_it_and_what_is_the_threads_stays(scene: Scene) -> None:
+    """As Kafka Streams removes the metrics of tasks that it closes."""
+    scene.report(read=read(10), lag=read(1))
+    forget_pipeline(scene.meter, "p0")
+    names = {name.group for name in scene.metrics}
+    assert "spark-batch-metrics" not in names
+    assert "stream-processor-node-metrics" not in names
+    assert scene.metrics.value("process-total", group="stream-thread-metrics") == 10
+    with pytest.raises(KeyError):
+        scene.metrics.value("records-lag-max")

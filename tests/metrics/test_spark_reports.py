@@ -1,0 +1,80 @@
+"""Spark's progress reports, as it writes them, become values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from millstream.model import OperatorReport, TopicPartition
+from millstream.spark.progress import read_report
+
+IN = {"startOffset": {"in": {"0": 5, "1": 7}}, "endOffset": {"in": {"0": 9, "1": 7}}}
+REPORT: dict[str, Any] = {
+    "batchId": 3,
+    "timestamp": "2026-01-01T00:00:00.000Z",
+    "numInputRows": 8,
+    "inputRowsPerSecond": 40.0,
+    "processedRowsPerSecond": 80.5,
+    "durationMs": {
+        "addBatch": 80,
+        "commitOffsets": 4,
+        "getBatch": 0,
+        "triggerExecution": 100,
+        "walCommit": 6,
+    },
+    "stateOperators": [
+        {
+            "operatorName": "transformWithState",
+            "numRowsTotal": 12,
+            "numRowsUpdated": 4,
+            "numRowsRemoved": 1,
+            "memoryUsedBytes": 1000,
+            "commitTimeMs": 9,
+            "customMetrics": {"rocksdbCommitFlushLatency": 1},
+        }
+    ],
+    "sources": [
+        {**IN, "latestOffset": {"in": {"0": 19, "1": 7}}, "numInputRows": 4},
+        {**IN, "latestOffset": {"in": {"0": 19, "1": 7}}, "numInputRows": 4},
+    ],
+    "sink": {"description": "records", "numOutputRows": -1},
+}
+
+
+def test_a_report_tells_what_was_read_and_what_is_left() -> None:
+    """By offsets; a topic that is read for two outputs counts once."""
+    report = read_report("p0", REPORT, {("late", "COUNT"): 2})
+    assert report.read == {TopicPartition("in", 0): 4, TopicPartition("in", 1): 0}
+    assert report.records == 4
+    assert report.lag == {TopicPartition("in", 0): 10, TopicPartition("in", 1): 0}
+    assert (report.batch_id, report.executed, report.parts["walCommit"]) == (3, True, 6)
+    assert (report.input_rate, report.processed_rate) == (40.0, 80.5)
+    assert report.dropped == {("late", "COUNT"): 2}
+    assert report.state == (
+        OperatorReport("0-transformWithState", updated=4, removed=1, memory_bytes=1000, commit_ms=9),
+    )
+
+
+def test_offsets_may_be_text_and_the_first_batch_has_no_start() -> None:
+    """Where the query began is in its checkpoint, as Spark keeps it; what is not known counts nothing."""
+    source = {"startOffset": None, "endOffset": json.dumps({"in": {"0": 9, "1": 3}}), "latestOffset": None}
+    first = {**REPORT, "sources": [source]}
+    report = read_report("p0", first, {}, lambda number: f'\0v1\n{{"in": {{"0": {number + 2}}}}}')
+    assert report.read == {TopicPartition("in", 0): 7, TopicPartition("in", 1): 0}
+    assert report.lag is None
+    assert read_report("p0", first, {}).records == 0
+
+
+def test_a_report_while_nothing_is_to_be_done_is_no_batch() -> None:
+    """It has no `addBatch`."""
+    idle = {**REPORT, "durationMs": {"latestOffset": 1, "triggerExecution": 1}, "stateOperators": None}
+    report = read_report("p0", idle, {})
+    assert not report.executed
+    assert report.state == ()
+
+
+def test_sources_that_are_not_kafkas_count_nothing() -> None:
+    """What a writer of the user's reads besides has offsets of its own kind."""
+    for offset in (None, 17, "17", {"version": 1}):
+        source = {"startOffset": offset, "endOffset": offset, "latestOffset": offset}
+        assert read_report("p0", {**REPORT, "sources": [source]}, {}).read == {}

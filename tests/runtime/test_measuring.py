@@ -1,0 +1,77 @@
+"""What a client measures of its own life: threads, tasks, the group, failures, the restoring of stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scenes import Handler, Make, poison, running, word_count
+from waiting import wait_until
+
+from millstream.metrics.client import ClientMetrics
+from millstream.model import BatchReport, TopicPartition
+from millstream.runtime.client import KafkaStreams
+from millstream.runtime.measuring import readers_of
+from millstream.runtime.supervision import StreamThreadExceptionResponse as Response
+from millstream.testing.world import FakeWorld
+
+
+def until(client: KafkaStreams, fits: Callable[[ClientMetrics], bool], what: str) -> ClientMetrics:
+    """Its metrics, once they fit."""
+    wait_until(lambda: fits(client.metrics()), what)
+    return client.metrics()
+
+
+def test_a_running_client_knows_its_rebalance_its_tasks_and_how_long_it_took(make: Make) -> None:
+    """Three tasks of the one store, created once; nothing is left to restore."""
+    client = make()
+    client.start()
+    running(client)
+    metrics = until(client, lambda now: now.value("recovery-total") == 1, "the client was RUNNING")
+    (thread,) = (each.thread_name for each in client.metadata_for_local_threads())
+    assert metrics.value("task-created-total", thread_id=thread) == 3
+    assert metrics.value("task-closed-total", thread_id=thread) == 0
+    assert metrics.value("rebalance-total") == 1
+    assert metrics.value("failed-rebalance-total") == 0
+    assert metrics.value("members") == 1
+    assert float(metrics.value("last-rebalance-seconds-ago")) >= 0
+    assert float(metrics.value("thread-start-time", thread_id=thread)) > 1_600_000_000_000
+    for partition in range(3):
+        assert metrics.value("restore-remaining-records-total", task_id=f"0_{partition}") == 0
+    assert metrics.value("active-restoring-tasks", thread_id=f"{thread}-StateUpdater") == 0
+
+
+def test_a_pipelines_reports_count_for_the_thread_that_has_it(make: Make, world: FakeWorld) -> None:
+    """And for the tasks and nodes that read the topic."""
+    client = make()
+    client.start()
+    running(client)
+    world.engine.report(BatchReport("p0", batch_id=0, read={TopicPartition("lines", 2): 5}))
+    (thread,) = (each.thread_name for each in client.metadata_for_local_threads())
+    metrics = client.metrics()
+    assert metrics.value("process-total", group="stream-thread-metrics", thread_id=thread) == 5
+    assert metrics.value("records-consumed-total", group="stream-topic-metrics", task_id="0_2") == 5
+
+
+def test_a_replaced_thread_takes_its_figures_along_and_its_failure_is_counted(
+    make: Make, world: FakeWorld
+) -> None:
+    """Failures are told apart by the exception, and by what was done about it."""
+    client = make()
+    client.set_uncaught_exception_handler(Handler(Response.REPLACE_THREAD))
+    client.start()
+    running(client)
+    world.engine.report(BatchReport("p0", read={TopicPartition("lines", 0): 5}))
+    world.engine.end("p0", poison())
+    metrics = until(client, lambda now: now.value("recovery-total") == 2, "the client has recovered")
+    count = metrics.value("failures-total", exception="PipelineException", response="REPLACE_THREAD")
+    assert count == 1
+    assert float(metrics.value("last-failure-timestamp")) > 1_600_000_000_000
+    (thread,) = (each.thread_name for each in client.metadata_for_local_threads())
+    assert metrics.value("process-total", group="stream-thread-metrics", thread_id=thread) == 0
+
+
+def test_what_reads_a_topic_is_known_by_name_by_pattern_and_for_internal_topics() -> None:
+    """As the source that Kafka Streams has for it."""
+    readers = readers_of(word_count(), "app")
+    assert readers("lines") == ((0, "KSTREAM-SOURCE-0000000000"),)
+    assert readers("nothing") == ()

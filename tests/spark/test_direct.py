@@ -1,0 +1,230 @@
+"""Spark's JVM without spark-submit: when, by which command, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+from spark_start import java_options
+from waiting import wait_until
+
+from millstream.java import find_java
+from millstream.spark.direct import MAIN, class_path, command, decide
+
+HOME = Path(pyspark.__file__).parent
+LOCAL = {"spark.master": "local[*]", "spark.driver.memory": "2g"}
+
+
+def test_a_local_spark_of_which_nothing_else_was_told_is_started_directly() -> None:
+    """With settings that Spark itself reads, and whatever variables spark-submit does not."""
+    told = LOCAL | {"spark.sql.shuffle.partitions": "4", "spark.driver.extraJavaOptions": "-Da='b c'"}
+    environment = {
+        "SPARK_LOCAL_DIRS": "/fast",
+        "SPARK_BUFFER_SIZE": "1",
+        "JAVA_HOME": "/java",
+        "PATH": "/bin",
+    }
+    for arguments in ("", "pyspark-shell"):
+        assert decide("4.3.0", HOME, told, arguments, environment) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "environment", "why"),
+    [
+        ({"spark.master": "spark://host:7077"}, "", {}, "master"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, "", {}, "processes of their own"),
+        ({"spark.jars": "own.jar"}, "", {}, "spark.jars"),
+        ({"spark.jars.packages": "a:b:1"}, "", {}, "spark.jars.packages"),
+        ({"spark.driver.extraClassPath": "classes"}, "", {}, "extraClassPath"),
+        ({"spark.submit.pyFiles": "a.py"}, "", {}, "spark.submit.pyFiles"),
+        ({"spark.driver.extraJavaOptions": "-Xmx1g"}, "", {}, "for spark-submit to check"),
+        ({"spark.driver.extraJavaOptions": "-Da='b"}, "", {}, "for spark-submit to refuse"),
+        ({}, "--verbose pyspark-shell", {}, "PYSPARK_SUBMIT_ARGS"),
+        ({}, "--properties-file mine.conf pyspark-shell", {}, "PYSPARK_SUBMIT_ARGS"),
+        ({}, "", {"SPARK_CONF_DIR": "/etc/spark"}, "SPARK_CONF_DIR"),
+        ({}, "", {"SPARK_SUBMIT_OPTS": "-Da=b"}, "SPARK_SUBMIT_OPTS"),
+        ({}, "", {"HADOOP_CONF_DIR": "/etc/hadoop"}, "HADOOP_CONF_DIR"),
+    ],
+)
+def test_whatever_spark_submit_would_act_on_it_gets(
+    settings: dict[str, str], arguments: str, environment: dict[str, str], why: str
+) -> None:
+    """Among settings, arguments and variables; the reason says which."""
+    assert why in (decide("4.3.0", HOME, LOCAL | settings, arguments, environment) or "")
+
+
+def test_another_spark_and_one_with_a_configuration_are_started_by_spark_submit(tmp_path: Path) -> None:
+    """It knows their defaults."""
+    assert "5.0.0" in (decide("5.0.0", tmp_path, LOCAL, "", {}) or "")
+    (tmp_path / "conf").mkdir()
+    assert "conf" in (decide("4.3.0", tmp_path, LOCAL, "", {}) or "")
+
+
+@pytest.mark.disk
+def test_the_command_is_the_one_that_spark_submit_would_make(tmp_path: Path) -> None:
+    """As its launcher says it: the same jars, heap and options; without the incubating module. SparkSubmit is
+    left out, and what it would be told."""
+    java = find_java()
+    options = """-XX:+UseSerialGC -Da="b c" '-Dd=e f' -XX:MetaspaceSize=256m"""
+    settings = LOCAL | {"spark.driver.extraJavaOptions": options}
+    told = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    launcher = [str(java.java), "-XX:TieredStopAtLevel=1", "-cp", f"{HOME}/jars/*"]
+    said = subprocess.run(
+        [*launcher, "org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", *told, "x"],
+        env={
+            "SPARK_HOME": str(HOME),
+            "JAVA_HOME": str(java.home),
+            "SPARK_SCALA_VERSION": "2.13",
+            "PATH": os.environ["PATH"],
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+    theirs = [word.strip() for word in said if word.strip()]
+    theirs = theirs[: theirs.index("org.apache.spark.deploy.SparkSubmit")]
+    ours = command(java.java, class_path(HOME, [tmp_path / "own.jar"]), settings)
+    assert ours[-1] == MAIN
+    missing = [word for word in theirs[3:] if word not in ours]
+    assert missing == ["--add-modules=jdk.incubator.vector"]
+    assert ours[0] == theirs[0]
+    slf4j, rest = theirs[2].split(":")[1:]  # first is the directory of a configuration, which is not there
+    assert rest == f"{HOME}/jars/*"
+    jars = ours[2].split(":")
+    assert (jars[0], jars[-1]) == (slf4j, str(tmp_path / "own.jar"))
+    assert set(jars[:-1]) == {str(jar) for jar in (HOME / "jars").glob("*.jar")}
+    assert len(jars) == len(set(jars))
+
+
+_PROGRAM = textwrap.dedent(
+    """
+    import json, os, sys
+    from pyspark import SparkContext
+    from millstream.spark.session import SharedSession
+
+    os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+    shared = SharedSession({"spark.driver.extraJavaOptions": sys.argv[1], "spark.of.the": "user"}, "direct")
+    spark = shared.spark
+    jvm = spark._jvm
+    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    spark.range(3).write.parquet(sys.argv[2] + "/written")
+    print(json.dumps({
+        "pid": SparkContext._gateway.proc.pid,
+        "files": files.getClass().getName(),
+        "property": jvm.java.lang.System.getProperty("spark.of.the"),
+        "umask": spark.sparkContext.getConf().get("spark.hadoop.fs.permissions.umask-mode"),
+        "rows": spark.read.parquet(sys.argv[2] + "/written").count(),
+        "told": sorted(name for name in os.environ if name.startswith("PYSPARK_GATEWAY")),
+    }), flush=True)
+    sys.stdin.readline()
+    """
+)
+
+
+@pytest.mark.spark
+def test_the_jvm_is_a_child_that_ends_with_its_parent_and_writes_private_files(tmp_path: Path) -> None:
+    """Not by SIGTERM or Ctrl-C, which are for the program; also when this one is killed with -9."""
+    root = Path(__file__).resolve().parent.parent.parent
+    program = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, java_options(), str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
+    assert program.stdout is not None
+    try:
+        said = json.loads(program.stdout.readline())
+        java = psutil.Process(said.pop("pid"))
+        assert said == {
+            "files": "io.millstream.kernel.files.LocalFiles",
+            "property": "user",
+            "umask": said["umask"],
+            "rows": 3,
+            "told": [],
+        }
+        assert java.parent() == psutil.Process(program.pid)
+        assert java.cmdline()[-1] == MAIN
+        written = [tmp_path / "written", *(tmp_path / "written").iterdir()]
+        assert {path.stat().st_mode & 0o007 for path in written} == {0}
+        assert {path.suffix for path in written} == {"", ".parquet"}, "no checksum files"
+        for number in (signal.SIGTERM, signal.SIGINT):
+            java.send_signal(number)
+        assert java.is_running()
+    finally:
+        program.kill()
+        program.wait()
+    wait_until(lambda: not java.is_running(), "the JVM has ended", 20)
+
+
+_DAMAGED = textwrap.dedent(
+    """
+    import json, subprocess, sys
+    from pathlib import Path
+    import pyspark
+    from pyspark import SparkContext
+    from millstream.class_data import Archive, ArchiveMaking
+    from millstream.jars import connector_set, ensure_jars
+    from millstream.java import find_java
+    from millstream.kernel import shipped_kernel
+    from millstream.spark import direct, session
+
+    java = find_java()
+    own = [shipped_kernel().jar, *ensure_jars(connector_set(pyspark.__version__))]
+    path = direct.class_path(Path(pyspark.__file__).parent, own)
+    names = Path("names")
+    subprocess.run([java.java, f"-XX:DumpLoadedClassList={names}", "-version"], check=True)
+    assert session._archive_for(java, path, {"spark.driver.extraJavaOptions": "-Xshare:auto"}) is None
+    archive = session._archive_for(java, path, {})
+    arguments = ["-cp", ":".join(map(str, path))]
+    making = ArchiveMaking(archive, "test", java=java.java, jvm_arguments=arguments, class_list=names)
+    assert making.wait_until_done(100)
+    found = archive.find()
+    fits = [java.java, *archive.arguments(names), "-Xshare:on", *arguments, "-version"]
+    half = found.read_bytes()[: found.stat().st_size // 2]
+    fitted = subprocess.run(fits, capture_output=True).returncode
+    found.unlink()
+    damaged = found.with_name(f"classes-{len(half)}.jsa")
+    damaged.write_bytes(half)
+    damaged.chmod(0o600)
+    assert archive.find() == damaged
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    spark = session.SharedSession({"spark.driver.extraJavaOptions": options}, "damaged").spark
+    print(json.dumps({
+        "fits": fitted, "rows": spark.range(3).count(),
+        "making": vars(SparkContext._gateway).get("making"),
+    }), flush=True)
+    """
+)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(200)
+def test_spark_starts_where_its_class_data_archive_is_damaged(tmp_path: Path) -> None:
+    """By half, under a name that says that half is all; whole, Java takes it for these jars."""
+    from millstream.cache import cache_dir
+
+    (tmp_path / "jars").symlink_to(cache_dir("jars"))
+    root = Path(__file__).resolve().parent.parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", _DAMAGED],
+        capture_output=True,
+        text=True,
+        timeout=190,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root), "MILLSTREAM_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "fits": 0,
+        "rows": 3,
+        "making": None,
+    }

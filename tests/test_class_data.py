@@ -1,0 +1,109 @@
+"""Class-data archives: when one is used, when one is made, and what a bad one does: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from millstream.class_data import Archive, ArchiveMaking
+from millstream.java import find_java
+
+pytestmark = pytest.mark.disk
+
+
+def test_an_archive_of_another_size_than_its_name_says_is_not_used(tmp_path: Path) -> None:
+    """Java crashes on a truncated one."""
+    archive = Archive(tmp_path)
+    recording = archive.arguments(tmp_path / "classes.lst")
+    assert f"-XX:DumpLoadedClassList={tmp_path}/classes.lst" in recording
+    (tmp_path / "new").write_bytes(b"12345")
+    archive.keep(tmp_path / "new")
+    found = archive.find()
+    assert found == tmp_path / "classes-5.jsa"
+    assert f"-XX:SharedArchiveFile={found}" in archive.arguments(tmp_path / "classes.lst")
+    found.write_bytes(b"1234")
+    assert archive.find() is None
+    assert archive.arguments(tmp_path / "classes.lst") == recording
+
+
+def test_an_archive_that_a_broker_did_not_start_with_is_not_made_again(tmp_path: Path) -> None:
+    """Else every second start would fail first."""
+    archive = Archive(tmp_path)
+    (tmp_path / "classes-5.jsa").write_bytes(b"12345")
+    archive.discard()
+    assert archive.find() is None
+    assert archive.arguments(tmp_path / "classes.lst") == []
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777], ids=oct)
+def test_an_archive_that_others_could_have_written_is_not_used(mode: int, tmp_path: Path) -> None:
+    """Java runs what is in it. The directory counts as well as the file, and a link is no file."""
+    archive = Archive(tmp_path)
+    (tmp_path / "new").write_bytes(b"12345")
+    archive.keep(tmp_path / "new")
+    (kept,) = tmp_path.glob("*.jsa")
+    assert archive.find() == kept
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.chmod(mode)
+    assert archive.find() is None
+    kept.chmod(0o600)
+    tmp_path.chmod(mode)
+    assert archive.find() is None
+    tmp_path.chmod(0o700)
+    assert archive.find() == kept
+    kept.rename(tmp_path / "elsewhere")
+    kept.symlink_to(tmp_path / "elsewhere")
+    assert archive.find() is None
+
+
+def test_archives_that_nobody_has_used_for_a_month_go(tmp_path: Path) -> None:
+    """Those of other jars, which an upgrade has left. Whoever starts with one uses it."""
+    found = {}
+    for name, days in (("mine", 40), ("old", 40), ("used", 40), ("new", 1)):
+        (tmp_path / name).mkdir()
+        path = found[name] = tmp_path / name / "classes-5.jsa"
+        path.write_bytes(b"12345")
+        os.utime(path, (path.stat().st_mtime - days * 86400,) * 2)
+    Archive(tmp_path / "used").arguments(tmp_path / "list")
+    Archive(tmp_path / "mine").clear_others()
+    assert {name for name, path in found.items() if path.exists()} == {"mine", "used", "new"}
+
+
+def test_several_programs_make_one_archive_and_java_takes_it(tmp_path: Path) -> None:
+    """Side by side: one makes it, the others leave it alone. A list whose last line is half is no harm."""
+    java = find_java().java
+    names = tmp_path / "classes.lst"
+    subprocess.run([java, f"-XX:DumpLoadedClassList={names}", "-version"], capture_output=True, check=True)
+    names.write_bytes(names.read_bytes() + b"java/util/conc")
+    directory = tmp_path / "archive"
+    directory.mkdir(mode=0o775)
+    archive = Archive(directory)
+    makings = [
+        ArchiveMaking(archive, "test", java=java, jvm_arguments=["-Xmx256m"], class_list=names)
+        for _ in range(3)
+    ]
+    for making in makings:
+        assert making.wait_until_done(120)
+        making.stop()
+    found = archive.find()
+    assert found is not None
+    assert [path.name for path in directory.iterdir() if path.suffix in (".part", ".lst")] == []
+    told = archive.arguments(names)
+    assert f"-XX:SharedArchiveFile={found}" in told
+    said = subprocess.run(
+        [java, *told, "-Xshare:on", "-Xlog:cds=info:stderr", "-version"], capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+
+
+def test_an_archive_that_is_not_begun_yet_is_not_made(tmp_path: Path) -> None:
+    """A program that ends before its time has come waits for nothing."""
+    making = ArchiveMaking(
+        Archive(tmp_path), "test", java=Path("/no/java"), jvm_arguments=[], class_list=tmp_path, after_s=3600
+    )
+    making.stop()
+    assert making.wait_until_done(0)
+    assert list(tmp_path.iterdir()) == []

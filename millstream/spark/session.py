@@ -43,6 +43,7 @@ from millstream.spark.settings import (
     told_by_arguments,
 )
 from millstream.spark.stale import forget_java_halves
+from millstream.spark.testing_later import postpone_testing
 
 __all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
 
@@ -409,7 +410,7 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
         output = open(log_file, "ab") if log_file else None  # noqa: SIM115
         writes_to = _stderr() if output is None else output.fileno()
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
-        threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
+        postpone_testing()
         if path is None:
             gateway = _submit(conf, java, writes_to, umask)
         else:
@@ -572,14 +573,6 @@ def _launch_unless(closing: threading.Event, conf: SparkConf, path: Sequence[Pat
             launch.abandon()
             _go_on_unless(closing)
     return launch.result()
-
-
-def _import_ahead() -> None:
-    """PySpark imports this at its first call into Java, and pandas with it: Java's start hides it."""
-    try:
-        import pyspark.testing.utils  # noqa: F401
-    except Exception:
-        log.debug("importing ahead", exc_info=True)
 
 
 def _forget_in_child(gateway: Any) -> None:

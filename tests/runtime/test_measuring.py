@@ -8,7 +8,7 @@ from typing import Any
 from scenes import Handler, Make, poison, running, word_count
 from waiting import wait_until
 
-from millstream.metrics.client import ClientMetrics
+from millstream.metrics.client import ClientMetrics, MetricName
 from millstream.model import BatchReport, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.measuring import readers_of
@@ -74,18 +74,21 @@ def test_a_report_that_comes_while_its_thread_ends_leaves_nothing_behind(
     running(client)
     (thread,) = (each.thread_name for each in client.metadata_for_local_threads())
 
+    def figures() -> set[MetricName]:
+        return {key for key in client.metrics() if thread in str(key.tags) or ("pipeline", "p0") in key.tags}
+
     class Drops(dict[tuple[str, str], int]):
         """The thread ends at the moment at which these are read."""
 
         def items(self) -> Any:
             client.remove_stream_thread()
+            wait_until(lambda: not figures(), "the thread has ended, and its figures are gone")
             return super().items()
 
     world.engine.report(
         BatchReport("p0", read={TopicPartition("lines", 0): 5}, dropped=Drops({("late", "x"): 1}))
     )
-    of_it = {key for key in client.metrics() if thread in str(key.tags) or ("pipeline", "p0") in key.tags}
-    assert of_it == set()
+    assert figures() == set()
 
 
 def test_a_replaced_thread_takes_its_figures_along_and_its_failure_is_counted(

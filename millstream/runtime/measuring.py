@@ -105,9 +105,8 @@ class Measuring:
             )
         except Exception:
             log.exception("a report of pipeline %s is missing in the metrics", report.pipeline)
-        if (
-            self._threads.get(report.pipeline) != thread
-        ):  # given up meanwhile: what was recorded since goes, too
+        if self._threads.get(report.pipeline) != thread:
+            # It was given up meanwhile: what was recorded since then goes, too.
             forget_pipeline(self._meter, report.pipeline)
             if thread not in self._tasks:
                 self._meter.forget(("thread", thread))

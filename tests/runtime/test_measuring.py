@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from scenes import Handler, Make, poison, running, word_count
 from waiting import wait_until
 
-from millstream.metrics.client import ClientMetrics, MetricName
+from millstream.metrics.client import ClientMetrics
 from millstream.model import BatchReport, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.measuring import readers_of
+from millstream.runtime.states import ThreadState
 from millstream.runtime.supervision import StreamThreadExceptionResponse as Response
 from millstream.testing.world import FakeWorld
 
@@ -74,15 +76,15 @@ def test_a_report_that_comes_while_its_thread_ends_leaves_nothing_behind(
     running(client)
     (thread,) = (each.thread_name for each in client.metadata_for_local_threads())
 
-    def figures() -> set[MetricName]:
-        return {key for key in client.metrics() if thread in str(key.tags) or ("pipeline", "p0") in key.tags}
+    def figures() -> set[str]:
+        """What is measured of the thread and its pipeline."""
+        return {each.metric.name for each in client._measuring.readings() if {thread, "p0"} & {*each.tags}}
 
     class Drops(dict[tuple[str, str], int]):
         """The thread ends at the moment at which these are read."""
 
         def items(self) -> Any:
-            client.remove_stream_thread()
-            wait_until(lambda: not figures(), "the thread has ended, and its figures are gone")
+            client._measuring._thread(thread, ThreadState.DEAD, datetime.now(UTC))
             return super().items()
 
     world.engine.report(

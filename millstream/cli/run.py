@@ -59,6 +59,10 @@ def run(
             "ask it. Without a host only this machine can.",
         ),
     ] = None,
+    ui: Annotated[
+        bool,
+        typer.Option("--ui", help="Serve the dashboard for browsers too, where queries are answered."),
+    ] = False,
     reload: Annotated[
         bool,
         typer.Option(
@@ -94,6 +98,7 @@ def run(
             "application.id": application_id,
             "num.stream.threads": threads,
             **serving_settings(serve),
+            "ui.enabled": ui or None,
         },
     )
     for key, flag in (("application.id", "--application-id"), ("bootstrap.servers", "--bootstrap-server")):

@@ -7,7 +7,7 @@ const ROUND = { topic: 17, shuffle: 17 };
 let pictures = 0;
 
 /** An <svg> of a picture; `boxes` has its groups by id, and `figures` the texts beside its lines. */
-export function draw(picture, title) {
+export function draw(picture, title, word = (box) => box.kind) {
   const head = `head-${(pictures += 1)}`;
   const boxes = new Map();
   const figures = [];
@@ -25,7 +25,7 @@ export function draw(picture, title) {
       "marker-end": state ? null : `url(#${head})` }));
   }
   for (const box of picture.boxes) {
-    const group = s("g", { class: `kind-${box.kind}` }, s("title", null, `${box.kind} ${box.name}`),
+    const group = s("g", { class: `kind-${box.kind}` }, s("title", null, `${word(box)} ${box.name}`),
       box.kind === "store" ? drum(box) : s("rect", { class: `box ${box.kind}`, ...place(box),
         rx: ROUND[box.kind] ?? 4 }),
       s("text", { "text-anchor": "middle", x: box.x + box.width / 2, y: box.y + box.height / 2 + 4 }, box.label));

@@ -51,6 +51,7 @@ function changed(sections) {
   const count = links.failures.querySelector(".count");
   count.hidden = !failed?.length;
   count.textContent = failed?.length ?? "";
+  count.setAttribute("aria-label", `${failed?.length} failures`);
   if (trouble) say(`the client cannot be looked at: ${trouble}`);
   else say("live");
   show(false);
@@ -68,24 +69,38 @@ function ask_for_token(error) {
   say("not connected");
 }
 
+/** Nobody looks at a page that is hidden, so it asks for nothing. */
+const seen = () => new Promise((resolve) => {
+  if (!document.hidden) { resolve(); return; }
+  document.addEventListener("visibilitychange", () => resolve(), { once: true });
+});
+
 async function follow() {
   let tried = false;
   for (;;) {
+    await seen();
+    const stop = new AbortController();
+    const hide = () => { if (document.hidden) stop.abort(); };
+    document.addEventListener("visibilitychange", hide);
     try {
       app.still = (await app.session.ask("dashboard")).body;
       find("login").hidden = true;
       find("view").hidden = false;
       find("logout").hidden = !app.session.token;
       tried = false;
-      await app.session.watch(changed);
+      await app.session.watch(changed, stop.signal);
     } catch (error) {
       if (error instanceof NotLetIn) {
         ask_for_token(app.session.token || tried ? "That is not this server's token." : "");
         app.session.forget();
         return;
       }
-      say(`no connection: ${error.message}; trying again`);
-      find("state").className = "pill";
+      if (!stop.signal.aborted) {
+        say(`no connection: ${error.message}; trying again`);
+        find("state").className = "pill";
+      }
+    } finally {
+      document.removeEventListener("visibilitychange", hide);
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }

@@ -48,7 +48,8 @@ export function overview(app) {
 
   function update({ client, health: how, threads: all }) {
     if (!drawn && app.still) {
-      drawn = draw(app.still.machine, "The states of a client, and what may follow each");
+      drawn = draw(app.still.machine, "The states of a client, and what may follow each",
+        () => "state");
       machine.append(drawn.svg);
     }
     for (const [name, group] of drawn?.boxes ?? []) {
@@ -104,7 +105,8 @@ function rows(threads) {
       standbys: thread.standby_tasks.join(" ") || "–" },
     ...thread.pipelines.map((each) => ({ ...nothing, rowClass: "inner", name: each.name,
       state: each.running ? "runs" : "does not run", rate: number(each.records_per_second),
-      batch: number(each.batch_id), took: number(each.batch_ms, "ms"), lag: number(each.lag),
+      batch: number(each.batch_id < 0 ? null : each.batch_id),
+      took: number(each.batch_id < 0 ? null : each.batch_ms, "ms"), lag: number(each.lag),
       dropped: number(each.dropped) })),
   ]);
 }

@@ -267,6 +267,7 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # Whoever has connected, and is not one of uvicorn's yet, would wait for nothing.
             await self._doorway.close()
+            application.end_streams()  # they have no end of their own to wait for
             await super().shutdown(sockets)
 
         def stop(self) -> None:

@@ -34,6 +34,7 @@ from millstream.server.answers import BEFORE_HISTORY, Refused
 from millstream.server.pages import Page, Place, Row, page_of, place_of
 from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
 from millstream.stores.keys import MAX_TIME_MS
+from millstream.topology.topology import Topology
 
 __all__ = ["LocalStores", "Places", "QueriedStreams", "covers", "moved", "out_of_reach", "serde_names"]
 
@@ -46,6 +47,9 @@ class QueriedStreams(Protocol):
 
     @property
     def health(self) -> Any: ...
+
+    @property
+    def topology(self) -> Topology: ...
 
     @property
     def store_view(self) -> StoreView: ...

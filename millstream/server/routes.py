@@ -76,10 +76,13 @@ class Route:
 _V1_STORE = ("v1", "stores", _STORE)
 
 ROUTES = (
+    Route("index", ("",), open=True),
+    Route("openapi", ("openapi.json",), open=True),
     Route("live", ("healthz",), open=True),
     Route("ready", ("readyz",), open=True),
     Route("proof", ("v1", "proof"), frozenset({"nonce"}), open=True),
     Route("health", ("v1", "health")),
+    Route("topology", ("v1", "topology")),
     Route("metrics", ("metrics",)),
     Route("clients", ("v1", "clients")),
     Route("threads", ("v1", "threads")),

@@ -20,10 +20,12 @@ from millstream.server.actions import Actions
 from millstream.server.answers import Answer, Refused
 from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.entrance import Limits
+from millstream.server.openapi import index_answer, openapi_answer
 from millstream.server.peers import Peers, Reach
 from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
 from millstream.server.wire import Deadline, Workers
+from millstream.topology.drawing import drawing_of
 
 __all__ = ["About", "QueryService"]
 
@@ -49,6 +51,11 @@ class About:
         except SetupException as error:
             raise Refused(501, "NotImplemented", str(error)) from None
         return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
+
+    def topology(self) -> Answer:
+        """The program, as boxes and arrows."""
+        drawing = drawing_of(self._streams.topology)
+        return Answer(200, {"client": self._streams.client_id, **drawing.as_dict()})
 
     def all_stores(self) -> Answer:
         """Every store of the program."""
@@ -143,10 +150,16 @@ class QueryService:
         only_here = forwarded or request.local
         about, actions, read = self._about, self._actions, self._reach.read
         match request.route.name:
+            case "index":
+                return index_answer()
+            case "openapi":
+                return openapi_answer()
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
             case "metrics":
                 return await self._watch.run(about.metrics)
+            case "topology":
+                return await read(deadline, about.topology)
             case "threads":
                 return await read(deadline, actions.threads)
             case "failures":

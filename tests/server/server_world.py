@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.metrics.client import ClientMetrics
 from millstream.model import StoreKind, TaskId, TopicPartition
@@ -33,6 +34,7 @@ from millstream.server.application import QueryApplication
 from millstream.stores.memory import MemoryStore
 from millstream.stores.segments import SessionStore, WindowStore
 from millstream.stores.versioned import VersionedStore
+from millstream.topology.topology import Topology
 
 PARTITIONS = 4
 SIZE_MS = 1_000
@@ -111,6 +113,12 @@ class FakeStreams:
         self.roles: dict[tuple[str, int], Role] = {}
         self._snapshot = StoreSnapshot(name, "RUNNING", {"t": "RUNNING"}, stores, {})
         self.publish()
+
+    @property
+    def topology(self) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("lines").group_by_key().count().to_stream().to("out")
+        return builder.build()
 
     @property
     def store_view(self) -> FakeStreams:

@@ -11,6 +11,7 @@ import logging
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -149,7 +150,8 @@ class QueryApplication:
     async def _answered(self, scope: Scope, headers: Headers, seal: Seal | None, receive: Receive) -> Answer:
         try:
             self._entrance.check_head(scope, headers)
-            request = self._request(scope)
+            accept = b",".join(headers.get(b"accept", [])).decode("latin-1")
+            request = replace(self._request(scope), accept=accept)
             if request.route.name == "proof":
                 return self._entrance.proof(request.given.get("nonce", ""))
             if request.route.open:
@@ -279,7 +281,7 @@ class QueryApplication:
             await asyncio.wait(
                 {sending, leaving}, timeout=self._limits.stream_s, return_when=asyncio.FIRST_COMPLETED
             )
-            cut = not sending.done() and not leaving.done()
+            left = leaving.done()
         finally:
             self._streaming.discard(sending)
             sending.cancel()
@@ -287,7 +289,7 @@ class QueryApplication:
             outcome, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
         if isinstance(outcome, Exception):
             log.info("%s an answer was cut: %s", self._client_id, type(outcome).__name__)
-        if answer.headers.get("content-type") == events.MEDIA_TYPE and (cut or sending.cancelled()):
+        if outcome is not None and not left and answer.headers.get("content-type") == events.MEDIA_TYPE:
             with suppress(TimeoutError, OSError):
                 async with asyncio.timeout(self._limits.transfer_s):
                     await end()

@@ -14,6 +14,7 @@ from html import escape
 from typing import Any
 
 from millstream.server.answers import Answer
+from millstream.server.forms import Form, forms_of
 from millstream.server.paths import ABOUT, errors_by_status, errors_of, parameter_of, path_of
 from millstream.server.routes import ROUTES, Route
 
@@ -162,12 +163,20 @@ SCHEMAS: Mapping[str, Schema] = {
 _MEDIA = {"index": "text/html", "metrics": "text/plain"}
 """Of the answers that are no JSON."""
 
+_FORMS: Mapping[Form, Schema] = {
+    Form.NDJSON: {"schema": {"type": "string", "description": "a line of JSON for each entry of all pages"}},
+    Form.CSV: {"schema": {"type": "string", "description": "all pages; the first line has the names"}},
+    Form.ARROW: {"schema": {"type": "string", "description": "Arrow's stream format"}},
+    Form.EVENTS: {"schema": {"type": "string", "description": "the entries, and then what changes"}},
+}
+
 _STATUSES = {
     400: "the request is not understood, or `as_of` is before the store's history",
     401: "no token, or another one",
     403: "a name in Host that is not this server's; or a command to a server without a token",
     404: "there is nothing of this name",
     405: "the path is read with another method",
+    406: "there is no form of it that Accept names",
     408: "the body took too long to come",
     409: "the path is for another kind of store",
     413: "the body, or the answer, would be too large",
@@ -266,6 +275,7 @@ def _responses(route: Route) -> dict[str, Any]:
         if route.name in ("window", "session"):  # with `time`, or `start` and `end`: one of them
             answer = {"anyOf": [answer, _ref("One")]}
         content = {"application/json": {"schema": answer}}
+        content |= {form.value: _FORMS[form] for form in forms_of(route) if form is not Form.JSON}
     found: dict[str, Any] = {"200": {"description": about.says, "content": content}}
     for status in (*errors_of(route), 500, 503):
         found[str(status)] = {"$ref": f"#/components/responses/Error{status}"}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from millstream.model import StoreKind
 from millstream.server.answers import ERRORS, MISDIRECTED
+from millstream.server.forms import forms_of
 from millstream.server.routes import ROUTES, Route
 
 __all__ = [
@@ -158,6 +159,8 @@ def errors_of(route: Route) -> tuple[int, ...]:
         found |= {404}
     if route.kind is not None:
         found |= {409, 502}
+    if len(forms_of(route)) > 1:
+        found |= {406}
     if "{key}" in route.path or route.kind is not None:
         found |= {MISDIRECTED}
     return tuple(sorted(found))

@@ -145,6 +145,8 @@ class Request:
     given: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     """Path and query as they came, for who passes the question on."""
+    accept: str = ""
+    """The header Accept: which forms of an answer are wanted (forms.py)."""
 
     @property
     def format(self) -> str:

@@ -10,9 +10,10 @@ only ever needs the first kind: two clients that wait for each other cannot use 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from millstream.errors import SetupException
+from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.metrics import prometheus
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
@@ -20,10 +21,13 @@ from millstream.server.actions import Actions
 from millstream.server.answers import Answer, Refused
 from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.entrance import Limits
+from millstream.server.exports import Exports
+from millstream.server.forms import Form, form_of
 from millstream.server.openapi import index_answer, openapi_answer
 from millstream.server.peers import Peers, Reach
 from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
+from millstream.server.watching import Watching
 from millstream.server.wire import Deadline, Workers
 from millstream.topology.drawing import drawing_of
 
@@ -137,6 +141,8 @@ class QueryService:
         self._ranges = Ranges(self._reach)
         self._many_keys = ManyKeys(self._reach)
         self._one_key = OneKey(self._reach, self._many_keys)
+        self._exports = Exports(self._reach, self._asked)
+        self._watching = Watching(self._reach, self._asked)
         # An orchestrator is answered however busy the others are.
         self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
 
@@ -148,6 +154,11 @@ class QueryService:
             StreamsException: what the read raised, above all a leaf of KIP-216.
         """
         only_here = forwarded or request.local
+        form = Form.JSON if forwarded else form_of(request.route, request.accept)
+        if form is Form.EVENTS:
+            return await self._watching.answer(request, deadline)
+        if form is not Form.JSON:
+            return await self._exports.answer(request, form, deadline)
         about, actions, read = self._about, self._actions, self._reach.read
         match request.route.name:
             case "index":
@@ -184,6 +195,13 @@ class QueryService:
                 return await self._ranges.entries(request, deadline, only_here=only_here)
             case _:
                 return await self._one_key.answer(request, deadline, only_here=only_here)
+
+    async def _asked(self, request: Request, deadline: Deadline) -> Answer:
+        """The same as JSON; an answer, too, if it cannot be."""
+        try:
+            return await self.answer(replace(request, accept=""), b"", deadline, forwarded=False)
+        except (Refused, StreamsException, IllegalStateException) as error:
+            return self.error(error)
 
     def error(self, error: Exception) -> Answer:
         """The answer to what went wrong."""

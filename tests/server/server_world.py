@@ -164,6 +164,11 @@ class Application:
         self.put_bytes("counts", key.encode(), value.to_bytes(8, "big"), timestamp)
         self.put_keys[key] = value
 
+    def clear(self, key: str) -> None:
+        """A tombstone, into `counts`."""
+        data = key.encode()
+        self._apply(self.owner(partition_of(data)).stores["counts", partition_of(data)], data, None, 5)
+
     def put_bytes(self, store: str, key: bytes, value: bytes, timestamp: int = 5) -> None:
         partition = partition_of(key)
         self._apply(self.owner(partition).stores[store, partition], key, value, timestamp)
@@ -186,7 +191,7 @@ class Application:
         """Into a partition that says nothing about the key."""
         self._apply(self.clients[client].stores[store, partition], key.encode(), value.to_bytes(8, "big"), 5)
 
-    def _apply(self, store: Any, key: bytes, value: bytes, timestamp: int) -> None:
+    def _apply(self, store: Any, key: bytes, value: bytes | None, timestamp: int) -> None:
         store.apply([(key, value, timestamp)], (store.position or 0) + 1)
 
     def agree(

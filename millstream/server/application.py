@@ -60,6 +60,7 @@ class QueryApplication:
         peer_prefix: where the other clients have mounted their application; usually the root.
         peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
             prove that they know the token, or, without a token, those on this machine.
+        sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
 
     Raises:
         ConfigException: the token is none, or one of `peers`.
@@ -77,6 +78,7 @@ class QueryApplication:
         allowed_hosts: Iterable[str] | None = None,
         peer_prefix: str = "",
         peers: Iterable[str] = (),
+        sql: bool = False,
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -88,7 +90,7 @@ class QueryApplication:
             Allowed(peers, has_token=token is not None),
             peer_prefix,
         )
-        self._service = QueryService(streams, host=host, limits=self._limits, peers=asking)
+        self._service = QueryService(streams, host=host, limits=self._limits, peers=asking, sql=sql)
         self._active = 0
         self._streaming: set[asyncio.Task[None]] = set()
 
@@ -156,7 +158,7 @@ class QueryApplication:
                 return self._entrance.proof(request.given.get("nonce", ""))
             if request.route.open:
                 return await self._in_time(request, headers, None, receive)
-            self._entrance.admit(headers, seal, acts=request.route.acts)
+            self._entrance.admit(headers, seal, acts=request.route.acts or request.route.costs)
             scope.get("state", {}).get(ADMITTED, _nothing)()
             with self._counted():
                 return await self._in_time(request, headers, seal, receive)

@@ -117,7 +117,7 @@ class Entrance:
         """Let in who shows the token, or a fresh proof of it.
 
         Args:
-            acts: the request changes the client: then there has to be a token.
+            acts: the request changes the client, or costs much: then there has to be a token.
 
         Raises:
             Refused: there is neither.
@@ -127,7 +127,7 @@ class Entrance:
                 raise Refused(
                     403,
                     "Forbidden",
-                    "a server without a token takes no commands, from this machine neither; set "
+                    "a server without a token takes neither commands nor SQL, from this machine neither; set "
                     "'query.server.token'",
                 )
             return

@@ -43,6 +43,8 @@ def forms_of(route: Route) -> tuple[Form, ...]:
     """The forms that the answers of a route can have; one alone: the header Accept is not looked at."""
     if route.paged:
         return tuple(Form)
+    if route.name == "sql":
+        return (Form.JSON, Form.NDJSON, Form.CSV, Form.ARROW)
     return (Form.JSON, Form.EVENTS) if route.name == "get" else (Form.JSON,)
 
 

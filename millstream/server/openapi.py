@@ -8,6 +8,7 @@ Source: https://spec.openapis.org/oas/v3.1.0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from html import escape
@@ -157,6 +158,14 @@ SCHEMAS: Mapping[str, Schema] = {
         }
     ),
     "Proof": {"type": "object"},
+    "Sql": _object({"query": _TEXT}, {"parameters": {"type": ["array", "object", "null"]}}),
+    "Rows": _object(
+        {
+            "columns": _list(_object({"name": _TEXT, "type": _TEXT})),
+            "rows": _list(_list({})),
+            "positions": {"type": "object", "additionalProperties": {"type": "object"}},
+        }
+    ),
 }
 """What answers and bodies look like; a test holds real answers to them."""
 
@@ -236,7 +245,7 @@ def _operation(route: Route) -> dict[str, Any]:
     about = ABOUT[route.name]
     found: dict[str, Any] = {
         "operationId": route.name,
-        "summary": about.says,
+        "summary": _plain(about.says),
         "tags": [about.tag],
         "parameters": [_in_path(name) for name in route.path if name.startswith("{")]
         + [_in_query(route, name) for name in sorted(route.parameters)],
@@ -247,7 +256,7 @@ def _operation(route: Route) -> dict[str, Any]:
             "required": True,
             "content": {"application/json": {"schema": _ref(about.body)}},
         }
-    if route.open or route.acts:
+    if route.open or route.acts or route.costs:
         found["security"] = [] if route.open else [{"token": []}]
     return found
 
@@ -276,7 +285,7 @@ def _responses(route: Route) -> dict[str, Any]:
             answer = {"anyOf": [answer, _ref("One")]}
         content = {"application/json": {"schema": answer}}
         content |= {form.value: _FORMS[form] for form in forms_of(route) if form is not Form.JSON}
-    found: dict[str, Any] = {"200": {"description": about.says, "content": content}}
+    found: dict[str, Any] = {"200": {"description": _plain(about.says), "content": content}}
     for status in (*errors_of(route), 500, 503):
         found[str(status)] = {"$ref": f"#/components/responses/Error{status}"}
     if route.name in ("get", "window", "session"):
@@ -342,6 +351,11 @@ def _index() -> str:
     )
 
 
+def _plain(says: str) -> str:
+    """Without what only Markdown means."""
+    return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", says).replace("`", "")
+
+
 def _row(route: Route) -> str:
     path = path_of(route)
     shown = f"<code>{escape(path)}</code>"
@@ -349,5 +363,5 @@ def _row(route: Route) -> str:
         shown = f"<code>{route.method}</code> {shown}"
     elif "{" not in path and route.name != "proof":
         shown = f'<a href="{escape(path[1:])}">{shown}</a>'
-    says = ABOUT[route.name].says.replace("[metrics](metrics.md)", "metrics").replace("`", "")
+    says = _plain(ABOUT[route.name].says)
     return f"<tr><td>{shown}</td><td>{escape(says)}</td></tr>\n"

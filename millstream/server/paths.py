@@ -64,6 +64,12 @@ ABOUT: Mapping[str, About] = {
     "pause": About("pause this client", "Paused", _CLIENT),
     "resume": About("have it go on", "Paused", _CLIENT),
     "change_threads": About("one stream thread more, or fewer", "ThreadChange", _CLIENT, body="WantedThread"),
+    "sql": About(
+        "a SELECT from this client's stores, in [SQL](stores.md), where `query.server.sql.enabled` is set",
+        "Rows",
+        _STORES,
+        body="Sql",
+    ),
     "stores": About(
         "every store of the topology: kind, serdes, and which partitions are here", "Stores", _STORES
     ),
@@ -153,9 +159,9 @@ def errors_of(route: Route) -> tuple[int, ...]:
         found |= {401, 403, 408, 413, 504}
     if route.name in ("live", "ready", "proof", "index", "openapi"):
         found |= {403, 404} if route.name == "proof" else {403}
-    if route.name == "metrics":
+    if route.name in ("metrics", "sql"):
         found |= {501}
-    if "{store}" in route.path:
+    if "{store}" in route.path or route.name == "sql":
         found |= {404}
     if route.kind is not None:
         found |= {409, 502}

@@ -71,6 +71,8 @@ class Route:
     """Whether it is answered without a token: what orchestrators ask, and a client before it asks more."""
     acts: bool = False
     """Whether it changes the client: not done by a server without a token, wherever it listens."""
+    costs: bool = False
+    """Whether it can take much of the client's memory: neither."""
 
 
 _V1_STORE = ("v1", "stores", _STORE)
@@ -90,6 +92,7 @@ ROUTES = (
     Route("pause", ("v1", "pause"), method="POST", acts=True),
     Route("resume", ("v1", "resume"), method="POST", acts=True),
     Route("change_threads", ("v1", "threads"), method="POST", acts=True),
+    Route("sql", ("v1", "sql"), frozenset({"local"}), method="POST", costs=True),
     Route("stores", ("v1", "stores")),
     Route("store", _V1_STORE),
     Route("owner", (*_V1_STORE, "owner", _KEY), frozenset({"format"})),

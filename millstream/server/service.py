@@ -27,6 +27,7 @@ from millstream.server.openapi import index_answer, openapi_answer
 from millstream.server.peers import Peers, Reach
 from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
+from millstream.server.sql import Sql
 from millstream.server.watching import Watching
 from millstream.server.wire import Deadline, Workers
 from millstream.topology.drawing import drawing_of
@@ -134,6 +135,7 @@ class QueryService:
         host: HostInfo | None,
         limits: Limits,
         peers: Peers,
+        sql: bool,
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
@@ -143,6 +145,7 @@ class QueryService:
         self._one_key = OneKey(self._reach, self._many_keys)
         self._exports = Exports(self._reach, self._asked)
         self._watching = Watching(self._reach, self._asked)
+        self._sql = Sql(self._reach, streams.client_id, enabled=sql)
         # An orchestrator is answered however busy the others are.
         self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
 
@@ -155,6 +158,8 @@ class QueryService:
         """
         only_here = forwarded or request.local
         form = Form.JSON if forwarded else form_of(request.route, request.accept)
+        if request.route.name == "sql":
+            return await self._sql.answer(request, form, body, deadline)
         if form is Form.EVENTS:
             return await self._watching.answer(request, deadline)
         if form is not Form.JSON:
@@ -210,4 +215,5 @@ class QueryService:
     def close(self) -> None:
         """End the threads, and the connections to other clients. Idempotent."""
         self._watch.close(1.0)
+        self._sql.close()
         self._reach.close()

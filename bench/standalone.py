@@ -11,8 +11,8 @@ from pathlib import Path
 import pyspark
 
 from bench.words import wait_for
-from millstream.broker.process import SupervisedProcess
 from millstream.java import find_java
+from millstream.supervised import SupervisedProcess
 
 __all__ = ["standalone"]
 

@@ -39,6 +39,7 @@ __all__ = [
     "Terminable",
     "Terminated",
     "at_once_next_time",
+    "clients",
     "close_after_clients",
     "close_client",
     "close_in_child",
@@ -142,6 +143,12 @@ def close_client(client: object, name: str, close: Callable[[], object], *parts:
     with _guard:
         _clients[id(client)] = ending
     _to_the_front()
+
+
+def clients() -> tuple[object, ...]:
+    """The clients that live, in the order of their starts."""
+    with _guard:
+        return tuple(ending.client for ending in _clients.values())
 
 
 def close_after_clients(engine: object, close: Callable[[], object]) -> None:

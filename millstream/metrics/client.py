@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from millstream.display import block, details, table, title
 from millstream.metrics.meter import Reading
 from millstream.metrics.rocksdb_properties import PROPERTIES
 from millstream.metrics.table import CLIENT, CONSUMER, STATE, THREAD, definition
@@ -125,6 +126,39 @@ class ClientMetrics(Mapping[MetricName, Metric]):
         if len(found) != 1:
             raise KeyError(f"{len(found)} metrics are called '{name}' with {tags or 'any tags'}")
         return found[0].value
+
+    def __repr__(self) -> str:
+        return f"<ClientMetrics of '{self.client_id}': {len(self)}>"
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{key.group}: {key.name} {{{', '.join(f'{tag}={value}' for tag, value in key.tags)}}} "
+            f"{self[key].value}"
+            for key in self._in_order()
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table for each group, on a click. The client's id is told once."""
+        groups: dict[str, list[tuple[str, str, object]]] = {}
+        for key in self._in_order():
+            own = [
+                f"{tag}={value.removeprefix(f'{self.client_id}-')}"
+                for tag, value in key.tags
+                if value != self.client_id
+            ]
+            value = self[key].value
+            shown = float(f"{value:.6g}") if isinstance(value, float) else value
+            groups.setdefault(key.group, []).append((key.name, ", ".join(own), shown))
+        return block(
+            title("metrics of client", self.client_id),
+            *(
+                details(f"{group}: {len(rows)}", table(("metric", "of", "value"), rows))
+                for group, rows in groups.items()
+            ),
+        )
+
+    def _in_order(self) -> list[MetricName]:
+        return sorted(self, key=lambda key: (key.group, key.name, key.tags))
 
 
 def client_metrics(view: MetricsView, readings: Iterable[Reading] = ()) -> ClientMetrics:

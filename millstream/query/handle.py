@@ -9,7 +9,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from millstream.errors import InvalidStateStoreException
+from millstream.display import block, note, table, title
+from millstream.errors import InvalidStateStoreException, StreamsException
 from millstream.query.codec import Codecs
 from millstream.query.iterators import EntryViews, KeyValueIterator
 from millstream.query.read import Form, Read
@@ -24,6 +25,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _log = logging.getLogger(__name__)
+
+_SHOWN = 10
+"""How many entries a notebook shows."""
 
 
 class Reader(Protocol):
@@ -97,6 +101,24 @@ class StoreHandle(EntryViews[K, V]):
             return f"<{head} {self._reader.described()}>"
         except InvalidStateStoreException as error:
             return f"<{head}, not readable now: {type(error).__name__}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first entries, with a column for each field."""
+        from millstream.query.tables import first_rows
+
+        kind = f"{self._of.kind.value} store"
+        try:
+            opened, columns = self._table()
+            try:
+                first = first_rows(opened, columns, _SHOWN + 1)
+            finally:
+                opened.close()
+        except (ClosedStoreError, StreamsException) as error:
+            return block(title(kind, self._name), note(f"{type(error).__name__}: {error}"))
+        rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
+        more = f"the first {_SHOWN}; to_pandas() has all" if len(rows) > _SHOWN else ""
+        shown = table(first.column_names, rows[:_SHOWN], more) if rows else note("It is empty.")
+        return block(title(kind, self._name), shown)
 
     # --- reading -----------------------------------------------------------------------------------------
 

@@ -329,6 +329,9 @@ class EntryViews(ABC, Generic[K, V]):
     def to_pandas(self) -> Any:
         """Every entry as a pandas DataFrame, with the columns of `to_arrow()`.
 
+        A key or value with fields has a column for each: `value.amount`, and `value.address.city`. The dicts
+        are in `to_arrow().to_pandas()`.
+
         Raises:
             SetupException: pandas is not installed.
         """
@@ -336,7 +339,9 @@ class EntryViews(ABC, Generic[K, V]):
             raise SetupException(
                 "to_pandas() needs pandas: pip install 'millstream[pandas]'; to_arrow() does not"
             )
-        return self.to_arrow().to_pandas()
+        from millstream.query.tables import flat
+
+        return flat(self.to_arrow()).to_pandas()
 
     to_arrow_async = awaitable(to_arrow)
     to_pandas_async = awaitable(to_pandas)

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
+from millstream.display import block, table
 from millstream.query.position import Position
 
 __all__ = ["FailureReason", "QueryResult", "StateQueryResult", "VersionedRecord"]
@@ -167,7 +168,28 @@ class StateQueryResult(Generic[R]):
         """How far all that answered were, taken together: a later request can ask for at least that."""
         return reduce(Position.merge, (each.position for each in self._every if each.position), Position())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each partition. Iterators in it are not read."""
+        results: list[tuple[str, QueryResult[Any]]] = [
+            (str(number), each) for number, each in sorted(self.partition_results.items())
+        ]
+        if self.global_result is not None:
+            results.append(("all", self.global_result))
+        rows = [(at, *_told(each)) for at, each in results]
+        return block(table(("partition", "answer", "position"), rows))
+
     @property
     def _every(self) -> list[QueryResult[Any]]:
         every: list[QueryResult[Any]] = list(self.partition_results.values())
         return every if self.global_result is None else [*every, self.global_result]
+
+
+def _told(result: QueryResult[Any]) -> tuple[str, str]:
+    """An answer and its position, for people."""
+    if result.failure is not None:
+        answer = f"{result.failure.name}: {result.message or result.failure.value}"
+    elif hasattr(result.value, "has_next"):
+        answer = f"{result.value!r}: go through it, and close it"
+    else:
+        answer = repr(result.value)
+    return answer, "" if result.position is None else str(result.position)

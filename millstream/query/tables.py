@@ -34,6 +34,8 @@ __all__ = [
     "Chunk",
     "OpenTable",
     "columns_of",
+    "first_rows",
+    "flat",
     "one_type",
     "open_table",
     "open_tables",
@@ -187,6 +189,28 @@ def to_table(table: OpenTable, columns: Sequence[str]) -> pa.Table:
     """
     chunks = list(table.chunks(_ROWS, ordered=True)) or [table.empty()]
     return pa.table({name: one_type([chunk.column(name) for chunk in chunks]) for name in columns})
+
+
+def flat(table: pa.Table) -> pa.Table:
+    """The same with a column for each field of a struct: `value.amount`; of structs within it too."""
+    while any(pa.types.is_struct(field.type) and field.type.num_fields for field in table.schema):
+        columns: list[Any] = []
+        names: list[str] = []
+        for field, column in zip(table.schema, table.columns, strict=True):
+            if pa.types.is_struct(field.type) and field.type.num_fields:
+                columns += column.flatten()
+                names += [f"{field.name}.{inner.name}" for inner in field.type]
+            else:
+                columns.append(column)
+                names.append(field.name)
+        table = pa.Table.from_arrays(columns, names=names)
+    return table
+
+
+def first_rows(table: OpenTable, columns: Sequence[str], count: int) -> pa.Table:
+    """Up to so many entries, in the order of their keys; the rest is not read."""
+    chunk = next(table.chunks(count, ordered=True), None) or table.empty()
+    return flat(pa.Table.from_batches([chunk.batch(columns)]))
 
 
 def record_batches(

@@ -8,6 +8,7 @@ application (topics, group), assembly.py what it holds open, view.py what querie
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.async_client import AsyncClient
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
+from millstream.runtime.client_html import client_html
 from millstream.runtime.client_state import About, ClientState
 from millstream.runtime.close_options import CloseOptions
 from millstream.runtime.crew import Crew
@@ -101,6 +103,8 @@ _TELL_S = 2.0
 """How long closing waits for the group: until it knows of a shutdown, and to leave it."""
 _GLOBAL_RESTORE_S = 120.0
 """How long restoring global tables may stand still before start() gives up."""
+_REPLACED_S = timedelta(seconds=30)
+"""How long a client waits for the one that it replaces in a notebook."""
 _EXIT_S = timedelta(seconds=10)
 """How long the end of the program waits for a client that nobody closed."""
 
@@ -283,7 +287,32 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             raise
         self._owner.call(OpeningEnded())
 
+    def _replace_earlier(self) -> None:
+        """Where cells or lines are typed, the client that holds what this one needs closes first.
+
+        That is the one with the same state directory, so of the same application: both cannot run.
+        """
+        if not hasattr(sys, "ps1"):  # Python and IPython set it, for programs to see that somebody types
+            return
+        for earlier in self.running():
+            if earlier is self or earlier._directory.path != self._directory.path:
+                continue
+            log.warning(
+                "%s replaces client '%s' of the same application and state directory, which this session has "
+                "started before and which is %s: closing that one",
+                self._announcer.owner,
+                earlier.client_id,
+                earlier.state,
+            )
+            earlier.close(_REPLACED_S)
+
+    @classmethod
+    def running(cls) -> tuple[KafkaStreams, ...]:
+        """The clients of this process that were started and have not ended, in the order of their starts."""
+        return tuple(each for each in program_end.clients() if isinstance(each, cls))
+
     def _open(self) -> None:
+        self._replace_earlier()
         # First, so that health is told while stores are restored; queries are told to come again.
         self._query_server = self._serve_queries(self, self._config)
         self._assembly.open(self._is_wanted)
@@ -749,6 +778,19 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             assert set(states.values()) <= {"DEAD"}, f"{value.state} with threads {states}"
             assert not self._directory.is_locked, f"{value.state} holds the state directory"
             assert not self._view.parts(), f"{value.state} has open stores"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: state, health, threads and stores."""
+        return client_html(
+            self._config.application_id,
+            self._client_id,
+            self.state,
+            self.health,
+            self.metadata_for_local_threads(),
+            tuple(self._topology.stores) + tuple(self._topology.global_stores),
+            self.all_local_store_partition_lags(),
+            self.failures,
+        )
 
     def __repr__(self) -> str:
         return f"KafkaStreams('{self._client_id}', {self.state})"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from millstream.display import badge, block, facts, note, title
 from millstream.runtime.failure import in_short
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.states import State
@@ -52,6 +53,28 @@ class Health:
             "next_try": _iso(self.next_try),
             "details": dict(self.details),
         }
+
+    @property
+    def badge(self) -> str:
+        """The status on a coloured ground, for a notebook."""
+        return badge(self.status, "good" if self.ready else "waiting" if self.live else "bad")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        told = {
+            "next try": _iso(self.next_try),
+            **{name: _in_words(each) for name, each in self.details.items()},
+        }
+        return block(title("health", "", self.badge), note(self.reason), facts(told))
+
+
+def _in_words(value: Any) -> object:
+    """A fact of `details`, for people: nothing for what is empty."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_in_words(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(str(_in_words(each)) for each in value)
+    return value
 
 
 class Waiting(NamedTuple):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millstream.display import block, table
 from millstream.topology.javaorder import TreeSet, hash_order
 from millstream.topology.subtopology import Kind, Processor, Subtopology
 
@@ -43,6 +44,14 @@ class NodeDescription:
     stores: tuple[str, ...] = ()
     topic: str | None = None
     topic_function: str | None = None
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """Kind, name, topics, stores and successors, in words."""
+        pattern = "" if self.pattern is None else self.pattern.pattern
+        topics = ", ".join(self.topics) or pattern or self.topic or self.topic_function or ""
+        kind = self.kind.name.lower()
+        return kind, self.name, topics, ", ".join(self.stores), ", ".join(self.successors)
 
     def __str__(self) -> str:
         to = f"\n      --> {', '.join(self.successors) or 'none'}"
@@ -103,6 +112,17 @@ class TopologyDescription:
         parts.update((each.id, each) for each in self.subtopologies)
         parts.update((each.id, each) for each in self.global_stores)
         return "Topologies:\n " + "".join(f"  {parts[number]}" for number in sorted(parts))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each node."""
+        nodes = [(each.id, node) for each in self.subtopologies for node in each.nodes]
+        nodes += [(each.id, node) for each in self.global_stores for node in (each.source, each.processor)]
+        columns = ("subtopology", "kind", "name", "topics", "stores", "goes to")
+        return block(table(columns, [(str(number), *node.row) for number, node in sorted(nodes, key=_id)]))
+
+
+def _id(numbered: tuple[int, NodeDescription]) -> int:
+    return numbered[0]
 
 
 def describe(subtopologies: Iterable[Subtopology]) -> TopologyDescription:

@@ -16,6 +16,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
+from millstream.display import block, details, image, preformatted
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology.copartition import CopartitionGroup, copartition_groups
@@ -512,6 +513,17 @@ class Topology(TellsWhatIsMissing):
         Then the global tables, which no query runs, and the tables of DataFrames.
         """
         return explain(self.pipelines, [node for node in self.nodes if isinstance(node, GlobalTable)])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the drawing, and below it the texts."""
+        from millstream.topology.drawing import drawing_of  # it is about topologies, and so imports this
+        from millstream.topology.svg import svg
+
+        return block(
+            image(svg(drawing_of(self)), repr(self)),
+            details("describe()", preformatted(str(self.describe()))),
+            details("explain()", preformatted(self.explain())),
+        )
 
     def __repr__(self) -> str:
         tables = f", {len(self.global_topics)} global tables" if self.global_topics else ""

@@ -114,6 +114,22 @@ def test_waits_end_as_they_do_on_a_thread(state: State, make: Make, world: FakeW
                 go(negative(timedelta(seconds=-1)))
 
 
+def test_a_coroutine_that_waits_for_a_store_is_woken_by_it(make: Make, world: FakeWorld) -> None:
+    """It came before the store did, and the loop has gone on meanwhile."""
+    client = make(word_count())
+    put_into(State.REBALANCING, client, world)
+
+    async def main() -> None:
+        waiting = asyncio.create_task(client.wait_until_queryable_async("counts", SOON))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        world.gate.set()
+        await waiting
+        assert await client.store(COUNTS).get_async("a") is None
+
+    go(main())
+
+
 def test_a_client_starts_once(make: Make) -> None:
     """A second start raises what it raises elsewhere, and does not close what the first one started."""
     client = make(word_count())

@@ -45,6 +45,21 @@ streams.start()
 streams.wait_until_running(SOON)
 """
 
+IN_ASYNCIO = """
+import asyncio
+
+async def main():
+    async with streams:
+        await streams.wait_until_running_async(SOON)
+        send(signal.HOW)
+        try:
+            await streams.wait_async()
+        finally:
+            says('finally')
+
+asyncio.run(main())
+"""
+
 CLOSED = "State transition from PENDING_SHUTDOWN to NOT_RUNNING"
 
 
@@ -137,8 +152,9 @@ def test_a_client_that_cannot_be_closed_does_not_keep_the_program(tmp_path: Path
         "    finally:\n"
         "        says('finally')\n",
         "with streams:\n    send(signal.SIGTERM)\n    streams.wait()\n",
+        IN_ASYNCIO.replace("HOW", "SIGTERM"),
     ],
-    ids=["wait", "with", "both"],
+    ids=["wait", "with", "both", "asyncio"],
 )
 def test_sigterm_closes_the_client_and_ends_the_program(body: str, tmp_path: Path) -> None:
     """With 143, as shells, Docker and Kubernetes have it, and as a JVM gives it; `finally` runs."""
@@ -151,6 +167,15 @@ def test_sigterm_closes_the_client_and_ends_the_program(body: str, tmp_path: Pat
     assert not ended.stderr
     assert ("finally" in ended.stdout) == ("finally" in body)
     assert not (tmp_path / "app" / ".owner").exists()
+
+
+def test_ctrl_c_in_asyncio_closes_the_client(tmp_path: Path) -> None:
+    """It cancels the main task, which leaves `async with`; then it is KeyboardInterrupt, as always."""
+    ended = run(tmp_path, IN_ASYNCIO.replace("HOW", "SIGINT"))
+    assert ended.returncode == -signal.SIGINT, (ended.stdout, ended.stderr)
+    assert CLOSED in ended.stdout
+    assert "nobody closed" not in ended.stdout
+    assert ended.stderr.rstrip().endswith("KeyboardInterrupt")
 
 
 def test_sigterm_while_the_client_starts(tmp_path: Path) -> None:

@@ -150,9 +150,10 @@ public final class Batches {
             int missing = needed + others + 1 - batches.slots;
             throw new IllegalStateException("too few slots for Real-Time Mode: pipeline " + batches.pipeline + " has "
                     + needed + " tasks, which run as long as it does, other pipelines in Real-Time Mode have " + others
-                    + ", and one slot must stay free; there are " + batches.slots
-                    + ". Start Spark with spark.master=local[" + (batches.slots + missing) + "] or more, where a slot is a thread; "
-                    + "give a cluster " + missing + " more cores; or give processing.mode." + batches.pipeline + "=micro-batch");
+                    + ", and one slot must stay free; there are " + batches.slots + ". Start Spark with "
+                    + "spark.master=local[" + (batches.slots + missing) + "] or more, where a slot is a thread; give a "
+                    + "cluster " + missing + " more cores; or give processing.mode." + batches.pipeline
+                    + "=micro-batch");
         }
     }
 

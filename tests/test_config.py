@@ -588,6 +588,7 @@ OURS = {
     "sasl.oauthbearer.token.provider",
     "schema.registry.timeout.ms",
     "source.lost.policy",
+    "ui.enabled",
 }
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import aclosing, contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -58,6 +58,7 @@ class QueryApplication:
         peer_prefix: where the other clients have mounted their application; usually the root.
         peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
             prove that they know the token, or, without a token, those on this machine.
+        ui: whether it serves the dashboard, at `/ui/`.
 
     Raises:
         ConfigException: the token is none, or one of `peers`.
@@ -75,6 +76,7 @@ class QueryApplication:
         allowed_hosts: Iterable[str] | None = None,
         peer_prefix: str = "",
         peers: Iterable[str] = (),
+        ui: bool = False,
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -86,7 +88,9 @@ class QueryApplication:
             Allowed(peers, has_token=token is not None),
             peer_prefix,
         )
-        self._service = QueryService(streams, host=host, limits=self._limits, peers=asking)
+        self._service = QueryService(
+            streams, host=host, limits=self._limits, peers=asking, ui=ui, commands=token is not None
+        )
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,6 +105,10 @@ class QueryApplication:
                 await send({"type": "websocket.close", "code": 1003})
             case other:
                 raise NotImplementedError(f"no ASGI scope of type '{other}'")
+
+    def end_streams(self) -> None:
+        """Have the answers end that would go on for as long as somebody listens. Any thread may call it."""
+        self._service.end_streams()
 
     def close(self) -> None:
         """End its threads. Idempotent.
@@ -131,7 +139,10 @@ class QueryApplication:
             answer = self._entrance.signed(
                 answer, seal
             )  # refusals, too: one that is not signed is not believed
-        await self._send(answer, scope.get("method") == "HEAD", send)
+        if answer.stream is not None and scope.get("method") != "HEAD":
+            await self._send_stream(answer, answer.stream, receive, send)
+        else:
+            await self._send(answer, scope.get("method") == "HEAD", send)
 
     async def _answered(self, scope: Scope, headers: Headers, seal: Seal | None, receive: Receive) -> Answer:
         try:
@@ -218,18 +229,7 @@ class QueryApplication:
 
     async def _send(self, answer: Answer, is_head: bool, send: Send) -> None:
         body = answer.encoded().raw or b""
-        headers = {
-            "content-type": "application/json",
-            "content-length": str(len(body)),
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-            **answer.headers,
-        }
-        start = {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
-        }
+        start = _start(answer, {"content-length": str(len(body))})
         try:
             # A client that does not read its answer holds no store, and after this time no connection.
             async with asyncio.timeout(self._limits.transfer_s):
@@ -239,6 +239,48 @@ class QueryApplication:
             log.info("%s a client did not take its answer in time", self._client_id)
         except OSError:
             log.debug("%s a client went away before its answer came", self._client_id)
+
+    async def _send_stream(
+        self, answer: Answer, stream: AsyncGenerator[bytes], receive: Receive, send: Send
+    ) -> None:
+        """Pieces as they come, for as long as somebody takes them."""
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            await send(_start(answer))
+            async with aclosing(stream) as pieces:
+                async for piece in pieces:
+                    if gone.done():
+                        break
+                    async with asyncio.timeout(self._limits.transfer_s):
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            log.info("%s a client did not take its events in time", self._client_id)
+        except OSError:
+            log.debug("%s a client went away while it was sent events", self._client_id)
+        finally:
+            gone.cancel()
+
+
+def _start(answer: Answer, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The head of an answer."""
+    headers = {
+        "content-type": "application/json",
+        **(more or {}),
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        **answer.headers,
+    }
+    return {
+        "type": "http.response.start",
+        "status": answer.status,
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+    }
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _place(scope: Scope) -> tuple[bytes, bytes]:

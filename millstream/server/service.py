@@ -19,10 +19,14 @@ from millstream.query.provider import StoreDeclaration
 from millstream.server.actions import Actions
 from millstream.server.answers import Answer, Refused
 from millstream.server.asking import ManyKeys, OneKey, Ranges
+from millstream.server.dashboard import Dashboard
 from millstream.server.entrance import Limits
+from millstream.server.live import Live
+from millstream.server.others import Others
 from millstream.server.peers import Peers, Reach
 from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
+from millstream.server.site import Site
 from millstream.server.wire import Deadline, Workers
 
 __all__ = ["About", "QueryService"]
@@ -114,7 +118,11 @@ class About:
 
 
 class QueryService:
-    """Answers requests about the stores of one client, and of the others for it."""
+    """Answers requests about the stores of one client, and of the others for it.
+
+    Args:
+        ui: whether there is a dashboard. `commands`: whether commands are taken, which needs a token.
+    """
 
     def __init__(
         self,
@@ -123,6 +131,8 @@ class QueryService:
         host: HostInfo | None,
         limits: Limits,
         peers: Peers,
+        ui: bool = False,
+        commands: bool = False,
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
@@ -130,6 +140,10 @@ class QueryService:
         self._ranges = Ranges(self._reach)
         self._many_keys = ManyKeys(self._reach)
         self._one_key = OneKey(self._reach, self._many_keys)
+        self._dashboard = Dashboard(streams, self._about, self._actions, commands=commands)
+        self._others = Others(peers, host)
+        self._live = Live(self._look, limits.watchers)
+        self._site = Site() if ui else None
         # An orchestrator is answered however busy the others are.
         self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
 
@@ -155,6 +169,8 @@ class QueryService:
                 return await read(deadline, lambda: actions.pause(request.route.name == "pause"))
             case "change_threads":
                 return await read(deadline, lambda: actions.change_threads(body))
+            case "ui" | "ui_file" | "still" | "watch":
+                return await self._shown(request, deadline)
             case "stores":
                 return await read(deadline, about.all_stores)
             case "store":
@@ -172,11 +188,34 @@ class QueryService:
             case _:
                 return await self._one_key.answer(request, deadline, only_here=only_here)
 
+    async def _shown(self, request: Request, deadline: Deadline) -> Answer:
+        """The dashboard's page, and what it shows."""
+        if self._site is None:
+            raise Refused(404, "NotFound", "this client has no dashboard; set 'ui.enabled'")
+        match request.route.name:
+            case "ui":
+                return self._site.entrance()
+            case "ui_file":
+                return self._site.file(request.key)
+            case "still":
+                return await self._reach.read(deadline, self._dashboard.still)
+            case _:
+                return Answer(200, headers={"content-type": "text/event-stream"}, stream=self._live.watch())
+
+    async def _look(self) -> dict[str, Any]:
+        sections = await self._reach.read(Deadline(self._reach.limits.deadline_s), self._dashboard.sections)
+        return {**sections, "others": self._others.look(sections["clients"], sections["health"])}
+
+    def end_streams(self) -> None:
+        """Have the answers end that have no end of their own. Any thread may call it. Idempotent."""
+        self._live.close()
+
     def error(self, error: Exception) -> Answer:
         """The answer to what went wrong."""
         return self._reach.error(error)
 
     def close(self) -> None:
         """End the threads, and the connections to other clients. Idempotent."""
+        self.end_streams()
         self._watch.close(1.0)
         self._reach.close()

@@ -62,6 +62,7 @@ class QueryServer:
         allow_anonymous: serve without a token on an address that others can reach.
         limits: how much a request may take.
         peers: which endpoints of other clients may be asked (`query.server.peers`).
+        ui: whether it serves the dashboard, at `/ui/`.
 
     Raises:
         ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint.
@@ -80,6 +81,7 @@ class QueryServer:
         allow_anonymous: bool = False,
         limits: Limits | None = None,
         peers: Iterable[str] = (),
+        ui: bool = False,
     ) -> None:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
@@ -97,7 +99,7 @@ class QueryServer:
         peers = tuple(peers)
         Allowed(peers, has_token=token is not None)  # told now, and not when it starts
         self._make = partial(
-            QueryApplication, streams, token, limits=self._limits, allowed_hosts=names, peers=peers
+            QueryApplication, streams, token, limits=self._limits, allowed_hosts=names, peers=peers, ui=ui
         )
         self._host = host
         self._application: QueryApplication | None = None
@@ -144,6 +146,8 @@ class QueryServer:
             self._closed = True
             server, thread, bound, made = self._server, self._thread, self._socket, self._application
         deadline = Deadline(timeout_s)
+        if made is not None:
+            made.end_streams()  # who watches would be waited for
         if server is not None and thread is not None:
             server.stop()
             if thread is not threading.current_thread():
@@ -405,6 +409,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
         host=host,
         allow_anonymous=bool(config["query.server.allow.anonymous"]),
         peers=config["query.server.peers"],
+        ui=bool(config["ui.enabled"]),
     )
     return server.start()
 

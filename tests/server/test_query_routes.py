@@ -27,6 +27,11 @@ from millstream.server.routes import ROUTES, keys_in, parse_request, question_of
         ("/v1/clients", "clients", "", ""),
         ("/v1/threads", "threads", "", ""),
         ("/v1/failures", "failures", "", ""),
+        ("/ui", "ui", "", ""),
+        ("/ui/", "ui_file", "", ""),
+        ("/ui/main.js", "ui_file", "", "main.js"),
+        ("/v1/dashboard", "still", "", ""),
+        ("/v1/dashboard/events", "watch", "", ""),
         ("/v1/stores", "stores", "", ""),
         ("/v1/stores/counts", "store", "counts", ""),
         ("/v1/stores/counts/keys/anna", "get", "counts", "anna"),
@@ -51,7 +56,7 @@ def test_each_path_is_what_it_says(target: str, name: str, store: str, key: str)
 
 def test_each_route_but_one_was_tested_above() -> None:
     """The one is multi_get, which is a POST; test_query_actions.py has commands."""
-    assert len([route for route in ROUTES if not route.acts]) == 19
+    assert len([route for route in ROUTES if not route.acts]) == 23
     assert parse_request("POST", b"/v1/stores/counts/keys", b"").route.name == "multi_get"
 
 

@@ -117,8 +117,9 @@ def test_a_program_that_fails_is_started_again_when_it_changes(tmp_path: Path) -
     """Its end is told, and the exit code is that of the signal which ends the watching."""
     program = tmp_path / "cli_reloaded.py"
     program.write_text("raise ValueError('first')")
+    where = ["--app-dir", str(tmp_path), "--application-id", "reloaded", "--bootstrap-server", "127.0.0.1:1"]
     watching = subprocess.Popen(
-        [sys.executable, "-m", "millstream", "run", "cli_reloaded", "--reload", "--app-dir", str(tmp_path)],
+        [sys.executable, "-m", "millstream", "run", "cli_reloaded", "--reload", *where],
         stderr=subprocess.PIPE,
         text=True,
     )

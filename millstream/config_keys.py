@@ -231,6 +231,14 @@ _WORKING = (
         "docs/query-server.md. It needs millstream[server].",
     ),
     Key(
+        "ui.enabled",
+        Type.BOOLEAN,
+        False,
+        _MEDIUM,
+        "Whether the client has a dashboard for browsers, at /ui/ of its query server, which is started for "
+        "it even if query.server.enabled is not set: see docs/dashboard.md. It needs millstream[server].",
+    ),
+    Key(
         "query.server.listen",
         Type.STRING,
         "",
@@ -255,6 +263,14 @@ _WORKING = (
         "Which endpoints of other clients this client asks: names ('*' for any characters), addresses or "
         "networks, each with ':port' or without. By default any that prove that they know the token; without "
         "a token, those on this machine.",
+    ),
+    Key(
+        "query.server.sql.enabled",
+        Type.BOOLEAN,
+        False,
+        _LOW,
+        "Whether the server answers SQL (POST /v1/sql) to who shows the token. The stores that a query names "
+        "are read into this program's memory. It needs millstream[sql].",
     ),
     Key(
         "query.server.allow.anonymous",

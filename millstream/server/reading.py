@@ -8,7 +8,7 @@ the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
 from millstream.metrics.client import ClientMetrics
-from millstream.model import StoreKind, ThreadMetadata
+from millstream.model import LagInfo, StoreKind, ThreadMetadata
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import QueryableStoreTypes
@@ -34,6 +34,7 @@ from millstream.server.answers import BEFORE_HISTORY, Refused
 from millstream.server.pages import Page, Place, Row, page_of, place_of
 from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
 from millstream.stores.keys import MAX_TIME_MS
+from millstream.topology.topology import Topology
 
 __all__ = ["LocalStores", "Places", "QueriedStreams", "covers", "moved", "out_of_reach", "serde_names"]
 
@@ -50,7 +51,15 @@ class QueriedStreams(Protocol):
     @property
     def store_view(self) -> StoreView: ...
 
+    @property
+    def state(self) -> Any: ...
+
+    @property
+    def topology(self) -> Topology: ...
+
     def metrics(self) -> ClientMetrics: ...
+
+    def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]: ...
 
     @property
     def failures(self) -> Sequence[Any]: ...
@@ -81,7 +90,7 @@ class LocalStores:
     """The stores of one client. Any number of threads may read."""
 
     def __init__(self, view: StoreView) -> None:
-        self._view = view
+        self.view = self._view = view
 
     # --- what there is -----------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class QueryService:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
             case "metrics":
-                return await self._watch.run(about.metrics)
+                return await read(deadline, about.metrics)
             case "threads":
                 return await read(deadline, actions.threads)
             case "failures":

@@ -53,7 +53,12 @@ ABOUT: Mapping[str, About] = {
     ),
     "health": About("the client's health, with the facts; 503 unless it is ready", "Health", _CLIENT),
     "topology": About("the program as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT),
-    "metrics": About("the client's [metrics](metrics.md), as Prometheus reads them", None, _CLIENT),
+    "metrics": About(
+        "the client's [metrics](metrics.md), as Prometheus reads them; 501 where "
+        "prometheus-client is not installed",
+        None,
+        _CLIENT,
+    ),
     "clients": About("what each client of the application has", "Clients", _CLIENT),
     "threads": About(
         "this client's stream threads: state, tasks, and how far their pipelines are", "Threads", _CLIENT

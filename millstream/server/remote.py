@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["RemoteStore"]
 
 _MULTI_GET = 1_000
+_THREAD = "millstream-async-remote"
+"""Of one read in a coroutine: reads of stores here do not wait until another machine answers."""
 """How many keys one question asks for."""
 
 
@@ -254,8 +256,8 @@ class RemoteStore(EntryViews[Any, Any]):
 
     # --- the same for coroutines ---------------------------------------------------------------------------
 
-    get_async = awaitable(get)
-    multi_get_async = awaitable(multi_get)
+    get_async = awaitable(get, _THREAD)
+    multi_get_async = awaitable(multi_get, _THREAD)
     range_async = iterable_async(range)
     reverse_range_async = iterable_async(reverse_range)
     all_async = iterable_async(all)
@@ -267,7 +269,7 @@ class RemoteStore(EntryViews[Any, Any]):
     backward_fetch_async = iterable_async(backward_fetch)
     find_sessions_async = iterable_async(find_sessions)
     backward_find_sessions_async = iterable_async(backward_find_sessions)
-    fetch_session_async = awaitable(fetch_session)
+    fetch_session_async = awaitable(fetch_session, _THREAD)
 
     def fetch_async(self, *arguments: Any) -> _Fetched:
         """`fetch` for coroutines: `await` the form with one value, `async for` goes through the others."""
@@ -297,7 +299,7 @@ class _Fetched(AsyncKeyValueIterator[Any, Any]):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return run(self._open).__await__()
+        return run(self._open, thread=_THREAD).__await__()
 
 
 class _RemoteReader:

@@ -188,7 +188,7 @@ class QueryService:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
             case "metrics":
-                return await self._watch.run(about.metrics)
+                return await read(deadline, about.metrics)
             case "topology":
                 return await read(deadline, about.topology)
             case "threads":

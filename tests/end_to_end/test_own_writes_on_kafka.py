@@ -76,8 +76,9 @@ def test_what_was_written_is_read(world: World, mode: str) -> None:
     assert found.result == "Eva"
     assert client.position_bound_now("users") == bound
 
-    assert client.close(SOON)  # and then no record comes to the other partitions
+    assert client.close(SOON)
     client = world.client(topology, application, processing_mode=mode, real_time_batch_ms=600_000)
+    # Nothing comes to the partitions of the other keys.
     bound = client.position_bound_after("counts", write(world, lines, "a", "x"), SOON)
     request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a"))
     found = client.query(request.with_position_bound(bound), wait=SOON).only_partition_result

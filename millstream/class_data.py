@@ -52,7 +52,7 @@ class Archive:
 
     def find(self) -> Path | None:
         """The archive, if there is one of the size that its name says, which only we or root can write."""
-        if not _is_safe(self.directory):
+        if not (_is_safe(self.directory) and _is_closed(self.directory.parent)):
             return None
         for path in self.directory.glob("classes-*.jsa"):
             with suppress(OSError):  # it is replaced in this moment
@@ -70,7 +70,12 @@ class Archive:
             with suppress(OSError):
                 os.utime(found)  # it is in use
             return [*lenient, "-Xshare:auto", f"-XX:SharedArchiveFile={found}", "-XX:+VerifySharedSpaces"]
-        if self.refused.exists() or not _is_ours(self.directory):
+        above = self.directory.parent
+        if (
+            self.refused.exists()
+            or not _is_ours(self.directory)
+            or not (_is_ours(above) or _is_closed(above))
+        ):
             return []
         return [*lenient, f"-XX:DumpLoadedClassList={class_list}"]
 
@@ -100,6 +105,15 @@ class Archive:
 
 def _is_ours(path: Path) -> bool:
     return not hasattr(os, "geteuid") or path.stat().st_uid == os.geteuid()
+
+
+def _is_closed(directory: Path) -> bool:
+    """Whether nobody but this user and root can put something else in the place of what is in it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    found = directory.stat()
+    shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in (0, os.geteuid()) and not shared
 
 
 def _is_safe(path: Path) -> bool:
@@ -197,7 +211,9 @@ class ArchiveMaking:
         directory = self._archive.directory
         try:
             with filelock.FileLock(directory / ".archive.lock", timeout=0):
-                directory.chmod(stat.S_IMODE(directory.stat().st_mode) & ~0o022)
+                for place in (directory, directory.parent):
+                    if place == directory or not _is_closed(place):
+                        place.chmod(stat.S_IMODE(place.stat().st_mode) & ~0o022)
                 short = short_of(directory, self._needed)
                 if short is not None:
                     log.info("no class-data archive is made: there is little %s", short)

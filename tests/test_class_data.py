@@ -60,6 +60,25 @@ def test_an_archive_that_others_could_have_written_is_not_used(mode: int, tmp_pa
     assert archive.find() is None
 
 
+def test_the_directory_around_an_archives_is_closed_when_one_is_made(tmp_path: Path) -> None:
+    """Who may write there could put another directory in its place; not so with the sticky bit."""
+    directory, names = tmp_path / "key", tmp_path / "names"
+    directory.mkdir()
+    archive = Archive(directory)
+    (directory / "new").write_bytes(b"12345")
+    archive.keep(directory / "new")
+    tmp_path.chmod(0o1777)
+    assert archive.find() is not None
+    tmp_path.chmod(0o775)
+    assert archive.find() is None
+    making = ArchiveMaking(
+        archive, "test", java=Path("/no/java"), jvm_arguments=[], class_list=names, needed=1
+    )
+    assert making.wait_until_done(20)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert archive.find() is not None
+
+
 def test_archives_that_nobody_has_used_for_a_month_go(tmp_path: Path) -> None:
     """Those of other jars, which an upgrade has left. Whoever starts with one uses it."""
     found = {}

@@ -200,7 +200,11 @@ class QueryService:
             case "still":
                 return await self._reach.read(deadline, self._dashboard.still)
             case _:
-                return Answer(200, headers={"content-type": "text/event-stream"}, stream=self._live.watch())
+                return Answer(
+                    200,
+                    headers={"content-type": "text/event-stream", "x-accel-buffering": "no"},
+                    stream=self._live.watch(),
+                )
 
     async def _look(self) -> dict[str, Any]:
         sections = await self._reach.read(Deadline(self._reach.limits.deadline_s), self._dashboard.sections)

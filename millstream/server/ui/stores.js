@@ -114,7 +114,7 @@ export function stores(app) {
 
 const sum = (values) => (values.length ? values.reduce((one, other) => one + other, 0) : null);
 
-const pill_of = (at, how) => (how === "readable" ? pill_with(at, "good", how) : pill_with(`${at} ${how}`, "warn", how));
+const pill_of = (at, how) => (how === "readable" ? pill_with(at, "good", how) : pill_with(`${at} ${how}`, how === "standby" ? "" : "warn", how));
 const pill_with = (text, kind, title) => h("span", { class: `pill ${kind}`, title }, text);
 
 function field(name, hint) {

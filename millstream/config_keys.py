@@ -265,6 +265,14 @@ _WORKING = (
         "a token, those on this machine.",
     ),
     Key(
+        "query.server.sql.enabled",
+        Type.BOOLEAN,
+        False,
+        _LOW,
+        "Whether the server answers SQL (POST /v1/sql) to who shows the token. The stores that a query names "
+        "are read into this program's memory. It needs millstream[sql].",
+    ),
+    Key(
         "query.server.allow.anonymous",
         Type.BOOLEAN,
         False,

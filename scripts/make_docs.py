@@ -24,6 +24,7 @@ from millstream.machine import Rules
 from millstream.metrics.missing import MISSING
 from millstream.metrics.table import DEFINITIONS, Definition
 from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
+from millstream.server.paths import table_of_parameters, table_of_paths
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -234,6 +235,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     },
     "configuration.md": {"keys": configuration},
     "kips.md": {"claims": claims},
+    "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
     "command-line.md": {"commands": commands},

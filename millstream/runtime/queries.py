@@ -154,6 +154,11 @@ class InteractiveQueries(TellsWhatIsMissing):
         ) from refused
 
     @property
+    def topology(self) -> Topology:
+        """The program that the client runs."""
+        return self._topology
+
+    @property
     def store_view(self) -> StoreView:
         """What reads of stores go by, as snapshots; for what answers queries in another way (the query
         server).

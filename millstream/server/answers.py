@@ -13,7 +13,7 @@ An answer that is no error has no field `error`. So 404 with it means "there is 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,19 +49,19 @@ BEFORE_HISTORY = "BeforeHistory"
 class Answer:
     """What goes back: a status, an object to be written as JSON, and headers beside the usual ones.
 
-    `raw` is a body that is written already, such as what another client has answered. `stream` is one that
-    comes in pieces, and has no end that is known.
+    `raw` is a body that is bytes already, such as what another client has answered. `pieces` makes a body
+    that is sent piece by piece, while it is made; it is closed when nobody takes it any more.
     """
 
     status: int
     body: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
-    stream: AsyncGenerator[bytes] | None = None
+    pieces: Callable[[], AsyncGenerator[bytes, None]] | None = None
 
     def encoded(self) -> Answer:
         """The same with its body as JSON: one line of ASCII, in which all else is escaped."""
-        if self.raw is not None or self.stream is not None:
+        if self.raw is not None or self.pieces is not None:
             return self
         raw = json.dumps(self.body, separators=(",", ":"), allow_nan=False).encode("ascii")
         return Answer(self.status, self.body, self.headers, raw)

@@ -10,13 +10,15 @@ import asyncio
 import logging
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
 from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
+from millstream.server import events
 from millstream.server.answers import Answer, Refused
 from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, headers_of
 from millstream.server.peers import Peers
@@ -59,6 +61,7 @@ class QueryApplication:
         peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
             prove that they know the token, or, without a token, those on this machine.
         ui: whether it serves the dashboard, at `/ui/`.
+        sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
 
     Raises:
         ConfigException: the token is none, or one of `peers`.
@@ -77,6 +80,7 @@ class QueryApplication:
         peer_prefix: str = "",
         peers: Iterable[str] = (),
         ui: bool = False,
+        sql: bool = False,
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -89,9 +93,16 @@ class QueryApplication:
             peer_prefix,
         )
         self._service = QueryService(
-            streams, host=host, limits=self._limits, peers=asking, ui=ui, commands=token is not None
+            streams,
+            host=host,
+            limits=self._limits,
+            peers=asking,
+            sql=sql,
+            ui=ui,
+            commands=token is not None,
         )
         self._active = 0
+        self._streaming: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection's request, as ASGI has it."""
@@ -106,10 +117,6 @@ class QueryApplication:
             case other:
                 raise NotImplementedError(f"no ASGI scope of type '{other}'")
 
-    def end_streams(self) -> None:
-        """Have the answers end that would go on for as long as somebody listens. Any thread may call it."""
-        self._service.end_streams()
-
     def close(self) -> None:
         """End its threads. Idempotent.
 
@@ -117,12 +124,18 @@ class QueryApplication:
         """
         self._service.close()
 
+    def end_streams(self) -> None:
+        """End the answers that are being sent piece by piece. On the event loop, before it is closed."""
+        for streaming in self._streaming:
+            streaming.cancel()
+
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
+                self.end_streams()
                 await asyncio.get_running_loop().run_in_executor(None, self.close)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -135,24 +148,27 @@ class QueryApplication:
         target = (path + (b"?" + query if query else b"")).decode("latin-1")
         seal = self._entrance.seal(headers, scope["method"], target)
         answer = await self._answered(scope, headers, seal, receive)
+        if answer.pieces is not None:
+            answer = self._refused_stream(seal) or answer
+        if answer.pieces is not None:
+            await self._stream(answer, answer.pieces, scope.get("method") == "HEAD", receive, send)
+            return
         if seal is not None:
             answer = self._entrance.signed(
                 answer, seal
             )  # refusals, too: one that is not signed is not believed
-        if answer.stream is not None and scope.get("method") != "HEAD":
-            await self._send_stream(answer, answer.stream, receive, send)
-        else:
-            await self._send(answer, scope.get("method") == "HEAD", send)
+        await self._send(answer, scope.get("method") == "HEAD", send)
 
     async def _answered(self, scope: Scope, headers: Headers, seal: Seal | None, receive: Receive) -> Answer:
         try:
             self._entrance.check_head(scope, headers)
-            request = self._request(scope)
+            accept = b",".join(headers.get(b"accept", [])).decode("latin-1")
+            request = replace(self._request(scope), accept=accept)
             if request.route.name == "proof":
                 return self._entrance.proof(request.given.get("nonce", ""))
             if request.route.open:
                 return await self._in_time(request, headers, None, receive)
-            self._entrance.admit(headers, seal, acts=request.route.acts)
+            self._entrance.admit(headers, seal, acts=request.route.acts or request.route.costs)
             scope.get("state", {}).get(ADMITTED, _nothing)()
             with self._counted():
                 return await self._in_time(request, headers, seal, receive)
@@ -227,6 +243,69 @@ class QueryApplication:
         except TimeoutError:
             raise Refused(408, "TooSlow", "the body took too long to come", close=True) from None
 
+    # --- what is sent piece by piece ---------------------------------------------------------------------
+
+    def _refused_stream(self, seal: Seal | None) -> Answer | None:
+        """Why an answer is not sent piece by piece; None: it is."""
+        if seal is not None:
+            refusal = Refused(400, "BadRequest", "what is sent piece by piece cannot be proved; ask for JSON")
+        elif len(self._streaming) >= self._limits.streams:
+            busy = f"{self._limits.streams} such answers are being sent; try again, or listen elsewhere"
+            refusal = Refused(503, "Busy", busy, retriable=True)
+        else:
+            return None
+        return self._service.error(refusal)
+
+    async def _stream(
+        self,
+        answer: Answer,
+        pieces: Callable[[], AsyncGenerator[bytes, None]],
+        is_head: bool,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Send a body while it is made, until it ends, its time is over, the client goes, or this closes.
+
+        One that does not come to its end is cut, which a client can tell from one that is whole. Events have
+        no end to come to, so theirs is one whenever it comes.
+        """
+
+        async def sent() -> None:
+            async with asyncio.timeout(self._limits.transfer_s):
+                await send(_start(answer, {}))
+            if not is_head:
+                async with aclosing(pieces()) as body:
+                    async for piece in body:
+                        async with asyncio.timeout(self._limits.transfer_s):
+                            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await end()
+
+        async def end() -> None:
+            await send({"type": "http.response.body", "body": b""})
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        sending, leaving = asyncio.create_task(sent()), asyncio.create_task(gone())
+        self._streaming.add(sending)
+        try:
+            await asyncio.wait(
+                {sending, leaving}, timeout=self._limits.stream_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            left = leaving.done()
+        finally:
+            self._streaming.discard(sending)
+            sending.cancel()
+            leaving.cancel()
+            outcome, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            log.info("%s an answer was cut: %s", self._client_id, type(outcome).__name__)
+        if outcome is not None and not left and answer.headers.get("content-type") == events.MEDIA_TYPE:
+            with suppress(TimeoutError, OSError):
+                async with asyncio.timeout(self._limits.transfer_s):
+                    await end()
+
     async def _send(self, answer: Answer, is_head: bool, send: Send) -> None:
         body = answer.encoded().raw or b""
         start = _start(answer, {"content-length": str(len(body))})
@@ -240,35 +319,14 @@ class QueryApplication:
         except OSError:
             log.debug("%s a client went away before its answer came", self._client_id)
 
-    async def _send_stream(
-        self, answer: Answer, stream: AsyncGenerator[bytes], receive: Receive, send: Send
-    ) -> None:
-        """Pieces as they come, for as long as somebody takes them."""
-        gone = asyncio.ensure_future(_until_gone(receive))
-        try:
-            await send(_start(answer))
-            async with aclosing(stream) as pieces:
-                async for piece in pieces:
-                    if gone.done():
-                        break
-                    async with asyncio.timeout(self._limits.transfer_s):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        except TimeoutError:
-            log.info("%s a client did not take its events in time", self._client_id)
-        except OSError:
-            log.debug("%s a client went away while it was sent events", self._client_id)
-        finally:
-            gone.cancel()
 
-
-def _start(answer: Answer, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _start(answer: Answer, more: Mapping[str, str]) -> dict[str, Any]:
     """The head of an answer."""
     headers = {
         "content-type": "application/json",
-        **(more or {}),
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
+        **more,
         **answer.headers,
     }
     return {
@@ -276,11 +334,6 @@ def _start(answer: Answer, more: Mapping[str, str] | None = None) -> dict[str, A
         "status": answer.status,
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
     }
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _place(scope: Scope) -> tuple[bytes, bytes]:

@@ -28,6 +28,7 @@ __all__ = [
     "DOUBLE",
     "FORMATS",
     "bad",
+    "expressed",
     "from_base64",
     "key_from_json",
     "key_from_text",
@@ -107,12 +108,17 @@ def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
     except Exception as error:  # whatever a serde raises, users look for one exception
         raise SerializationException(f"serde '{serde.name}' cannot read what is stored: {error}") from error
     try:
-        return _expressed(value)
+        return expressed(value)
     except (TypeError, RecursionError):
         return {BYTES: to_base64(data)}  # of a serde of the user's, or nested beyond measure
 
 
-def _expressed(value: Any) -> Any:
+def expressed(value: Any) -> Any:
+    """A value as JSON has it.
+
+    Raises:
+        TypeError: JSON has no such thing.
+    """
     if isinstance(value, _SCALARS):
         return value
     if isinstance(value, float):
@@ -122,9 +128,9 @@ def _expressed(value: Any) -> Any:
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {name: _expressed(inner) for name, inner in value.items()}
+        return {name: expressed(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_expressed(inner) for inner in value]
+        return [expressed(inner) for inner in value]
     raise TypeError(f"JSON has no {type(value).__name__}")
 
 

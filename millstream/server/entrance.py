@@ -117,7 +117,7 @@ class Entrance:
         """Let in who shows the token, or a fresh proof of it.
 
         Args:
-            acts: the request changes the client: then there has to be a token.
+            acts: the request changes the client, or costs much: then there has to be a token.
 
         Raises:
             Refused: there is neither.
@@ -127,7 +127,7 @@ class Entrance:
                 raise Refused(
                     403,
                     "Forbidden",
-                    "a server without a token takes no commands, from this machine neither; set "
+                    "a server without a token takes neither commands nor SQL, from this machine neither; set "
                     "'query.server.token'",
                 )
             return
@@ -180,6 +180,8 @@ class Limits:
         answer_bytes: the same of the values that one body asks for; more is refused.
         concurrent: requests being answered; more are refused at once. `connections`: those that are open.
         watchers: how many may watch the dashboard's events.
+        streams: answers that are sent piece by piece, such as events; more are refused at once.
+        stream_s: how long one of them may last; `heartbeat_s`: how often one of events shows that it lives.
         readers, forwarders: threads that read stores, and that wait for other clients.
         deadline_s: how long an answer may take. `transfer_s`: how long a body may take to come, and an
             answer to be taken. `idle_s`: how long a connection is kept between two requests.
@@ -197,6 +199,9 @@ class Limits:
     concurrent: int = 64
     connections: int = 256
     watchers: int = 8
+    streams: int = 16
+    stream_s: float = 3_600.0
+    heartbeat_s: float = 15.0
     readers: int = 4
     forwarders: int = 8
     deadline_s: float = 10.0

@@ -90,7 +90,7 @@ class LocalStores:
     """The stores of one client. Any number of threads may read."""
 
     def __init__(self, view: StoreView) -> None:
-        self._view = view
+        self.view = self._view = view
 
     # --- what there is -----------------------------------------------------------------------------------
 

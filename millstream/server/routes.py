@@ -71,15 +71,20 @@ class Route:
     """Whether it is answered without a token: what orchestrators ask, and a client before it asks more."""
     acts: bool = False
     """Whether it changes the client: not done by a server without a token, wherever it listens."""
+    costs: bool = False
+    """Whether it can take much of the client's memory: neither."""
 
 
 _V1_STORE = ("v1", "stores", _STORE)
 
 ROUTES = (
+    Route("index", ("",), open=True),
+    Route("openapi", ("openapi.json",), open=True),
     Route("live", ("healthz",), open=True),
     Route("ready", ("readyz",), open=True),
     Route("proof", ("v1", "proof"), frozenset({"nonce"}), open=True),
     Route("health", ("v1", "health")),
+    Route("topology", ("v1", "topology")),
     Route("metrics", ("metrics",)),
     Route("clients", ("v1", "clients")),
     Route("threads", ("v1", "threads")),
@@ -91,6 +96,7 @@ ROUTES = (
     Route("ui_file", ("ui", _KEY), open=True),
     Route("still", ("v1", "dashboard")),
     Route("watch", ("v1", "dashboard", "events")),
+    Route("sql", ("v1", "sql"), frozenset({"local"}), method="POST", costs=True),
     Route("stores", ("v1", "stores")),
     Route("store", _V1_STORE),
     Route("owner", (*_V1_STORE, "owner", _KEY), frozenset({"format"})),
@@ -146,6 +152,8 @@ class Request:
     given: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     """Path and query as they came, for who passes the question on."""
+    accept: str = ""
+    """The header Accept: which forms of an answer are wanted (forms.py)."""
 
     @property
     def format(self) -> str:

@@ -10,24 +10,32 @@ only ever needs the first kind: two clients that wait for each other cannot use 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from millstream.errors import SetupException
+from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.metrics import prometheus
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
+from millstream.server import events
 from millstream.server.actions import Actions
 from millstream.server.answers import Answer, Refused
 from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.dashboard import Dashboard
 from millstream.server.entrance import Limits
+from millstream.server.exports import Exports
+from millstream.server.forms import Form, form_of
 from millstream.server.live import Live
+from millstream.server.openapi import index_answer, openapi_answer
 from millstream.server.others import Others
 from millstream.server.peers import Peers, Reach
 from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
 from millstream.server.site import Site
+from millstream.server.sql import Sql
+from millstream.server.watching import Watching
 from millstream.server.wire import Deadline, Workers
+from millstream.topology.drawing import drawing_of
 
 __all__ = ["About", "QueryService"]
 
@@ -53,6 +61,11 @@ class About:
         except SetupException as error:
             raise Refused(501, "NotImplemented", str(error)) from None
         return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
+
+    def topology(self) -> Answer:
+        """The program, as boxes and arrows."""
+        drawing = drawing_of(self._streams.topology)
+        return Answer(200, {"client": self._streams.client_id, **drawing.as_dict()})
 
     def all_stores(self) -> Answer:
         """Every store of the program."""
@@ -133,6 +146,7 @@ class QueryService:
         peers: Peers,
         ui: bool = False,
         commands: bool = False,
+        sql: bool,
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
@@ -144,6 +158,9 @@ class QueryService:
         self._others = Others(peers, host)
         self._live = Live(self._look, limits.watchers)
         self._site = Site() if ui else None
+        self._exports = Exports(self._reach, self._asked)
+        self._watching = Watching(self._reach, self._asked)
+        self._sql = Sql(self._reach, streams.client_id, enabled=sql)
         # An orchestrator is answered however busy the others are.
         self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
 
@@ -155,12 +172,25 @@ class QueryService:
             StreamsException: what the read raised, above all a leaf of KIP-216.
         """
         only_here = forwarded or request.local
+        form = Form.JSON if forwarded else form_of(request.route, request.accept)
+        if request.route.name == "sql":
+            return await self._sql.answer(request, form, body, deadline)
+        if form is Form.EVENTS:
+            return await self._watching.answer(request, deadline)
+        if form is not Form.JSON:
+            return await self._exports.answer(request, form, deadline)
         about, actions, read = self._about, self._actions, self._reach.read
         match request.route.name:
+            case "index":
+                return index_answer()
+            case "openapi":
+                return openapi_answer()
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
             case "metrics":
                 return await self._watch.run(about.metrics)
+            case "topology":
+                return await read(deadline, about.topology)
             case "threads":
                 return await read(deadline, actions.threads)
             case "failures":
@@ -200,19 +230,19 @@ class QueryService:
             case "still":
                 return await self._reach.read(deadline, self._dashboard.still)
             case _:
-                return Answer(
-                    200,
-                    headers={"content-type": "text/event-stream", "x-accel-buffering": "no"},
-                    stream=self._live.watch(),
-                )
+                watched = self._live.watch()  # refused now, and not when the head is sent
+                return Answer(200, headers=events.HEADERS, pieces=lambda: watched)
 
     async def _look(self) -> dict[str, Any]:
         sections = await self._reach.read(Deadline(self._reach.limits.deadline_s), self._dashboard.sections)
         return {**sections, "others": self._others.look(sections["clients"], sections["health"])}
 
-    def end_streams(self) -> None:
-        """Have the answers end that have no end of their own. Any thread may call it. Idempotent."""
-        self._live.close()
+    async def _asked(self, request: Request, deadline: Deadline) -> Answer:
+        """The same as JSON; an answer, too, if it cannot be."""
+        try:
+            return await self.answer(replace(request, accept=""), b"", deadline, forwarded=False)
+        except (Refused, StreamsException, IllegalStateException) as error:
+            return self.error(error)
 
     def error(self, error: Exception) -> Answer:
         """The answer to what went wrong."""
@@ -220,6 +250,7 @@ class QueryService:
 
     def close(self) -> None:
         """End the threads, and the connections to other clients. Idempotent."""
-        self.end_streams()
+        self._live.close()
         self._watch.close(1.0)
+        self._sql.close()
         self._reach.close()

@@ -63,6 +63,7 @@ class QueryServer:
         limits: how much a request may take.
         peers: which endpoints of other clients may be asked (`query.server.peers`).
         ui: whether it serves the dashboard, at `/ui/`.
+        sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
 
     Raises:
         ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint.
@@ -82,6 +83,7 @@ class QueryServer:
         limits: Limits | None = None,
         peers: Iterable[str] = (),
         ui: bool = False,
+        sql: bool = False,
     ) -> None:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
@@ -99,7 +101,14 @@ class QueryServer:
         peers = tuple(peers)
         Allowed(peers, has_token=token is not None)  # told now, and not when it starts
         self._make = partial(
-            QueryApplication, streams, token, limits=self._limits, allowed_hosts=names, peers=peers, ui=ui
+            QueryApplication,
+            streams,
+            token,
+            limits=self._limits,
+            allowed_hosts=names,
+            peers=peers,
+            sql=sql,
+            ui=ui,
         )
         self._host = host
         self._application: QueryApplication | None = None
@@ -146,8 +155,6 @@ class QueryServer:
             self._closed = True
             server, thread, bound, made = self._server, self._thread, self._socket, self._application
         deadline = Deadline(timeout_s)
-        if made is not None:
-            made.end_streams()  # who watches would be waited for
         if server is not None and thread is not None:
             server.stop()
             if thread is not threading.current_thread():
@@ -271,6 +278,7 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # Whoever has connected, and is not one of uvicorn's yet, would wait for nothing.
             await self._doorway.close()
+            application.end_streams()  # they have no end of their own to wait for
             await super().shutdown(sockets)
 
         def stop(self) -> None:
@@ -410,6 +418,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
         allow_anonymous=bool(config["query.server.allow.anonymous"]),
         peers=config["query.server.peers"],
         ui=bool(config["ui.enabled"]),
+        sql=bool(config["query.server.sql.enabled"]),
     )
     return server.start()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.metrics.client import ClientMetrics
 from millstream.model import StoreKind, TaskId, TopicPartition
@@ -33,6 +34,7 @@ from millstream.server.application import QueryApplication
 from millstream.stores.memory import MemoryStore
 from millstream.stores.segments import SessionStore, WindowStore
 from millstream.stores.versioned import VersionedStore
+from millstream.topology.topology import Topology
 
 PARTITIONS = 4
 SIZE_MS = 1_000
@@ -113,6 +115,12 @@ class FakeStreams:
         self.publish()
 
     @property
+    def topology(self) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("lines").group_by_key().count().to_stream().to("out")
+        return builder.build()
+
+    @property
     def store_view(self) -> FakeStreams:
         return self
 
@@ -156,6 +164,11 @@ class Application:
         self.put_bytes("counts", key.encode(), value.to_bytes(8, "big"), timestamp)
         self.put_keys[key] = value
 
+    def clear(self, key: str) -> None:
+        """A tombstone, into `counts`."""
+        data = key.encode()
+        self._apply(self.owner(partition_of(data)).stores["counts", partition_of(data)], data, None, 5)
+
     def put_bytes(self, store: str, key: bytes, value: bytes, timestamp: int = 5) -> None:
         partition = partition_of(key)
         self._apply(self.owner(partition).stores[store, partition], key, value, timestamp)
@@ -178,7 +191,7 @@ class Application:
         """Into a partition that says nothing about the key."""
         self._apply(self.clients[client].stores[store, partition], key.encode(), value.to_bytes(8, "big"), 5)
 
-    def _apply(self, store: Any, key: bytes, value: bytes, timestamp: int) -> None:
+    def _apply(self, store: Any, key: bytes, value: bytes | None, timestamp: int) -> None:
         store.apply([(key, value, timestamp)], (store.position or 0) + 1)
 
     def agree(

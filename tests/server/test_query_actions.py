@@ -22,7 +22,10 @@ HEADER = {b"authorization": [b"Bearer secret"]}
 def test_what_changes_a_client_is_a_post_and_marked() -> None:
     """All that is posted, but for the read of many keys."""
     assert {route.name for route in ROUTES if route.acts} == {"pause", "resume", "change_threads"}
-    assert {route.name for route in ROUTES if route.method == "POST" and not route.acts} == {"multi_get"}
+    assert {route.name for route in ROUTES if route.method == "POST" and not route.acts} == {
+        "multi_get",
+        "sql",
+    }
     assert parse_request("POST", b"/v1/threads", b"").route.name == "change_threads"
     assert parse_request("GET", b"/v1/threads", b"").route.name == "threads"
     with pytest.raises(Refused, match="read with POST"):

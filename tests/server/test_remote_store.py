@@ -37,6 +37,7 @@ from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameter
 from millstream.query.provider import StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.server import Limits, QueryServer, RemoteStore
+from millstream.topology.topology import Topology
 
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 SHOUT = Serdes.custom(
@@ -77,6 +78,10 @@ class Stage:
     @property
     def health(self) -> Any:
         return self.client.health
+
+    @property
+    def topology(self) -> Topology:
+        return self.client.topology
 
     @property
     def store_view(self) -> Stage:

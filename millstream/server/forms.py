@@ -1,0 +1,205 @@
+"""In which form an answer is wanted, by the header Accept, and entries written in that form. Pure.
+
+A form other than JSON has all of a range, and not a page of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from millstream.model import StoreKind
+from millstream.query.codec import Codecs
+from millstream.query.provider import StoreDeclaration
+from millstream.server import events
+from millstream.server.answers import Refused
+from millstream.server.codec import BYTES, from_base64
+from millstream.server.routes import Route
+from millstream.stores.api import to_stored
+
+__all__ = ["Form", "Writer", "as_csv", "form_of", "forms_of", "writer_of"]
+
+
+class Form(Enum):
+    """A media type that an answer can have."""
+
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+    CSV = "text/csv"
+    ARROW = "application/vnd.apache.arrow.stream"
+    EVENTS = events.MEDIA_TYPE
+
+
+_ALSO = {"application/ndjson": Form.NDJSON, "*/*": Form.JSON, "application/*": Form.JSON}
+_BY_NAME = {form.value: form for form in Form} | _ALSO
+_MOST_WANTED = 32
+
+
+def forms_of(route: Route) -> tuple[Form, ...]:
+    """The forms that the answers of a route can have; one alone: the header Accept is not looked at."""
+    if route.paged:
+        return tuple(Form)
+    if route.name == "sql":
+        return (Form.JSON, Form.NDJSON, Form.CSV, Form.ARROW)
+    return (Form.JSON, Form.EVENTS) if route.name == "get" else (Form.JSON,)
+
+
+def form_of(route: Route, accept: str) -> Form:
+    """The form that somebody likes best, of those that there are; without a header: JSON.
+
+    Raises:
+        Refused: there is none that they take.
+    """
+    offered = forms_of(route)
+    if len(offered) == 1 or not accept.strip():
+        return offered[0]
+    best: tuple[float, Form] | None = None
+    for wanted in accept.split(",")[:_MOST_WANTED]:
+        name, *parameters = (part.strip().lower() for part in wanted.split(";"))
+        form, quality = _BY_NAME.get(name), _quality(parameters)
+        if form in offered and form is not None and quality > 0 and (best is None or quality > best[0]):
+            best = quality, form
+    if best is None:
+        has = ", ".join(form.value for form in offered)
+        raise Refused(406, "NotAcceptable", f"this is answered as one of {has}; 'Accept' has none")
+    return best[1]
+
+
+def _quality(parameters: Sequence[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+# --- writing entries -------------------------------------------------------------------------------------
+
+
+class Writer(Protocol):
+    """Writes the entries of a range, page by page, as JSON has them."""
+
+    content_type: str
+    in_bytes: bool
+    """Whether it wants keys and values as the base64 of their bytes, and not as values."""
+
+    def page(self, entries: Sequence[Mapping[str, Any]]) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+def writer_of(form: Form, store: StoreDeclaration) -> Writer:
+    """What writes a form."""
+    match form:
+        case Form.NDJSON:
+            return _Lines()
+        case Form.CSV:
+            return _Csv(store.kind)
+        case Form.ARROW:
+            return _Arrow(store)
+    raise ValueError(f"{form} is none of entries one after the other")
+
+
+class _Lines:
+    content_type = Form.NDJSON.value
+    in_bytes = False
+
+    def page(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        lines = [json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n" for entry in entries]
+        return "".join(lines).encode("ascii")
+
+    def end(self) -> bytes:
+        return b""
+
+
+_CSV_COLUMNS = {
+    StoreKind.KEY_VALUE: ("key", "value", "timestamp"),
+    StoreKind.WINDOW: ("key", "start", "end", "value", "timestamp"),
+    StoreKind.SESSION: ("key", "start", "end", "value"),
+}
+
+
+class _Csv:
+    content_type = f"{Form.CSV.value}; charset=utf-8; header=present"
+    in_bytes = False
+
+    def __init__(self, kind: StoreKind) -> None:
+        self._columns = _CSV_COLUMNS[kind]
+        self._begun = False
+
+    def page(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        rows = [[entry.get(name) for name in self._columns] for entry in entries]
+        head = () if self._begun else self._columns
+        self._begun = True
+        return as_csv(head, rows)
+
+    def end(self) -> bytes:
+        return b""
+
+
+def as_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """Rows as RFC 4180 has them: text as it is, bytes as base64, anything that has parts as JSON.
+
+    What is not there is an empty field, as an empty text is.
+    """
+    written = io.StringIO()
+    writer = csv.writer(written)
+    if head:
+        writer.writerow(head)
+    writer.writerows([[_cell(value) for value in row] for row in rows])
+    return written.getvalue().encode("utf-8", "replace")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping) and set(value) == {BYTES}:
+        return value[BYTES]
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return value
+
+
+class _Arrow:
+    content_type = Form.ARROW.value
+    in_bytes = True
+
+    def __init__(self, store: StoreDeclaration) -> None:
+        assert store.key_serde is not None  # LocalStores.declaration holds that
+        assert store.value_serde is not None
+        from millstream.query.arrow_stream import ArrowStream  # Arrow, for those who ask
+
+        self._kind = store.kind
+        self._stream = ArrowStream(
+            Codecs(
+                store.name,
+                store.kind,
+                store.key_serde,
+                store.value_serde,
+                window_size_ms=store.window_size_ms,
+            )
+        )
+
+    def page(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        return self._stream.batch([self._entry(entry) for entry in entries])
+
+    def _entry(self, entry: Mapping[str, Any]) -> tuple[Any, bytes]:
+        key, value = from_base64(entry["key"]), from_base64(entry["value"])
+        stored = to_stored(value, entry.get("timestamp") or 0)
+        match self._kind:
+            case StoreKind.KEY_VALUE:
+                return key, stored
+            case StoreKind.WINDOW:
+                return (key, entry["start"]), stored
+            case _:
+                return (key, entry["start"], entry["end"]), stored
+
+    def end(self) -> bytes:
+        return self._stream.end()

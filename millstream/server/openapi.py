@@ -1,0 +1,373 @@
+"""The OpenAPI document of the query server, made of the table of routes, and a page for people. Pure.
+
+Both are the same for every client: they say what can be asked, and nothing of any application, so they are
+given without a token.
+
+Source: https://spec.openapis.org/oas/v3.1.0
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from html import escape
+from typing import Any
+
+from millstream.server.answers import Answer
+from millstream.server.forms import Form, forms_of
+from millstream.server.paths import ABOUT, errors_by_status, errors_of, parameter_of, path_of
+from millstream.server.routes import ROUTES, Route
+
+__all__ = ["document", "index_answer", "openapi_answer"]
+
+Schema = Mapping[str, Any]
+
+
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> Schema:
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+    }
+
+
+def _list(item: Any) -> Schema:
+    return {"type": "array", "items": item}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_TEXT = {"type": "string"}
+_FLAG = {"type": "boolean"}
+_NUMBER = {"type": "integer"}
+_MS = {"type": "integer", "format": "int64", "description": "milliseconds since the epoch"}
+_MAYBE_TEXT = {"type": ["string", "null"]}
+_MAYBE_NUMBER = {"type": ["integer", "null"]}
+_ANY = {"description": 'by the serde; bytes are {"$bytes": base64}, with format=bytes all are base64 text'}
+_PARTITIONS = _list(_NUMBER)
+_ENTRY = {"key": _ANY, "value": _ANY}
+_TIMES = {"timestamp": _MS, "start": _MS, "end": _MS}
+_CLIENT = {"client": _TEXT}
+
+SCHEMAS: Mapping[str, Schema] = {
+    "Object": {"type": "object"},
+    "Error": _object(
+        {"error": _TEXT, "retriable": _FLAG, "message": _TEXT},
+        {
+            "store": _TEXT,
+            "partition": _NUMBER,
+            "next_step": _TEXT,
+            "client": _TEXT,
+            "client_state": _TEXT,
+            "host": {"type": "string", "description": "host:port of the client to ask instead"},
+        },
+    ),
+    "Entry": _object(_ENTRY, _TIMES),
+    "One": _object({"store": _TEXT, **_ENTRY}, _TIMES),
+    "NoValue": _object({"store": _TEXT, "key": _ANY, "value": {"type": "null"}}),
+    "Many": _object({"store": _TEXT, "partitions": _PARTITIONS, "entries": _list(_ref("Entry"))}),
+    "Page": _object(
+        {
+            "store": _TEXT,
+            "partitions": _PARTITIONS,
+            "entries": _list(_ref("Entry")),
+            "next": {"type": ["string", "null"], "description": "cursor= of the next page; null: the last"},
+        }
+    ),
+    "Keys": _object({"keys": _list(_ANY)}),
+    "Store": _object(
+        {
+            "store": _TEXT,
+            "kind": _TEXT,
+            "key_serde": _MAYBE_TEXT,
+            "value_serde": _MAYBE_TEXT,
+            "partitions": _MAYBE_NUMBER,
+            "here": {"type": "object", "additionalProperties": _TEXT},
+            "window_size_ms": _MAYBE_NUMBER,
+            "retention_ms": _MAYBE_NUMBER,
+            "history_ms": _MAYBE_NUMBER,
+        }
+    ),
+    "Stores": _object({**_CLIENT, "client_state": _TEXT, "stores": _list(_ref("Store"))}),
+    "Count": _object({"store": _TEXT, "partitions": _PARTITIONS, "count": _NUMBER}),
+    "Owner": _object(
+        {"store": _TEXT, "partition": _MAYBE_NUMBER, "active": _MAYBE_TEXT, "standbys": _list(_TEXT)}
+    ),
+    "Clients": _object(
+        {
+            "clients": _list(
+                _object(
+                    {
+                        "host": _TEXT,
+                        "stores": _list(_TEXT),
+                        "partitions": _list(_TEXT),
+                        "standby_stores": _list(_TEXT),
+                        "standby_partitions": _list(_TEXT),
+                    }
+                )
+            )
+        }
+    ),
+    "Pipeline": _object(
+        {
+            "name": _TEXT,
+            "running": _FLAG,
+            "records": _NUMBER,
+            "records_per_second": {"type": "number"},
+            "batch_id": _MAYBE_NUMBER,
+            "batch_ms": _MAYBE_NUMBER,
+            "lag": _MAYBE_NUMBER,
+            "dropped": _NUMBER,
+        }
+    ),
+    "Thread": _object(
+        {
+            "thread": _TEXT,
+            "state": _TEXT,
+            "tasks": _list(_TEXT),
+            "standby_tasks": _list(_TEXT),
+            "pipelines": _list(_ref("Pipeline")),
+        }
+    ),
+    "Threads": _object({**_CLIENT, "paused": _FLAG, "threads": _list(_ref("Thread"))}),
+    "Failures": _object({**_CLIENT, "failures": _list({"type": "object"})}),
+    "Paused": _object({**_CLIENT, "paused": _FLAG}),
+    "WantedThread": _object({"change": {"type": "string", "enum": ["add", "remove"]}}),
+    "ThreadChange": _object({**_CLIENT, "change": _TEXT, "thread": _MAYBE_TEXT, "done": _FLAG}),
+    "Live": _object({"live": _FLAG, "status": _TEXT}),
+    "Ready": _object({"ready": _FLAG, "status": _TEXT}),
+    "Health": _object(
+        {
+            "live": _FLAG,
+            "ready": _FLAG,
+            "status": _TEXT,
+            "reason": _TEXT,
+            "next_try": _MAYBE_TEXT,
+            "details": {"type": "object"},
+        }
+    ),
+    "Topology": _object(
+        {
+            **_CLIENT,
+            "groups": _list(_object({"id": _NUMBER, "title": _TEXT, "pipeline": _MAYBE_TEXT})),
+            "boxes": _list(_object({"id": _TEXT, "kind": _TEXT, "label": _TEXT, "group": _MAYBE_NUMBER})),
+            "arrows": _list(_object({"from": _TEXT, "to": _TEXT, "kind": _TEXT})),
+        }
+    ),
+    "Proof": {"type": "object"},
+    "Sql": _object({"query": _TEXT}, {"parameters": {"type": ["array", "object", "null"]}}),
+    "Rows": _object(
+        {
+            "columns": _list(_object({"name": _TEXT, "type": _TEXT})),
+            "rows": _list(_list({})),
+            "positions": {"type": "object", "additionalProperties": {"type": "object"}},
+        }
+    ),
+}
+"""What answers and bodies look like; a test holds real answers to them."""
+
+_MEDIA = {
+    "index": "text/html",
+    "metrics": "text/plain",
+    "ui": "text/html",
+    "ui_file": "text/html",
+    "watch": "text/event-stream",
+}
+"""Of the answers that are no JSON."""
+
+_FORMS: Mapping[Form, Schema] = {
+    Form.NDJSON: {"schema": {"type": "string", "description": "a line of JSON for each entry of all pages"}},
+    Form.CSV: {"schema": {"type": "string", "description": "all pages; the first line has the names"}},
+    Form.ARROW: {"schema": {"type": "string", "description": "Arrow's stream format"}},
+    Form.EVENTS: {"schema": {"type": "string", "description": "the entries, and then what changes"}},
+}
+
+_STATUSES = {
+    400: "the request is not understood, or `as_of` is before the store's history",
+    401: "no token, or another one",
+    403: "a name in Host that is not this server's; or a command to a server without a token",
+    404: "there is nothing of this name",
+    405: "the path is read with another method",
+    406: "there is no form of it that Accept names",
+    408: "the body took too long to come",
+    409: "the path is for another kind of store",
+    413: "the body, or the answer, would be too large",
+    414: "path and query are too long",
+    421: "another client has it; `host` says which, if that is known",
+    431: "the headers are too large",
+    500: "what is stored cannot be read, or anything else went wrong",
+    501: "the library that this needs is not installed",
+    502: "another client may not be asked, or does not prove that it knows the token",
+    503: "not now",
+    504: "no answer in time",
+}
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """The whole of it."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(path_of(route), {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Millstream query server",
+            "version": "1",
+            "description": "The stores and the state of a client, over HTTP.",
+        },
+        "servers": [{"url": "."}],
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "responses": {
+                f"Error{status}": {
+                    "description": _because(status),
+                    "content": {"application/json": {"schema": _ref("Error")}},
+                }
+                for status in _STATUSES
+            },
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "query.server.token, where it is set",
+                }
+            },
+        },
+    }
+
+
+def _because(status: int) -> str:
+    names = errors_by_status().get(status, ())
+    return _STATUSES[status] + (f" ({', '.join(names)})" if names else "")
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    about = ABOUT[route.name]
+    found: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": _plain(about.says),
+        "tags": [about.tag],
+        "parameters": [_in_path(name) for name in route.path if name.startswith("{")]
+        + [_in_query(route, name) for name in sorted(route.parameters)],
+        "responses": _responses(route),
+    }
+    if about.body is not None:
+        found["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(about.body)}},
+        }
+    if route.open or route.acts or route.costs:
+        found["security"] = [] if route.open else [{"token": []}]
+    return found
+
+
+def _in_path(name: str) -> Schema:
+    says = {
+        "{store}": "the name of a store",
+        "{key}": "a key as text, by the serde of the store's keys; bytes are base64",
+    }[name]
+    return {"name": name[1:-1], "in": "path", "required": True, "description": says, "schema": _TEXT}
+
+
+def _in_query(route: Route, name: str) -> Schema:
+    says, schema = parameter_of(route, name)
+    required = route.name == "proof"
+    return {"name": name, "in": "query", "required": required, "description": says, "schema": schema}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    about = ABOUT[route.name]
+    if about.answer is None:
+        content: Any = {_MEDIA[route.name]: {"schema": _TEXT}}
+    else:
+        answer = _ref(about.answer)
+        if route.name in ("window", "session"):  # with `time`, or `start` and `end`: one of them
+            answer = {"anyOf": [answer, _ref("One")]}
+        content = {"application/json": {"schema": answer}}
+        content |= {form.value: _FORMS[form] for form in forms_of(route) if form is not Form.JSON}
+    found: dict[str, Any] = {"200": {"description": _plain(about.says), "content": content}}
+    for status in (*errors_of(route), 500, 503):
+        found[str(status)] = {"$ref": f"#/components/responses/Error{status}"}
+    if route.name in ("get", "window", "session"):
+        found["404"] = _either(404, "NoValue", "the key has no value; with `error`: there is no such store")
+    if route.name in ("live", "ready", "health"):
+        assert about.answer is not None
+        found["503"] = _either(503, about.answer, "it is not; with `error`: it cannot be told")
+    return dict(sorted(found.items()))
+
+
+def _either(status: int, name: str, says: str) -> Schema:
+    schema = {"anyOf": [_ref(name), _ref("Error")]}
+    return {"description": says, "content": {"application/json": {"schema": schema}}}
+
+
+# --- answers ---------------------------------------------------------------------------------------------
+
+
+def openapi_answer() -> Answer:
+    """The document."""
+    return Answer(200, document())
+
+
+_PAGE_HEADERS = {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+}
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; }
+td { padding: .3rem .6rem .3rem 0; vertical-align: top; border-top: 1px solid #8884; }
+code { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+"""
+
+
+def index_answer() -> Answer:
+    """A page with what can be asked; links where a browser can follow one. Without scripts."""
+    return Answer(200, headers=_PAGE_HEADERS, raw=_index().encode("utf-8"))
+
+
+@cache
+def _index() -> str:
+    tags: dict[str, list[Route]] = {}
+    for route in ROUTES:
+        if route.name != "index":
+            tags.setdefault(ABOUT[route.name].tag, []).append(route)
+    tables = "".join(
+        f"<h2>{escape(tag)}</h2>\n<table>\n{''.join(map(_row, routes))}</table>\n"
+        for tag, routes in tags.items()
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Millstream query server</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        "<h1>Millstream query server</h1>\n<p>The stores and the state of a client. What a path takes and "
+        'gives is in <a href="openapi.json">openapi.json</a>, for programs. Where a token is set, all but '
+        "the health is read with <code>Authorization: Bearer …</code>, which a link cannot have.</p>\n"
+        f"{tables}</body>\n</html>\n"
+    )
+
+
+def _plain(says: str) -> str:
+    """Without what only Markdown means."""
+    return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", says).replace("`", "")
+
+
+def _row(route: Route) -> str:
+    path = path_of(route)
+    shown = f"<code>{escape(path)}</code>"
+    if route.method != "GET":
+        shown = f"<code>{route.method}</code> {shown}"
+    elif "{" not in path and route.name != "proof":
+        shown = f'<a href="{escape(path[1:])}">{shown}</a>'
+    says = _plain(ABOUT[route.name].says)
+    return f"<tr><td>{shown}</td><td>{escape(says)}</td></tr>\n"

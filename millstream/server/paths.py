@@ -1,0 +1,205 @@
+"""What is said of each path and each parameter: in the OpenAPI document and in docs/query-server.md.
+
+The paths themselves, and what each takes, are in routes.py; nothing is said here that is not there. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from millstream.model import StoreKind
+from millstream.server.answers import ERRORS, MISDIRECTED
+from millstream.server.forms import forms_of
+from millstream.server.routes import ROUTES, Route
+
+__all__ = [
+    "ABOUT",
+    "About",
+    "Parameter",
+    "errors_by_status",
+    "errors_of",
+    "parameter_of",
+    "path_of",
+    "table_of_parameters",
+    "table_of_paths",
+]
+
+
+class About(NamedTuple):
+    """What a path gives; `answer` names the schema of it in the OpenAPI document, None: it is no JSON."""
+
+    says: str
+    answer: str | None
+    tag: str
+    body: str | None = None
+
+
+_STORES, _CLIENT, _SERVER = "Stores", "Client", "Server"
+
+ABOUT: Mapping[str, About] = {
+    "index": About("a page with links to what can be read here; without a token", None, _SERVER),
+    "openapi": About("this document, for programs: OpenAPI 3.1; without a token", "Object", _SERVER),
+    "live": About(
+        "for orchestrators, without a token: 200 while the client is worth keeping, else 503", "Live", _SERVER
+    ),
+    "ready": About(
+        "for orchestrators, without a token: 200 while it works and its stores answer, else 503",
+        "Ready",
+        _SERVER,
+    ),
+    "proof": About(
+        "for the other clients, without a token: the proof that this server knows it", "Proof", _SERVER
+    ),
+    "health": About("the client's health, with the facts; 503 unless it is ready", "Health", _CLIENT),
+    "topology": About("the program as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT),
+    "metrics": About("the client's [metrics](metrics.md), as Prometheus reads them", None, _CLIENT),
+    "clients": About("what each client of the application has", "Clients", _CLIENT),
+    "threads": About(
+        "this client's stream threads: state, tasks, and how far their pipelines are", "Threads", _CLIENT
+    ),
+    "failures": About(
+        "the last failures, with what was decided and when it is tried again", "Failures", _CLIENT
+    ),
+    "pause": About("pause this client", "Paused", _CLIENT),
+    "resume": About("have it go on", "Paused", _CLIENT),
+    "change_threads": About("one stream thread more, or fewer", "ThreadChange", _CLIENT, body="WantedThread"),
+    "ui": About("the [dashboard](dashboard.md), where `ui.enabled` is set; without a token", None, _CLIENT),
+    "ui_file": About("a file of the dashboard, which holds no data; without a token", None, _CLIENT),
+    "still": About("what the dashboard shows and does not change", "Object", _CLIENT),
+    "watch": About("what else it shows, as server-sent events", None, _CLIENT),
+    "sql": About(
+        "a SELECT from this client's stores, in [SQL](stores.md), where `query.server.sql.enabled` is set",
+        "Rows",
+        _STORES,
+        body="Sql",
+    ),
+    "stores": About(
+        "every store of the topology: kind, serdes, and which partitions are here", "Stores", _STORES
+    ),
+    "store": About("the same of one", "Store", _STORES),
+    "owner": About("which client has a key, and which have standbys", "Owner", _STORES),
+    "count": About("about how many entries there are", "Count", _STORES),
+    "get": About("a key's value and timestamp; 404 without `error` if it has none", "One", _STORES),
+    "multi_get": About(
+        "many keys' values in their order, `null` for those that have none", "Many", _STORES, body="Keys"
+    ),
+    "entries": About("a range of keys", "Page", _STORES),
+    "window": About("a key's windows", "Page", _STORES),
+    "windows": About("the windows of many keys", "Page", _STORES),
+    "session": About("a key's sessions", "Page", _STORES),
+    "sessions": About("the sessions of many keys", "Page", _STORES),
+}
+"""For each route by its name."""
+
+
+class Parameter(NamedTuple):
+    """What a parameter does, and the JSON schema of what it may be."""
+
+    says: str
+    schema: Mapping[str, Any]
+
+
+_TEXT = {"type": "string"}
+_FLAG = {"type": "boolean", "default": False}
+_TIME = {
+    "anyOf": [
+        {"type": "integer", "format": "int64"},
+        {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}"},
+    ],
+    "description": "milliseconds since the epoch, or ISO 8601 such as 2026-07-01T12:00:00Z",
+}
+
+_PARAMETERS: Mapping[str, Parameter] = {
+    "nonce": Parameter("64 hexadecimal digits", {"type": "string", "pattern": "^[0-9a-f]{64}$"}),
+    "format": Parameter(
+        "`bytes`: keys and values, in the request too, are the base64 of their bytes",
+        {"type": "string", "enum": ["json", "bytes"], "default": "json"},
+    ),
+    "stale": Parameter("standbys, and what is being restored, will do", _FLAG),
+    "local": Parameter("only this client is asked: its part of a range; for a key, an answer or 421", _FLAG),
+    "reverse": Parameter("the last one first", _FLAG),
+    "limit": Parameter(
+        "how many entries a page has (1,000; 10,000 at most)",
+        {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+    ),
+    "cursor": Parameter("where the page begins: what the page before said as `next`", _TEXT),
+    "as_of": Parameter("of a store with history: as it was at that time", _TIME),
+    "from": Parameter("the first key", _TEXT),
+    "to": Parameter("the last key, which is included", _TEXT),
+    "prefix": Parameter("what the keys begin with", _TEXT),
+    "from_key": Parameter("the first key", _TEXT),
+    "to_key": Parameter("the last key, which is included", _TEXT),
+    "time": Parameter("the one window that starts then", _TIME),
+    "start": Parameter("with `end`: the one session that starts then", _TIME),
+    "end": Parameter("with `start`: and ends then", _TIME),
+    "earliest_end": Parameter("sessions that end then or later", _TIME),
+    "latest_start": Parameter("sessions that start then or earlier", _TIME),
+}
+
+_OF_WINDOWS: Mapping[str, Parameter] = {
+    "from": Parameter("windows that start then or later", _TIME),
+    "to": Parameter("windows that start then or earlier", _TIME),
+}
+"""Where the same names are of times, and not of keys."""
+
+
+def parameter_of(route: Route, name: str) -> Parameter:
+    """What a parameter of a route is."""
+    if route.kind is StoreKind.WINDOW and name in _OF_WINDOWS:
+        return _OF_WINDOWS[name]
+    return _PARAMETERS[name]
+
+
+def path_of(route: Route) -> str:
+    """As it is written, with `{store}` and `{key}` in it."""
+    return "/" + "/".join(route.path)
+
+
+def errors_of(route: Route) -> tuple[int, ...]:
+    """The statuses of the errors that a request for this can be answered with, beside 500 and 503."""
+    found = {400, 405, 414, 431}
+    if not route.open:
+        found |= {401, 403, 408, 413, 504}
+    if route.open:
+        found |= {403, 404} if route.name == "proof" else {403}
+    if route.name in ("metrics", "sql"):
+        found |= {501}
+    if "{store}" in route.path or route.name == "sql":
+        found |= {404}
+    if route.kind is not None:
+        found |= {409, 502}
+    if len(forms_of(route)) > 1:
+        found |= {406}
+    if "{key}" in route.path or route.kind is not None:
+        found |= {MISDIRECTED}
+    return tuple(sorted(found))
+
+
+def table_of_paths() -> str:
+    """All paths as a table in Markdown."""
+    rows = ["| path | what it gives | parameters |", "| --- | --- | --- |"]
+    for route in ROUTES:
+        about = ABOUT[route.name]
+        method = "" if route.method == "GET" else f"{route.method} "
+        path = path_of(route).replace("/v1/stores/{store}/", "…/")
+        parameters = ", ".join(f"`{each}`" for each in sorted(route.parameters))
+        rows.append(f"| {method}`{path}` | {about.says} | {parameters} |")
+    return "\n".join(rows)
+
+
+def table_of_parameters() -> str:
+    """All parameters as a table in Markdown."""
+    rows = ["| parameter | what it does |", "| --- | --- |"]
+    for name in sorted({name for route in ROUTES for name in route.parameters}):
+        told = {parameter_of(route, name).says: None for route in ROUTES if name in route.parameters}
+        rows.append(f"| `{name}` | {'; or: '.join(told)} |")
+    return "\n".join(rows)
+
+
+def errors_by_status() -> dict[int, tuple[str, ...]]:
+    """The exceptions that each status can stand for."""
+    found: dict[int, list[str]] = {}
+    for kind, row in ERRORS.items():
+        found.setdefault(row.status, []).append(kind.__name__)
+    return {status: tuple(names) for status, names in found.items()}

@@ -257,6 +257,14 @@ _WORKING = (
         "a token, those on this machine.",
     ),
     Key(
+        "query.server.cors.origins",
+        Type.LIST,
+        (),
+        _LOW,
+        "The origins whose pages may read answers of the server in a browser (CORS), such as "
+        "https://app.example.org; each exactly. By default none.",
+    ),
+    Key(
         "query.server.sql.enabled",
         Type.BOOLEAN,
         False,

@@ -575,6 +575,7 @@ OURS = {
     "max.batch.records",
     "processing.mode",
     "query.server.allow.anonymous",
+    "query.server.cors.origins",
     "query.server.sql.enabled",
     "query.server.enabled",
     "query.server.listen",

@@ -20,6 +20,7 @@ from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.server import events
 from millstream.server.answers import Answer, Refused
+from millstream.server.cors import Origins
 from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, headers_of
 from millstream.server.peers import Peers
 from millstream.server.proof import Seal
@@ -61,9 +62,10 @@ class QueryApplication:
         peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
             prove that they know the token, or, without a token, those on this machine.
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
+        cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
 
     Raises:
-        ConfigException: the token is none, or one of `peers`.
+        ConfigException: the token is none, or one of `peers`, or of `cors`.
 
     Differs: Kafka Streams leaves this to its users (its documentation shows how to begin).
     """
@@ -79,6 +81,7 @@ class QueryApplication:
         peer_prefix: str = "",
         peers: Iterable[str] = (),
         sql: bool = False,
+        cors: Iterable[str] = (),
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -91,6 +94,7 @@ class QueryApplication:
             peer_prefix,
         )
         self._service = QueryService(streams, host=host, limits=self._limits, peers=asking, sql=sql)
+        self._origins = Origins(cors)
         self._active = 0
         self._streaming: set[asyncio.Task[None]] = set()
 
@@ -137,9 +141,12 @@ class QueryApplication:
         path, query = _place(scope)
         target = (path + (b"?" + query if query else b"")).decode("latin-1")
         seal = self._entrance.seal(headers, scope["method"], target)
-        answer = await self._answered(scope, headers, seal, receive)
+        answer = self._origins.preflight(scope["method"], headers)
+        if answer is None:
+            answer = await self._answered(scope, headers, seal, receive)
         if answer.pieces is not None:
             answer = self._refused_stream(seal) or answer
+        answer = self._origins.marked(answer, headers)
         if answer.pieces is not None:
             await self._stream(answer, answer.pieces, scope.get("method") == "HEAD", receive, send)
             return

@@ -25,6 +25,7 @@ from millstream.errors import ConfigException, IllegalStateException, SetupExcep
 from millstream.query.metadata import HostInfo
 from millstream.server.application import ADMITTED, QueryApplication
 from millstream.server.connections import Doorway, Seat, most_connections
+from millstream.server.cors import Origins
 from millstream.server.entrance import Allowed, Limits, checked_token, is_loopback
 from millstream.server.reading import QueriedStreams
 from millstream.server.wire import Deadline
@@ -63,9 +64,11 @@ class QueryServer:
         limits: how much a request may take.
         peers: which endpoints of other clients may be asked (`query.server.peers`).
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
+        cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
 
     Raises:
-        ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint.
+        ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint,
+            or one of `cors` no origin.
         SetupException: uvicorn is not installed.
 
     Differs: Kafka Streams has no such server; `application.server` there only names one of the user's.
@@ -82,6 +85,7 @@ class QueryServer:
         limits: Limits | None = None,
         peers: Iterable[str] = (),
         sql: bool = False,
+        cors: Iterable[str] = (),
     ) -> None:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
@@ -97,9 +101,18 @@ class QueryServer:
         names = None if token is not None or allow_anonymous else _names_of(listen, host)
         self._limits = _fitting(limits or Limits())
         peers = tuple(peers)
+        cors = tuple(cors)
         Allowed(peers, has_token=token is not None)  # told now, and not when it starts
+        Origins(cors)
         self._make = partial(
-            QueryApplication, streams, token, limits=self._limits, allowed_hosts=names, peers=peers, sql=sql
+            QueryApplication,
+            streams,
+            token,
+            limits=self._limits,
+            allowed_hosts=names,
+            peers=peers,
+            sql=sql,
+            cors=cors,
         )
         self._host = host
         self._application: QueryApplication | None = None
@@ -409,6 +422,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
         allow_anonymous=bool(config["query.server.allow.anonymous"]),
         peers=config["query.server.peers"],
         sql=bool(config["query.server.sql.enabled"]),
+        cors=config["query.server.cors.origins"],
     )
     return server.start()
 

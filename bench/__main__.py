@@ -20,6 +20,8 @@ _OUT = Path("build") / "bench"
 _OUT.mkdir(parents=True, exist_ok=True)
 # What Spark's JVM prints would break up the tables. Set before anything starts it.
 os.environ.setdefault("MILLSTREAM_SPARK_LOG", str((_OUT / "spark.log").absolute()))
+# Else each process compiles all that it imports, which no user's does.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _PANDAS = "PySpark does not yet fully support pandas"
 warnings.filterwarnings("ignore", message=_PANDAS)
 os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}")  # for the processes that benchmarks start

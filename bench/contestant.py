@@ -241,6 +241,10 @@ class Millstream:
     """A client, one after the other."""
 
     def __init__(self, servers: str, settings: Mapping[str, str], *, keep_spark: bool) -> None:
+        from pyspark.sql import functions  # noqa: F401 - programs import it; no part of starting a client
+
+        import millstream  # noqa: F401
+
         self._servers, self._settings = servers, settings
         self._spark: Any = None
         if keep_spark:

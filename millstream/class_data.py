@@ -28,7 +28,7 @@ import filelock
 
 from millstream.supervised import SupervisedProcess
 
-__all__ = ["Archive", "ArchiveMaking"]
+__all__ = ["Archive", "ArchiveMaking", "short_of"]
 
 _MAKING_SECONDS = 600.0
 _FREE_BYTES = 3 << 29
@@ -110,18 +110,22 @@ def _is_safe(path: Path) -> bool:
     return kind and found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
 
 
-def _is_short_of(directory: Path) -> str | None:
-    """What there is too little of to make an archive."""
-    if shutil.disk_usage(directory).free < _FREE_BYTES:
+def short_of(directory: Path, needed: int, root: Path = Path("/")) -> str | None:
+    """What there is less of than needed, in bytes, to make an archive in a directory; None: nothing.
+
+    Args:
+        root: where the system says how much memory is left, to all and to this container.
+    """
+    if shutil.disk_usage(directory).free < needed:
         return "disk"
     with suppress(OSError):  # a system without
-        free = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-        if free is not None and int(free[1]) * 1024 < _FREE_BYTES:
+        free = re.search(r"^MemAvailable:\s*(\d+) kB", (root / "proc/meminfo").read_text(), re.MULTILINE)
+        if free is not None and int(free[1]) * 1024 < needed:
             return "memory"
     with suppress(OSError, ValueError):  # no limit, or none of this kind
-        group = Path("/sys/fs/cgroup")
+        group = root / "sys/fs/cgroup"
         limit = int((group / "memory.max").read_text())
-        if limit - int((group / "memory.current").read_text()) < _FREE_BYTES:
+        if limit - int((group / "memory.current").read_text()) < needed:
             return "memory"
     return None
 
@@ -138,16 +142,19 @@ class ArchiveMaking:
         jvm_arguments: Sequence[str],
         class_list: Path,
         after_s: float = 0.0,
+        needed: int = _FREE_BYTES,
     ) -> None:
         """Begin.
 
         Args:
             kind: whose classes these are, for the thread's name.
             after_s: wait so long first; a start has better use for the processor.
+            needed: how much disk and how much memory has to be free.
         """
         self._archive = archive
         self._class_list = class_list
         self._after_s = after_s
+        self._needed = needed
         self._command = [
             *("nice", "-n", "19", str(java), "-Xshare:dump"),
             *("-Xlog:disable", "-Xlog:all=error:stderr"),
@@ -179,9 +186,9 @@ class ArchiveMaking:
         try:
             with filelock.FileLock(directory / ".archive.lock", timeout=0):
                 directory.chmod(stat.S_IMODE(directory.stat().st_mode) & ~0o022)
-                short_of = _is_short_of(directory)
-                if short_of is not None:
-                    log.info("no class-data archive is made: there is little %s", short_of)
+                short = short_of(directory, self._needed)
+                if short is not None:
+                    log.info("no class-data archive is made: there is little %s", short)
                 elif self._archive.find() is None:
                     self._make()
                     self._archive.clear_others()

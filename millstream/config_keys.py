@@ -231,6 +231,14 @@ _WORKING = (
         "docs/query-server.md. It needs millstream[server].",
     ),
     Key(
+        "ui.enabled",
+        Type.BOOLEAN,
+        False,
+        _MEDIUM,
+        "Whether the client has a dashboard for browsers, at /ui/ of its query server, which is started for "
+        "it even if query.server.enabled is not set: see docs/dashboard.md. It needs millstream[server].",
+    ),
+    Key(
         "query.server.listen",
         Type.STRING,
         "",

@@ -19,17 +19,22 @@ __all__ = ["JsonFormatter", "ReadableFormatter", "logging", "without_secrets"]
 
 _OWN = "millstream"
 _HIDDEN = "[hidden]"
+# What stands before the telling word has no place in these patterns: with it, a long word would be read anew
+# from each of its characters.
 _SECRET = re.compile(
     r"""(?ix)
-    ( [\w.-]* (?: password | passwd | secret (?!ary) | api[._-]?key | (?:access|auth|bearer|query)[._-]?token
-                | basic\.auth\.user\.info | private[._-]?key | sasl\.jaas\.config ) [\w.-]*
-      ["']? \s* [:=] \s* )
-    ( "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | [^\s,;"'}\])]+ )
+    ( (?: password | passwd | secret (?!ary) | credential | api[._-]?key | token (?!s\b|iz) | user[._]info
+        | jaas | private[._-]?key | key[._]pem | keystore[._]key ) [\w.-]{0,80}
+      \\{0,8} ["']? \s{0,8} [:=] \s{0,8} )
+    ( "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | \\*["'][^\n]* | [^\s,;"'}\])]+ )
     """
 )
-_AUTHORIZATION = re.compile(r"(?i)\b(authorization\s*:\s*(?:basic|bearer)|bearer)\s+[\w.~+/=-]{8,}")
-_IN_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s/:@]*):[^\s/@]+@")
+_AUTHORIZATION = re.compile(
+    r"""(?i)\b(authorization["']?\s{0,8}:\s{0,8}["']?(?:basic|bearer)|bearer)\s{1,8}[\w.~+/=-]{8,}"""
+)
+_IN_URL = re.compile(r"(://[^\s/:@]*):[^\s/@]+@")
 _MOST_CHARS = 20_000
+"""How much is written of a message, and of a traceback: both may quote a record."""
 
 
 def without_secrets(text: str) -> str:
@@ -53,8 +58,8 @@ class ReadableFormatter(std.Formatter):
 
 
 class JsonFormatter(std.Formatter):
-    """One JSON object: `timestamp`, `level`, `logger`, `thread`, `message`, and `exception` where there is "
-    "one."""
+    """One JSON object: `timestamp`, `level`, `logger`, `thread`, `message`, and `exception` where there is
+    one."""
 
     def format(self, record: std.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -123,7 +128,14 @@ def _level(level: int | str) -> int:
 
 
 def _message(record: std.LogRecord) -> str:
-    return printable(without_secrets(record.getMessage()), _MOST_CHARS)
+    return printable(_shown(record.getMessage()), 2 * _MOST_CHARS)
+
+
+def _shown(text: str) -> str:
+    """The text, cut before anything looks for secrets in it: a handler holds a lock meanwhile."""
+    if len(text) <= _MOST_CHARS:
+        return without_secrets(text)
+    return f"{without_secrets(text[:_MOST_CHARS])}... ({len(text):,} characters)"
 
 
 def _traceback(formatter: std.Formatter, record: std.LogRecord) -> list[str]:
@@ -133,5 +145,5 @@ def _traceback(formatter: std.Formatter, record: std.LogRecord) -> list[str]:
     parts = [record.exc_text] if record.exc_text else []
     if record.stack_info:
         parts.append(formatter.formatStack(record.stack_info))
-    lines = printable_lines(without_secrets("\n".join(parts))).split("\n") if parts else []
+    lines = printable_lines("\n".join(map(_shown, parts))).split("\n") if parts else []
     return [line if line.startswith(" ") else f"  {line}" for line in lines]

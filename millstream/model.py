@@ -309,6 +309,7 @@ class BatchReport:
         state: of each operator that keeps state.
         dropped: how many records were dropped, by the reason and the name of the node.
         input_rate, processed_rate: records per second, as Spark reckons.
+        real_time_ms: how long each of its batches lasts, in Real-Time Mode; None: it has micro-batches.
     """
 
     pipeline: str
@@ -321,6 +322,7 @@ class BatchReport:
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
     input_rate: float = 0.0
     processed_rate: float = 0.0
+    real_time_ms: int | None = None
 
     @property
     def records(self) -> int:

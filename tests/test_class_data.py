@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.class_data import Archive, ArchiveMaking
+from millstream.class_data import Archive, ArchiveMaking, short_of
 from millstream.java import find_java
 
 pytestmark = pytest.mark.disk
@@ -97,6 +97,17 @@ def test_several_programs_make_one_archive_and_java_takes_it(tmp_path: Path) -> 
         [java, *told, "-Xshare:on", "-Xlog:cds=info:stderr", "-version"], capture_output=True, text=True
     )
     assert said.returncode == 0, said.stderr
+    whole = found.read_bytes()
+    middle = len(whole) // 2
+    turned = bytes(byte ^ 0xFF for byte in whole[middle : middle + 4096])
+    for damaged in (whole[:middle], whole[:middle] + turned + whole[middle + 4096 :]):
+        damage = tmp_path / "damaged"
+        damage.write_bytes(damaged)
+        archive.keep(damage)
+        told = archive.arguments(names)
+        assert f"-XX:SharedArchiveFile={archive.find()}" in told
+        assert subprocess.run([java, *told, "-version"], capture_output=True).returncode == 0
+        assert subprocess.run([java, *told, "-Xshare:on", "-version"], capture_output=True).returncode != 0
 
 
 def test_an_archive_that_is_not_begun_yet_is_not_made(tmp_path: Path) -> None:
@@ -107,3 +118,36 @@ def test_an_archive_that_is_not_begun_yet_is_not_made(tmp_path: Path) -> None:
     making.stop()
     assert making.wait_until_done(0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_archive_is_made_where_disk_or_memory_is_short(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the machine, or of the container. The next start looks again."""
+    caplog.set_level("INFO", "millstream")
+    making = ArchiveMaking(
+        Archive(tmp_path),
+        "test",
+        java=Path("/no/java"),
+        jvm_arguments=[],
+        class_list=tmp_path,
+        needed=1 << 62,
+    )
+    assert making.wait_until_done(20)
+    assert caplog.messages == ["no class-data archive is made: there is little disk"]
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".archive.lock"] == []
+
+    def short(available_kb: int, limit: str = "max", current: int = 0) -> str | None:
+        root = tmp_path / "root"
+        (root / "proc").mkdir(parents=True, exist_ok=True)
+        (root / "sys/fs/cgroup").mkdir(parents=True, exist_ok=True)
+        (root / "proc/meminfo").write_text(f"MemFree: 1 kB\nMemAvailable:  {available_kb} kB\n")
+        (root / "sys/fs/cgroup/memory.max").write_text(f"{limit}\n")
+        (root / "sys/fs/cgroup/memory.current").write_text(f"{current}\n")
+        return short_of(tmp_path, 2 << 10, root)
+
+    assert short(1) == "memory"
+    assert short(2) is None
+    assert short(9, "4096", 2048) is None
+    assert short(9, "4096", 2049) == "memory"
+    assert short_of(tmp_path, 2 << 10, tmp_path / "nowhere") is None

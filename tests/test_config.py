@@ -590,6 +590,7 @@ OURS = {
     "sasl.oauthbearer.token.provider",
     "schema.registry.timeout.ms",
     "source.lost.policy",
+    "ui.enabled",
 }
 
 

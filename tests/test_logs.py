@@ -9,10 +9,21 @@ import logging
 import pytest
 
 import millstream
+from millstream.config import MASKED, masked
+from millstream.config_keys import KEYS
 from millstream.logs import without_secrets
 
 LOG = logging.getLogger("millstream.runtime.client")
-
+OF_KAFKA = (
+    "sasl.password",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.client.secret",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+)
+SECRET_SETTINGS = sorted(key for key in (*KEYS, *OF_KAFKA) if masked(key, "shown") == MASKED)
 
 pytestmark = pytest.mark.usefixtures("loggers_as_before")
 
@@ -132,12 +143,41 @@ def test_secrets_are_hidden_in_messages_and_tracebacks() -> None:
         "query.server.auth.token=hush",
         "aws_secret_access_key=hush",
         "api_key=hush",
+        '{\\"ssl.key.password\\": \\"hush\\"}',
+        'password="hush, cut he',
+        "{'Authorization': 'Basic hushhushhush'}",
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     """Names of settings, headers, and passwords in addresses."""
     assert "hush" not in without_secrets(text)
     assert "[hidden]" in without_secrets(text)
+
+
+@pytest.mark.parametrize("name", SECRET_SETTINGS)
+@pytest.mark.parametrize("form", ["{}=hush", "{}: hush", "'{}': 'hush'", '{{"{}":"hush"}}'])
+def test_each_setting_that_a_configuration_hides_is_hidden(name: str, form: str) -> None:
+    """A secret that `print(config)` does not show is not in a log either."""
+    assert "hush" not in without_secrets(form.format(name))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["0af3", "a.", "a-b:", "password", "://a:", 'token="\\', "bearer ", "x = "])
+def test_hiding_takes_time_in_proportion_to_the_text(unit: str) -> None:
+    """A record of a megabyte that an exception quotes does not stop the log: it took hours once."""
+    assert without_secrets(unit * (1_000_000 // len(unit)))
+
+
+def test_long_messages_and_tracebacks_are_cut() -> None:
+    """What they quote may be a record; how long each was is said."""
+    out = io.StringIO()
+    millstream.logging(stream=out)
+    try:
+        raise ValueError("0af3" * 250_000)
+    except ValueError:
+        LOG.exception("refused %s", "0af3" * 250_000)
+    assert 40_000 < len(out.getvalue()) < 42_000
+    assert out.getvalue().count(" characters)") == 2
 
 
 @pytest.mark.parametrize(

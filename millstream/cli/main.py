@@ -25,6 +25,7 @@ from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
 from millstream.cli.top import top
 from millstream.cli.topics import produce, tail
+from millstream.cli.ui import ui
 
 __all__ = ["app", "main"]
 
@@ -37,7 +38,7 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "A program": (run, describe, explain, graph),
-    "An application": (top, status, stores, failures, pause, resume, threads, lag, reset),
+    "An application": (top, ui, status, stores, failures, pause, resume, threads, lag, reset),
     "Topics": (tail, produce),
     "This machine": (doctor, demo, kafka, registry, completion),
 }

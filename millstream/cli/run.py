@@ -59,6 +59,10 @@ def run(
             "ask it. Without a host only this machine can.",
         ),
     ] = None,
+    ui: Annotated[
+        bool,
+        typer.Option("--ui", help="Serve the dashboard for browsers too, where queries are answered."),
+    ] = False,
     reload: Annotated[
         bool,
         typer.Option(
@@ -94,6 +98,7 @@ def run(
             "application.id": application_id,
             "num.stream.threads": threads,
             **serving_settings(serve),
+            "ui.enabled": ui or None,
         },
     )
     for key, flag in (("application.id", "--application-id"), ("bootstrap.servers", "--bootstrap-server")):
@@ -102,12 +107,14 @@ def run(
             raise typer.BadParameter(
                 f"'{key}' is missing: give it here, as {variable}, or in --config-file", param_hint=flag
             )
-    teller = Teller(as_json_lines=json)
-    topology = load_topology(program, app_dir)
     from millstream.config import StreamsConfig
+
+    config = StreamsConfig(given)
+    teller = Teller(as_json_lines=json, ui=bool(config["ui.enabled"]))
+    topology = load_topology(program, app_dir)
     from millstream.runtime.client import KafkaStreams
 
-    streams = KafkaStreams(topology, StreamsConfig(given))
+    streams = KafkaStreams(topology, config)
     run_until_ended(streams, teller)
 
 
@@ -134,10 +141,14 @@ def run_until_ended(streams: KafkaStreams, teller: Teller) -> None:
 
 
 class Teller:
-    """Prints what happens to a client, on stdout: lines for people, or JSON."""
+    """Prints what happens to a client, on stdout: lines for people, or JSON.
 
-    def __init__(self, *, as_json_lines: bool) -> None:
+    `ui`: whether the client has a dashboard.
+    """
+
+    def __init__(self, *, as_json_lines: bool, ui: bool = False) -> None:
         self._is_json = as_json_lines
+        self._has_ui = ui
         self._began = time.monotonic()
         self._was_ready = False
 
@@ -152,7 +163,7 @@ class Teller:
         self._was_ready = True
         seconds = round(time.monotonic() - self._began, 1)
         asked = (
-            f"ask it at {url}"
+            f"ask it at {url}" + (f" (dashboard: {url}/ui/)" if self._has_ui else "")
             if url is not None
             else "nobody can ask it: --serve 7070 lets the other commands"
         )

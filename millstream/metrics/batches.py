@@ -43,14 +43,15 @@ def record_batch(
 
     Args:
         thread: the stream thread that has the pipeline; what is the thread's stays when the pipeline goes.
-        interval_ms: the shortest time between two micro-batches.
+        interval_ms: the shortest time between two micro-batches; in Real-Time Mode the report has its own.
         at_ms: the time since the epoch.
     """
     owner = _owner(report.pipeline)
     tags = (client_id, thread, report.pipeline)
     named = dict(zip(("client-id", "thread-id", "pipeline"), tags, strict=True))
     _record_lag(meter, report, thread, owner)
-    meter.put(SPARK, "batch-interval", named, interval_ms, owner=owner)
+    interval = interval_ms if report.real_time_ms is None else report.real_time_ms
+    meter.put(SPARK, "batch-interval", named, interval, owner=owner)
     meter.make("thread-dropped", (thread,), owner=("thread", thread))
     if report.executed:
         _record_time(meter, report, tags, owner)
@@ -91,7 +92,8 @@ def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner
             meter.record("batch-part", (*tags, part), took, owner=owner)
     if _PROCESS in parts:
         meter.record("thread-busy", thread, parts[_PROCESS], owner=mine)
-        if report.records:
+        # A batch in Real-Time Mode lasts as long as it is told to: that says nothing about a record.
+        if report.records and report.real_time_ms is None:
             meter.record("thread-process-latency", thread, parts[_PROCESS] / report.records, owner=mine)
     if any(part in parts for part in _POLL):
         meter.record("thread-poll", thread, sum(parts.get(part, 0) for part in _POLL), owner=mine)

@@ -145,7 +145,7 @@ _PER_SECOND = "The average per-second number of"
 _PROCESS_RECORDS = "Records that Spark has read of the sources, by their offsets. " + _BY_THREAD
 _PROCESS_TIME = (
     "The time of a micro-batch's `addBatch`, in which Spark reads, computes and writes, divided by its "
-    "records. " + _BY_THREAD
+    "records; none in Real-Time Mode, where a batch lasts as long as it is told to. " + _BY_THREAD
 )
 _POLLING = (
     "A call to poll is a micro-batch; its latency is Spark's `latestOffset` and `getBatch`, which ask Kafka "
@@ -750,6 +750,7 @@ VALUES: tuple[Definition, ...] = (
         "The number of seconds since the last successful rebalance event",
         differs="-1: there was none.",
     ),
+    Definition(GROUP, "paused", _CLIENT, "number", "1 while the client is paused by `pause()`, else 0"),
     Definition(GROUP, "members", _CLIENT, "clients", "Clients of the application, as the group last agreed"),
     Definition(
         FAILURES,
@@ -764,7 +765,8 @@ VALUES: tuple[Definition, ...] = (
         "batch-interval",
         _PIPELINE,
         "ms",
-        "The shortest time from one micro-batch to the next (`commit.interval.ms`)",
+        "The shortest time from one micro-batch to the next (`commit.interval.ms`); in Real-Time Mode how "
+        "long a batch lasts (`real.time.batch.ms`)",
     ),
     Definition(
         SPARK,

@@ -362,6 +362,36 @@ class Assembly:
             f"{self._client_id}-GroupThread",
         )
 
+    def start_ahead(self) -> None:
+        """Start Spark while the client joins, if it is alone and so gets all that runs. Returns at once.
+
+        The first member of a group waits for others for some seconds (group.initial.rebalance.delay.ms).
+        """
+        pipelines = self._pipelines
+        if pipelines is None or self._spark is not None or not self._topology.queries:
+            return
+
+        own = {f"'{self._client_id}'", f"'{self._client_id}-{self._directory.process_id()}'"}
+
+        def start() -> None:
+            groups = self._parts.groups(self._config)
+            try:
+                members = groups.members(self._config.application_id).values()
+                if all(who.partition(" at ")[0] in own for who in members):
+                    pipelines.begin()
+            except Exception:
+                # Nothing depends on it. What is wrong with Kafka shows when the client joins.
+                log.debug("whether there are other clients cannot be told", exc_info=True)
+            finally:
+                groups.close()
+
+        threading.Thread(target=start, name=f"{self._client_id}-StartAhead", daemon=True).start()
+
+    def end_ahead(self) -> None:
+        """The group has given this client no pipelines: end what `start_ahead` has begun. Returns at once."""
+        if self._pipelines is not None and not self._config.keeps_spark_warm:
+            self._pipelines.give_up()
+
     def interrupt(self) -> None:
         """The client closes: nobody waits for Spark any more. Returns at once; any thread."""
         self._interrupted = True

@@ -690,6 +690,11 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return self._client_id
 
     @property
+    def topology(self) -> Topology:
+        """What it runs."""
+        return self._topology
+
+    @property
     def query_server_url(self) -> str | None:
         """Where this client answers queries over HTTP; None: it does not (`query.server.enabled`)."""
         return None if self._query_server is None else self._query_server.url

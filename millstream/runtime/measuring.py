@@ -84,6 +84,7 @@ class Measuring:
         self._meter.make("failed-rebalance", (client_id,))
         self._meter.make("recovery", (client_id,))
         self._last_failure(0)
+        self._paused(False)
 
     # --- what happens --------------------------------------------------------------------------------------
 
@@ -104,11 +105,18 @@ class Measuring:
             )
         except Exception:
             log.exception("a report of pipeline %s is missing in the metrics", report.pipeline)
+        if self._threads.get(report.pipeline) != thread:
+            # It was given up meanwhile: what was recorded since then goes, too.
+            forget_pipeline(self._meter, report.pipeline)
+            if thread not in self._tasks:
+                self._meter.forget(("thread", thread))
 
     def event(self, old: ClientState, event: Event, new: ClientState, moment: Moment) -> None:
         """One step of the client, from one value to the next. Quick; what fails is logged."""
         try:
             self._state(old.state, new.state, moment.now)
+            if old.paused is not new.paused:
+                self._paused(new.paused)
             match event:
                 case ThreadMoved(thread, state):
                     self._thread(thread, state, moment.at)
@@ -176,6 +184,9 @@ class Measuring:
         what = type(failure.exception).__name__
         self._meter.record("failure", (self._client_id, what, failure.response.name))
         self._last_failure(int(failure.at.timestamp() * 1000))
+
+    def _paused(self, paused: bool) -> None:
+        self._meter.put(GROUP, "paused", {"client-id": self._client_id}, int(paused))
 
     def _last_failure(self, at_ms: int) -> None:
         self._meter.put(FAILURES, "last-failure-timestamp", {"client-id": self._client_id}, at_ms)

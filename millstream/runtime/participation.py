@@ -138,6 +138,7 @@ class Participation:
             self._membership.close(_CLOSE_S)
             self._membership = None
         if self._membership is None:
+            self._assembly.start_ahead()
             membership = self._membership = self._assembly.join(self, plan)
             self._owner.post(Joined())
             membership.start()

@@ -118,6 +118,8 @@ class Performer:
                 self._participation.rejoin(reason)
             case TakeAgreement(assignment, generation):
                 self._assembly.generation = generation
+                if not assignment.pipelines:
+                    self._assembly.end_ahead()
                 self._view.serdes_known(
                     {
                         store: (serde_named(key), serde_named(value))

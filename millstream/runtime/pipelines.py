@@ -58,7 +58,37 @@ class Pipelines:
         self._compiled: Mapping[str, CompiledPipeline] | None = None
         self._error: BaseException | None = None
         self._closing = threading.Event()
+        self._unwanted = threading.Event()  # of the engine that there is, or that starts
+        self._ahead = False  # it was begun by `begin`, and nobody has needed it yet
+        self._given_up = False
         self._warmed_up = False
+
+    def begin(self) -> None:
+        """Start Spark and compile, though nobody needs it yet: who soon does waits less. Returns at once.
+
+        What goes wrong is raised in the first thread that needs it, as if that had begun it.
+        """
+        with self._changed:
+            is_late = self._given_up or self._closing.is_set()
+            if self._starter is None and self._engine is None and not is_late:
+                self._ahead = True
+                self._begin()
+
+    def give_up(self) -> None:
+        """End what `begin` has begun, if nobody has needed it since; from now on it begins nothing. Returns
+        at once.
+        """
+        with self._changed:
+            self._given_up = True
+            if not self._ahead:
+                return
+            self._ahead = False
+            self._unwanted.set()
+            self._unwanted = threading.Event()
+            if self._starter is None:
+                engine, self._engine, self._compiled = self._engine, None, None
+                if engine is not None:
+                    self._go_on(lambda: self._end(engine))
 
     def start(
         self,
@@ -118,6 +148,7 @@ class Pipelines:
         """The client closes: from now on nobody waits for Spark. Returns at once; any thread."""
         self._closing.set()
         with self._changed:
+            self._unwanted.set()
             self._changed.notify_all()
 
     def close(self, timeout_s: float) -> None:
@@ -128,6 +159,7 @@ class Pipelines:
         """
         self._closing.set()
         with self._changed:
+            self._unwanted.set()
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: self._starter is None, timeout_s):
                 log.info("Spark is still starting; it ends by itself as soon as it has started")
@@ -144,6 +176,7 @@ class Pipelines:
         What goes wrong is raised in the thread that had Spark started; others that wait try it themselves.
         """
         with self._changed:
+            mine, self._ahead = self._ahead, False
             while True:
                 self._raise_if_closing()
                 if self._starter is None and self._compiled is not None and self._engine is not None:
@@ -151,23 +184,30 @@ class Pipelines:
                         return self._engine, self._compiled
                     log.warning("Spark's Java process is gone; another one is started")
                     self._compiled, self._warmed_up = None, False
-                mine = self._starter is None
-                if mine:
-                    self._error = None
-                    starter = threading.Thread(
-                        target=self._start_engine, args=(self._engine,), name=self._name, daemon=True
-                    )
-                    starter.start()  # it waits for the lock before it is through
-                    self._starter = starter
+                if self._starter is None and not (mine and self._error is not None):
+                    mine = True
+                    self._begin()
                 self._changed.wait_for(self._is_over(self._starter))
                 self._raise_if_closing()
                 if mine and self._error is not None:
                     raise self._error
+                mine = False
+
+    def _begin(self) -> None:
+        self._error = None
+        engine, unwanted = self._engine, self._unwanted
+        self._go_on(lambda: self._start_engine(engine, unwanted))
+
+    def _go_on(self, work: Callable[[], None]) -> None:
+        """On the thread that starts Spark: one at a time, which waits for the lock before it is through."""
+        starter = threading.Thread(target=work, name=self._name, daemon=True)
+        starter.start()
+        self._starter = starter
 
     def _is_over(self, starter: threading.Thread | None) -> Callable[[], bool]:
-        return lambda: self._closing.is_set() or self._starter is not starter
+        return lambda: self._closing.is_set() or starter is None or self._starter is not starter
 
-    def _start_engine(self, engine: Engine | None) -> None:
+    def _start_engine(self, engine: Engine | None, unwanted: threading.Event) -> None:
         """On the thread that starts Spark."""
         compiled: Mapping[str, CompiledPipeline] | None = None
         error: BaseException | None = None
@@ -175,8 +215,8 @@ class Pipelines:
             if engine is not None and not engine.is_alive:
                 engine.close()
                 engine = None
-            engine = engine or self._make_engine(self._closing)
-            if not self._closing.is_set():
+            engine = engine or self._make_engine(unwanted)
+            if not unwanted.is_set():
                 compiled = {
                     pipeline.name: engine.compile(pipeline, self._partitions)
                     for pipeline in writers_first(self._pipelines)
@@ -184,15 +224,23 @@ class Pipelines:
                 self._on_compiled(compiled)
         except BaseException as problem:  # raised on the threads that wait for it
             error = problem
-        unwanted: Engine | None = None
-        if self._closing.is_set() and engine is not None:
-            unwanted, engine = engine, None
-            try:
-                unwanted.close()
-            except Exception:
-                log.exception("Spark, which nobody waits for any more, did not close cleanly")
+        if unwanted.is_set():
+            self._end(engine)
+            return
         with self._changed:
             self._engine, self._compiled, self._error = engine, compiled, error
+            self._starter = None
+            self._changed.notify_all()
+
+    def _end(self, engine: Engine | None) -> None:
+        """On the same thread."""
+        try:
+            if engine is not None:
+                engine.close()
+        except Exception:
+            log.exception("Spark, which nobody waits for any more, did not close cleanly")
+        with self._changed:
+            self._engine, self._compiled, self._error = None, None, None
             self._starter = None
             self._changed.notify_all()
 

@@ -176,7 +176,7 @@ def _groups(config: StreamsConfig) -> Groups:
 
 
 def _query_server(streams: Any, config: StreamsConfig) -> QueryServing | None:
-    if not config["query.server.enabled"]:
+    if not (config["query.server.enabled"] or config["ui.enabled"]):
         return None
     from millstream.server.serving import query_server
 

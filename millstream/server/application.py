@@ -63,6 +63,7 @@ class QueryApplication:
             prove that they know the token, or, without a token, those on this machine.
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
         cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
+        ui: whether it serves the dashboard, at `/ui/`.
 
     Raises:
         ConfigException: the token is none, or one of `peers`, or of `cors`.
@@ -82,6 +83,7 @@ class QueryApplication:
         peers: Iterable[str] = (),
         sql: bool = False,
         cors: Iterable[str] = (),
+        ui: bool = False,
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -93,7 +95,15 @@ class QueryApplication:
             Allowed(peers, has_token=token is not None),
             peer_prefix,
         )
-        self._service = QueryService(streams, host=host, limits=self._limits, peers=asking, sql=sql)
+        self._service = QueryService(
+            streams,
+            host=host,
+            limits=self._limits,
+            peers=asking,
+            sql=sql,
+            ui=ui,
+            commands=token is not None,
+        )
         self._origins = Origins(cors)
         self._active = 0
         self._streaming: set[asyncio.Task[None]] = set()

@@ -8,7 +8,7 @@ the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
 from millstream.metrics.client import ClientMetrics
-from millstream.model import StoreKind, ThreadMetadata
+from millstream.model import LagInfo, StoreKind, ThreadMetadata
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import QueryableStoreTypes
@@ -49,12 +49,17 @@ class QueriedStreams(Protocol):
     def health(self) -> Any: ...
 
     @property
-    def topology(self) -> Topology: ...
-
-    @property
     def store_view(self) -> StoreView: ...
 
+    @property
+    def state(self) -> Any: ...
+
+    @property
+    def topology(self) -> Topology: ...
+
     def metrics(self) -> ClientMetrics: ...
+
+    def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]: ...
 
     @property
     def failures(self) -> Sequence[Any]: ...

@@ -17,16 +17,21 @@ from millstream.errors import IllegalStateException, SetupException, StreamsExce
 from millstream.metrics import prometheus
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
+from millstream.server import events
 from millstream.server.actions import Actions
 from millstream.server.answers import Answer, Refused
 from millstream.server.asking import ManyKeys, OneKey, Ranges
+from millstream.server.dashboard import Dashboard
 from millstream.server.entrance import Limits
 from millstream.server.exports import Exports
 from millstream.server.forms import Form, form_of
+from millstream.server.live import Live
 from millstream.server.openapi import index_answer, openapi_answer
+from millstream.server.others import Others
 from millstream.server.peers import Peers, Reach
 from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
+from millstream.server.site import Site
 from millstream.server.sql import Sql
 from millstream.server.watching import Watching
 from millstream.server.wire import Deadline, Workers
@@ -126,7 +131,11 @@ class About:
 
 
 class QueryService:
-    """Answers requests about the stores of one client, and of the others for it."""
+    """Answers requests about the stores of one client, and of the others for it.
+
+    Args:
+        ui: whether there is a dashboard. `commands`: whether commands are taken, which needs a token.
+    """
 
     def __init__(
         self,
@@ -136,6 +145,8 @@ class QueryService:
         limits: Limits,
         peers: Peers,
         sql: bool,
+        ui: bool = False,
+        commands: bool = False,
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
@@ -146,6 +157,10 @@ class QueryService:
         self._exports = Exports(self._reach, self._asked)
         self._watching = Watching(self._reach, self._asked)
         self._sql = Sql(self._reach, streams.client_id, enabled=sql)
+        self._dashboard = Dashboard(streams, self._about, self._actions, commands=commands)
+        self._others = Others(peers, host)
+        self._live = Live(self._look, limits.watchers)
+        self._site = Site() if ui else None
         # An orchestrator is answered however busy the others are.
         self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
 
@@ -184,6 +199,8 @@ class QueryService:
                 return await read(deadline, lambda: actions.pause(request.route.name == "pause"))
             case "change_threads":
                 return await read(deadline, lambda: actions.change_threads(body))
+            case "ui" | "ui_file" | "still" | "watch":
+                return await self._shown(request, deadline)
             case "stores":
                 return await read(deadline, about.all_stores)
             case "store":
@@ -208,12 +225,32 @@ class QueryService:
         except (Refused, StreamsException, IllegalStateException) as error:
             return self.error(error)
 
+    async def _shown(self, request: Request, deadline: Deadline) -> Answer:
+        """The dashboard's page, and what it shows."""
+        if self._site is None:
+            raise Refused(404, "NotFound", "this client has no dashboard; set 'ui.enabled'")
+        match request.route.name:
+            case "ui":
+                return self._site.entrance()
+            case "ui_file":
+                return self._site.file(request.key)
+            case "still":
+                return await self._reach.read(deadline, self._dashboard.still)
+            case _:
+                stream = self._live.watch()
+                return Answer(200, headers=events.HEADERS, pieces=lambda: stream)
+
+    async def _look(self) -> dict[str, Any]:
+        sections = await self._reach.read(Deadline(self._reach.limits.deadline_s), self._dashboard.sections)
+        return {**sections, "others": self._others.look(sections["clients"], sections["health"])}
+
     def error(self, error: Exception) -> Answer:
         """The answer to what went wrong."""
         return self._reach.error(error)
 
     def close(self) -> None:
         """End the threads, and the connections to other clients. Idempotent."""
+        self._live.close()
         self._watch.close(1.0)
         self._sql.close()
         self._reach.close()

@@ -65,6 +65,7 @@ class QueryServer:
         peers: which endpoints of other clients may be asked (`query.server.peers`).
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
         cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
+        ui: whether it serves the dashboard, at `/ui/`.
 
     Raises:
         ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint,
@@ -86,6 +87,7 @@ class QueryServer:
         peers: Iterable[str] = (),
         sql: bool = False,
         cors: Iterable[str] = (),
+        ui: bool = False,
     ) -> None:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
@@ -113,6 +115,7 @@ class QueryServer:
             peers=peers,
             sql=sql,
             cors=cors,
+            ui=ui,
         )
         self._host = host
         self._application: QueryApplication | None = None
@@ -423,6 +426,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
         peers=config["query.server.peers"],
         sql=bool(config["query.server.sql.enabled"]),
         cors=config["query.server.cors.origins"],
+        ui=bool(config["ui.enabled"]),
     )
     return server.start()
 

@@ -20,14 +20,14 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from millstream.polling import looks
 
-__all__ = ["MAIN", "MODULE_OPTIONS", "class_path", "command", "connect", "decide", "start"]
+__all__ = ["MAIN", "MODULE_OPTIONS", "Started", "class_path", "command", "connect", "decide", "start"]
 
 MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 """What SparkSubmit runs when it is told `pyspark-shell`."""
@@ -85,6 +85,14 @@ _READ_BY_SCRIPTS = (
 
 _LOOK_SECONDS = 0.01
 _PATIENCE_SECONDS = 300.0
+
+
+class Started(NamedTuple):
+    """A JVM that answers: its port, and the secret that it asks for."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
 
 
 def decide(
@@ -153,8 +161,8 @@ def command(
 
 def start(
     arguments: Sequence[str], environment: Mapping[str, str], *, umask: int, output: int | None
-) -> tuple[subprocess.Popen[bytes], int, str]:
-    """Start the JVM, and wait until it answers; the process, its port and the secret that it asks for.
+) -> Started:
+    """Start the JVM, and wait until it answers.
 
     The JVM reads the other end of a pipe, and exits when that breaks. It ignores Ctrl-C, which is for us, and
     SIGTERM, which systemd sends to each process of a service: it would end before its clients have closed.
@@ -188,7 +196,7 @@ def start(
                 raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
             answer = told.read_bytes()  # the port, the length of the secret, the secret
             port, length = struct.unpack(">ii", answer[:8])
-            return process, port, answer[8 : 8 + length].decode()
+            return Started(process, port, answer[8 : 8 + length].decode())
         except BaseException:
             process.kill()
             process.wait()

@@ -8,7 +8,6 @@ come with the progress report of each micro-batch. Nothing here sees a record.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter, deque
@@ -22,7 +21,7 @@ from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED
 from millstream.model import BatchReport
 from millstream.spark.ending import wait_for_end
-from millstream.spark.progress import new_reports, read_report
+from millstream.spark.progress import new_reports, offsets_in, read_report, records_read
 
 __all__ = [
     "LATE",
@@ -147,21 +146,11 @@ def _records(progress: Mapping[str, Any]) -> int:
     """By offsets where the source has them: a source that is read for two outputs reports its rows twice."""
     total = 0
     for source in progress.get("sources") or ():
-        start, end = _offsets(source, "startOffset"), _offsets(source, "endOffset")
+        start, end = offsets_in(source, "startOffset"), offsets_in(source, "endOffset")
         if not start or not end:
             return int(progress.get("numInputRows") or 0)
-        total += sum(offset - start.get(at, 0) for at, offset in end.items())
+        total += sum(records_read(start, end).values())
     return total
-
-
-def _offsets(source: Mapping[str, Any], name: str) -> dict[tuple[str, str], int]:
-    """Kafka offsets in a report: {"topic": {"0": 12}}, as text or as it is. {} for another kind of source."""
-    offsets = source.get(name)
-    if isinstance(offsets, str):
-        offsets = json.loads(offsets)
-    if not isinstance(offsets, dict):
-        return {}
-    return {(topic, at): int(offset) for topic, ats in offsets.items() for at, offset in ats.items()}
 
 
 def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
@@ -175,7 +164,8 @@ def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
 class DropWatch:
     """What one running query has dropped. Used by one thread; `total` may be read by any.
 
-    `tell` gets each of the query's reports, whether something was dropped or not; `initial` as `read_report`.
+    `tell` gets each of the query's reports, whether something was dropped or not; `initial` and
+    `real_time_ms` as `read_report`.
     """
 
     def __init__(
@@ -187,8 +177,9 @@ class DropWatch:
         own: Collection[str] = (),
         tell: Callable[[BatchReport], None] = lambda report: None,
         initial: Callable[[int], str] = lambda source: "",
+        real_time_ms: int | None = None,
     ) -> None:
-        self._tell, self._initial = tell, initial
+        self._tell, self._initial, self._real_time_ms = tell, initial, real_time_ms
         self.total = 0
         self.by_node: Counter[str] = Counter()
         """The total, by the name of the node that dropped them."""
@@ -230,7 +221,8 @@ class DropWatch:
 
     def _hand_on(self, report: Mapping[str, Any], batch: BatchDrops) -> None:
         try:
-            self._tell(read_report(self._pipeline, report, batch.drops, self._initial))
+            told = read_report(self._pipeline, report, batch.drops, self._initial, self._real_time_ms)
+            self._tell(told)
         except Exception:  # figures are for looking at; their failure is none of the query's
             log.warning("pipeline %s: a report is missing in the metrics", self._pipeline, exc_info=True)
 

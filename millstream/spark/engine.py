@@ -407,6 +407,7 @@ class SparkEngine:
             own=handlers.own,
             tell=on_batch,
             initial=initial,
+            real_time_ms=None if plan.run is None else self._real_time_ms,
         )
 
         def ended(end: PipelineEnd) -> None:
@@ -438,9 +439,13 @@ class SparkEngine:
             self._running.append(running)
         return running
 
+    @property
+    def _real_time_ms(self) -> int:
+        return self._settings.real_time_batch // timedelta(milliseconds=1)
+
     def _trigger(self, plan: Compiled) -> dict[str, Any]:
         if plan.run is not None:
-            return {"realTime": f"{self._settings.real_time_batch // timedelta(milliseconds=1)} milliseconds"}
+            return {"realTime": f"{self._real_time_ms} milliseconds"}
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         return {"processingTime": f"{interval_ms} milliseconds"}
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.model import BatchReport, OperatorReport, TopicPartition
 
-__all__ = ["initial_positions", "new_reports", "positions", "read_report"]
+__all__ = ["initial_positions", "new_reports", "offsets_in", "positions", "read_report", "records_read"]
 
 
 def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
@@ -37,27 +37,28 @@ def read_report(
     progress: Mapping[str, Any],
     dropped: Mapping[tuple[str, str], int],
     initial: Callable[[int], str] = lambda source: "",
+    real_time_ms: int | None = None,
 ) -> BatchReport:
     """A progress report as a value.
 
     Args:
         dropped: what the micro-batch has dropped, as `dropped.read_drops` found.
         initial: what a source, by its number, began with, as Spark keeps it: the first batch has no start.
+        real_time_ms: how long a batch lasts, in Real-Time Mode.
     """
     parts = progress.get("durationMs") or {}
     read: dict[TopicPartition, int] = {}
     lag: dict[TopicPartition, int] = {}
     for number, source in enumerate(progress.get("sources") or ()):
         start, end, latest = (
-            positions(offsets if offsets is None or isinstance(offsets, str) else json.dumps(offsets))
-            for offsets in (source.get("startOffset"), source.get("endOffset"), source.get("latestOffset"))
+            offsets_in(source, name) for name in ("startOffset", "endOffset", "latestOffset")
         )
         if end and not start:
             start = initial_positions(initial(number))
-        for at, offset in end.items():
+        for at, count in records_read(start, end).items():
             # A topic that is read for several outputs is a source for each, and has been read once.
             place = TopicPartition(*at)
-            read[place] = max(read.get(place, 0), offset - start.get(at, offset))
+            read[place] = max(read.get(place, 0), count)
         for at, offset in latest.items():
             if at in end:
                 place = TopicPartition(*at)
@@ -75,7 +76,25 @@ def read_report(
         dropped=dropped,
         input_rate=float(progress.get("inputRowsPerSecond") or 0.0),
         processed_rate=float(progress.get("processedRowsPerSecond") or 0.0),
+        real_time_ms=real_time_ms,
     )
+
+
+def offsets_in(source: Mapping[str, Any], name: str) -> dict[tuple[str, int], int]:
+    """Kafka's offsets of one name in a source's report, text or not; {} for another kind of source."""
+    offsets = source.get(name)
+    return positions(offsets if offsets is None or isinstance(offsets, str) else json.dumps(offsets))
+
+
+def records_read(
+    start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]
+) -> dict[tuple[str, int], int]:
+    """How many records were read of each partition, from one report's offsets to its others.
+
+    A partition that is new since the batch before has no start, and is read from its beginning, as Spark
+    does it. Where no partition has a start, the batch is the first one, and nothing is known.
+    """
+    return {at: offset - start.get(at, 0 if start else offset) for at, offset in end.items()}
 
 
 def initial_positions(content: str) -> dict[tuple[str, int], int]:

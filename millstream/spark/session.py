@@ -7,7 +7,6 @@ client's; each client has a `newSession()` with SQL settings of its own.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -25,8 +24,6 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream import program_end
-from millstream.cache import cache_dir
-from millstream.class_data import Archive, ArchiveMaking
 from millstream.errors import IllegalStateException, SetupException, StreamsException
 from millstream.jars import connector_set, ensure_jars
 from millstream.java import JavaHome, find_java, home_for_spark
@@ -34,6 +31,7 @@ from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
+from millstream.spark.archived import start_with_archive
 from millstream.spark.java_names import know_classes
 from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
 from millstream.spark.settings import (
@@ -45,6 +43,7 @@ from millstream.spark.settings import (
     told_by_arguments,
 )
 from millstream.spark.stale import forget_java_halves
+from millstream.spark.testing_later import postpone_testing
 
 __all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
 
@@ -59,7 +58,6 @@ _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
-_ARCHIVE_AFTER_SECONDS = 20.0
 
 
 class SharedSession:
@@ -412,7 +410,7 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
         output = open(log_file, "ab") if log_file else None  # noqa: SIM115
         writes_to = _stderr() if output is None else output.fileno()
         log.info("starting Spark %s on Java %s (%s)", pyspark.__version__, java.version, java.source)
-        threading.Thread(target=_import_ahead, name="spark-imports", daemon=True).start()
+        postpone_testing()
         if path is None:
             gateway = _submit(conf, java, writes_to, umask)
         else:
@@ -446,49 +444,17 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
-    archive = _archive_for(java, path, settings)
-    class_list = Path(scratch.path, "classes.lst") if scratch is not None else Path(os.devnull)
-    shared = archive.arguments(class_list) if archive is not None and scratch is not None else []
-    command = direct.command(java.java, path, settings, shared)
-    try:
-        started = direct.start(command, environment, umask=umask, output=writes_to)
-    except PySparkException:
-        if archive is None or archive.find() is None:
-            raise
-        log.info("Spark did not start with its class-data archive; it is started without")
-        archive.discard()
-        command = direct.command(java.java, path, settings)
-        started = direct.start(command, environment, umask=umask, output=writes_to)
+    class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
+
+    def start(options: Sequence[str]) -> direct.Started:
+        command = direct.command(java.java, path, settings, options)
+        return direct.start(command, environment, umask=umask, output=writes_to)
+
+    started, making = start_with_archive(java, path, settings, class_list, start)
     gateway = direct.connect(*started, settings)
     gateway.direct = True
-    if archive is not None and class_list.exists() and any("DumpLoadedClassList" in word for word in shared):
-        gateway.making = ArchiveMaking(
-            archive,
-            "spark",
-            java=java.java,
-            jvm_arguments=["-Xmx512m", "-cp", os.pathsep.join(map(str, path))],
-            class_list=class_list,
-            after_s=_ARCHIVE_AFTER_SECONDS,
-        )
+    gateway.making = making
     return gateway
-
-
-def _archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str]) -> Archive | None:
-    """The archive of this Java and these jars; None: the user has options about it, or there is no cache."""
-    options = settings.get("spark.driver.extraJavaOptions", "")
-    if any(word in options for word in ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")):
-        return None
-    known = [f"{java.version} {java.java.resolve()}"]
-    try:
-        for file in (java.java.resolve(), *path):
-            found = file.stat()
-            known.append(f"{file} {found.st_size} {found.st_mtime_ns}")
-        key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-        user = str(os.getuid()) if hasattr(os, "getuid") else "user"
-        return Archive(cache_dir("spark", f"{user}-{key}"))
-    except (OSError, SetupException) as error:
-        log.debug("Spark starts without a class-data archive: %s", error)
-        return None
 
 
 def _submit(conf: SparkConf, java: JavaHome, writes_to: int | None, umask: int) -> Any:
@@ -607,14 +573,6 @@ def _launch_unless(closing: threading.Event, conf: SparkConf, path: Sequence[Pat
             launch.abandon()
             _go_on_unless(closing)
     return launch.result()
-
-
-def _import_ahead() -> None:
-    """PySpark imports this at its first call into Java, and pandas with it: Java's start hides it."""
-    try:
-        import pyspark.testing.utils  # noqa: F401
-    except Exception:
-        log.debug("importing ahead", exc_info=True)
 
 
 def _forget_in_child(gateway: Any) -> None:

@@ -406,10 +406,15 @@ class FakeTopics:
 
 
 class FakeGroups:
-    """`ports.Groups`: the groups of a FakeTopics, those that have committed or are in `alive`."""
+    """`ports.Groups`: the groups of a FakeTopics, those that have committed or are in `alive`.
 
-    def __init__(self, cluster: FakeTopics) -> None:
+    Args:
+        clients: the ids of the clients that are in any group.
+    """
+
+    def __init__(self, cluster: FakeTopics, clients: Callable[[], Iterable[str]] = tuple) -> None:
         self._cluster = cluster
+        self._clients = clients
         self.closed = False
 
     def names(self) -> frozenset[str]:
@@ -417,8 +422,9 @@ class FakeGroups:
         return frozenset(self._cluster.commits.keys() | self._cluster.alive)
 
     def members(self, group: str) -> Mapping[str, str]:
-        """One member, if the group is alive."""
-        return {f"{group}-1": f"'{group}-1' at /fake"} if group in self._cluster.alive else {}
+        """One member, if the group is alive; and the clients."""
+        alive = [f"{group}-1"] if group in self._cluster.alive else []
+        return {name: f"'{name}' at /fake" for name in (*alive, *self._clients())}
 
     def remove_members(self, group: str, members: Iterable[str]) -> None:
         """Take members out of a group."""

@@ -141,6 +141,7 @@ class FakeWorld:
         disconnect_error: raised by closing a connection.
         stores: every store that was opened.
         checkpoints_lost: changelogs show that the application has run before; see FakeConnection.
+        tells_members: whether a client that asks who is in the group is told.
         group: the group that its clients join; memberships: their places in it, in the order of joining.
     """
 
@@ -169,6 +170,7 @@ class FakeWorld:
         self.stores: list[BytesStore] = []
         self.configs: list[StreamsConfig] = []
         self.checkpoints_lost = False
+        self.tells_members = True
         self.group = FakeGroup()
         self.memberships: list[FakeMembership] = []
         self._places: dict[str, FakeMembership] = {}
@@ -214,7 +216,7 @@ class FakeWorld:
             store=self._make_store,
             broker=self._make_broker,
             membership=self._make_membership,
-            groups=lambda config: FakeGroups(self.topics),
+            groups=lambda config: FakeGroups(self.topics, self._clients),
             clock=self._clock,
         )
 
@@ -228,6 +230,11 @@ class FakeWorld:
             and all(engine.closed for engine in self._made)
             and (self.broker is None or self.broker.closed)
         )
+
+    def _clients(self) -> list[str]:
+        """The ids of those that are in the group."""
+        members = set(self.group.members if self.tells_members else ())
+        return [name for name, place in list(self._places.items()) if place.member_id in members]
 
     def _make_topics(self, config: StreamsConfig) -> Topics:
         self.configs.append(config)

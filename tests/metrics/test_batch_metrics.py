@@ -78,6 +78,15 @@ def test_records_are_counted_for_the_thread_each_task_each_source_and_the_topic(
     assert metrics.value("process-records-avg", thread_id=THREAD) == 30
 
 
+def test_in_real_time_mode_the_interval_is_its_own_and_records_have_no_latency(scene: Scene) -> None:
+    """A batch lasts as long as it is told to, however long a record takes."""
+    scene.report(read=read(10, 30), real_time_ms=60_000)
+    metrics = scene.metrics
+    assert metrics.value("batch-interval") == 60_000
+    assert metrics.value("process-total", thread_id=THREAD, group="stream-thread-metrics") == 40
+    assert "process-latency-avg" not in {each.name for each in metrics}
+
+
 def test_rates_are_of_the_window(scene: Scene) -> None:
     """Of 30 s at least, and of nothing once the records are a minute old."""
     scene.report(read=read(600))

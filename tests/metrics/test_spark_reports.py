@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from millstream.model import OperatorReport, TopicPartition
+from millstream.model import BatchReport, OperatorReport, TopicPartition
+from millstream.spark.dropped import DropWatch, read_drops
 from millstream.spark.progress import read_report
 
 IN = {"startOffset": {"in": {"0": 5, "1": 7}}, "endOffset": {"in": {"0": 9, "1": 7}}}
@@ -56,13 +57,30 @@ def test_a_report_tells_what_was_read_and_what_is_left() -> None:
 
 
 def test_offsets_may_be_text_and_the_first_batch_has_no_start() -> None:
-    """Where the query began is in its checkpoint, as Spark keeps it; what is not known counts nothing."""
+    """Where the query began is in its checkpoint, as Spark keeps it; else nothing counts."""
     source = {"startOffset": None, "endOffset": json.dumps({"in": {"0": 9, "1": 3}}), "latestOffset": None}
     first = {**REPORT, "sources": [source]}
     report = read_report("p0", first, {}, lambda number: f'\0v1\n{{"in": {{"0": {number + 2}}}}}')
-    assert report.read == {TopicPartition("in", 0): 7, TopicPartition("in", 1): 0}
+    assert report.read == {TopicPartition("in", 0): 7, TopicPartition("in", 1): 3}
     assert report.lag is None
     assert read_report("p0", first, {}).records == 0
+
+
+def test_a_partition_that_is_new_is_read_from_its_beginning() -> None:
+    """Spark reads one that a topic got since the last batch from offset 0; the counts agree about it."""
+    source = {"startOffset": {"in": {"0": 5}}, "endOffset": {"in": {"0": 9, "1": 3}}, "latestOffset": None}
+    progress = {**REPORT, "sources": [source]}
+    report = read_report("p0", progress, {})
+    assert report.read == {TopicPartition("in", 0): 4, TopicPartition("in", 1): 3}
+    assert read_drops(progress).records == report.records == 7
+
+
+def test_a_report_of_real_time_mode_says_how_long_its_batches_last() -> None:
+    """The watch of a query hands it on: Spark's report has no place for it."""
+    told: list[BatchReport] = []
+    DropWatch("p0", tell=told.append, real_time_ms=60_000).look([REPORT])
+    DropWatch("p0", tell=told.append).look([REPORT])
+    assert [each.real_time_ms for each in told] == [60_000, None]
 
 
 def test_a_report_while_nothing_is_to_be_done_is_no_batch() -> None:

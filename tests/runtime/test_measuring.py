@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 from scenes import Handler, Make, poison, running, word_count
 from waiting import wait_until
@@ -11,6 +13,7 @@ from millstream.metrics.client import ClientMetrics
 from millstream.model import BatchReport, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.measuring import readers_of
+from millstream.runtime.states import ThreadState
 from millstream.runtime.supervision import StreamThreadExceptionResponse as Response
 from millstream.testing.world import FakeWorld
 
@@ -50,6 +53,44 @@ def test_a_pipelines_reports_count_for_the_thread_that_has_it(make: Make, world:
     metrics = client.metrics()
     assert metrics.value("process-total", group="stream-thread-metrics", thread_id=thread) == 5
     assert metrics.value("records-consumed-total", group="stream-topic-metrics", task_id="0_2") == 5
+
+
+def test_a_client_says_whether_it_is_paused(make: Make) -> None:
+    """An alert asks for it: a paused client commits nothing, and nothing is wrong with it."""
+    client = make()
+    client.start()
+    running(client)
+    assert client.metrics().value("paused") == 0
+    client.pause()
+    until(client, lambda now: now.value("paused") == 1, "it is paused")
+    client.resume()
+    until(client, lambda now: now.value("paused") == 0, "it goes on")
+
+
+def test_a_report_that_comes_while_its_thread_ends_leaves_nothing_behind(
+    make: Make, world: FakeWorld
+) -> None:
+    """What it counted after the thread's figures were let go would stay for as long as the client lives."""
+    client = make()
+    client.start()
+    running(client)
+    (thread,) = (each.thread_name for each in client.metadata_for_local_threads())
+
+    def figures() -> set[str]:
+        """What is measured of the thread and its pipeline."""
+        return {each.metric.name for each in client._measuring.readings() if {thread, "p0"} & {*each.tags}}
+
+    class Drops(dict[tuple[str, str], int]):
+        """The thread ends at the moment at which these are read."""
+
+        def items(self) -> Any:
+            client._measuring._thread(thread, ThreadState.DEAD, datetime.now(UTC))
+            return super().items()
+
+    world.engine.report(
+        BatchReport("p0", read={TopicPartition("lines", 0): 5}, dropped=Drops({("late", "x"): 1}))
+    )
+    assert figures() == set()
 
 
 def test_a_replaced_thread_takes_its_figures_along_and_its_failure_is_counted(

@@ -30,6 +30,11 @@ from millstream.server.routes import ROUTES, keys_in, parse_request, question_of
         ("/v1/clients", "clients", "", ""),
         ("/v1/threads", "threads", "", ""),
         ("/v1/failures", "failures", "", ""),
+        ("/ui", "ui", "", ""),
+        ("/ui/", "ui_file", "", ""),
+        ("/ui/main.js", "ui_file", "", "main.js"),
+        ("/v1/dashboard", "still", "", ""),
+        ("/v1/dashboard/events", "watch", "", ""),
         ("/v1/stores", "stores", "", ""),
         ("/v1/stores/counts", "store", "counts", ""),
         ("/v1/stores/counts/keys/anna", "get", "counts", "anna"),
@@ -54,7 +59,7 @@ def test_each_path_is_what_it_says(target: str, name: str, store: str, key: str)
 
 def test_each_route_but_two_was_tested_above() -> None:
     """The others are multi_get and sql, which are posted; test_query_actions.py has commands."""
-    assert len([route for route in ROUTES if not route.acts]) == 23
+    assert len([route for route in ROUTES if not route.acts]) == 27
     assert parse_request("POST", b"/v1/stores/counts/keys", b"").route.name == "multi_get"
 
 

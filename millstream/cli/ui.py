@@ -1,0 +1,35 @@
+"""`millstream ui`: the dashboard of a running client, in the browser."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from millstream.cli.asking import URL, Client, Token, Url, path_of
+from millstream.cli.errors import Debug
+from millstream.cli.output import Json, tell
+
+__all__ = ["ui"]
+
+
+def ui(
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open it in this machine's browser, if there is one.")
+    ] = True,
+    url: Url = URL,
+    token: Token = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Open the dashboard of a running client, and print its address.
+
+    The client serves it if `ui.enabled` is set (`millstream run --ui`). If its server has a token, the page
+    asks for it: it is never part of an address.
+    """
+    with Client(url, token) as client:
+        client.get(path_of("dashboard"))  # it says what to do if there is none
+        address = f"{client.url}/ui/"
+    opened = open_ and not json and webbrowser.open(address)
+    tell(json, {"url": address}, f"the dashboard is at {address}" + ("" if opened else "; open it there"))

@@ -1,0 +1,135 @@
+"""The dashboard's events: every second what has changed, as server-sent events, while somebody looks.
+
+One look at the client serves all who watch. Each of them gets the sections that have changed since it was
+last sent something, so who is slow misses steps and never the end. When the last one leaves, nobody looks at
+the client any more. Used on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from millstream.server.answers import Refused
+
+__all__ = ["Live"]
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 1.0
+
+
+class Live:
+    """Tells any number of watchers, up to a bound, of what changes.
+
+    Args:
+        take: looks at the client: all sections.
+        most: how many may watch at a time.
+        every_s: how long it waits between two looks.
+    """
+
+    def __init__(
+        self, take: Callable[[], Awaitable[Mapping[str, Any]]], most: int, every_s: float = _EVERY_S
+    ) -> None:
+        self._take = take
+        self._most = most
+        self._every_s = every_s
+        self._watchers = 0
+        self._looking: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looked = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._number = 0
+        self._sections: dict[str, tuple[int, str]] = {}
+        """What was last seen, as JSON, and at which look it had changed."""
+        self._closed = False
+
+    def watch(self) -> AsyncGenerator[bytes]:
+        """Events for one watcher; they end when this is closed.
+
+        Raises:
+            Refused: as many watch as may.
+        """
+        if self._watchers >= self._most or self._closed:
+            busy = f"{self._watchers} watch this client already; close a page, or try again"
+            raise Refused(503, "Busy", busy, retriable=True)
+        return self._events()
+
+    def close(self) -> None:
+        """Have all events end. Any thread may call it. Idempotent."""
+        self._closed = True
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._end)
+
+    async def _events(self) -> AsyncGenerator[bytes]:
+        if self._watchers >= self._most:
+            return  # somebody was quicker
+        self._watchers += 1
+        try:
+            self._begin()
+            yield b"retry: 2000\n\n"
+            seen = 0
+            while not self._closed:
+                looked, number = self._looked, self._number
+                changed = {name: data for name, (at, data) in self._sections.items() if at > seen}
+                if number > seen:
+                    seen = number
+                    yield _event(changed) if changed else b": nothing has changed\n\n"
+                await looked.wait()
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._stop()
+
+    def _begin(self) -> None:
+        if self._looking is None:
+            self._loop = asyncio.get_running_loop()
+            self._looked, self._ended = asyncio.Event(), asyncio.Event()
+            self._looking = asyncio.create_task(self._look())
+
+    def _stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        self._sections.clear()
+
+    async def _look(self) -> None:
+        while not self._closed:
+            try:
+                sections = dict(await self._take())
+                sections["trouble"] = None
+            except Exception as error:
+                # What it says may be what a record says, so only the class is told.
+                log.debug("the dashboard could not look at the client: %s", type(error).__name__)
+                sections = {"trouble": type(error).__name__}
+            self._number += 1
+            for name, value in sections.items():
+                data = json.dumps(value, separators=(",", ":"), allow_nan=False)
+                if self._sections.get(name, (0, None))[1] != data:
+                    self._sections[name] = self._number, data
+            self._wake()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._ended.wait()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        looked, self._looked = self._looked, asyncio.Event()
+        looked.set()
+
+
+def _event(sections: Mapping[str, str]) -> bytes:
+    """Sections that are JSON already; the time is the server's."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    parts = [f'"at":"{at}"', *(f"{json.dumps(name)}:{data}" for name, data in sections.items())]
+    return f"event: change\ndata: {{{','.join(parts)}}}\n\n".encode("ascii")

@@ -1,0 +1,87 @@
+"""Spark's JVM with its class-data archive, if there is one; if not, with a list of the classes for one.
+
+An archive must never be why Spark does not start. Where a start with it fails, it is tried without; if that
+works, the archive is deleted, and no other is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+
+from millstream.cache import cache_dir
+from millstream.class_data import Archive, ArchiveMaking
+from millstream.errors import SetupException
+from millstream.java import JavaHome
+from millstream.spark.direct import Started
+
+__all__ = ["archive_for", "start_with_archive"]
+
+log = logging.getLogger(__name__)
+
+_AFTER_SECONDS = 20.0
+
+
+def start_with_archive(
+    java: JavaHome,
+    path: Sequence[Path],
+    settings: Mapping[str, str],
+    class_list: Path | None,
+    start: Callable[[Sequence[str]], Started],
+) -> tuple[Started, ArchiveMaking | None]:
+    """Start the JVM; and what makes an archive behind it, where there is none.
+
+    Args:
+        path: the class path.
+        class_list: where a list of classes can be written; None: nowhere.
+        start: starts the JVM with these options beside those that it has anyway.
+
+    Raises:
+        PySparkException: it does not start, without an archive either.
+    """
+    archive = archive_for(java, path, settings) if class_list is not None else None
+    if archive is None or class_list is None:
+        return start([]), None
+    options = archive.arguments(class_list)
+    try:
+        started = start(options)
+    except PySparkException:
+        if not any(option.startswith("-XX:SharedArchiveFile") for option in options):
+            raise
+        log.info("Spark did not start with its class-data archive; it is started without")
+        started = start([])
+        archive.discard()  # now that it is to blame, and not an option or the heap
+        return started, None
+    if not class_list.exists():
+        return started, None
+    return started, ArchiveMaking(
+        archive,
+        "spark",
+        java=java.java,
+        jvm_arguments=["-Xmx512m", "-cp", os.pathsep.join(map(str, path))],
+        class_list=class_list,
+        after_s=_AFTER_SECONDS,
+    )
+
+
+def archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str]) -> Archive | None:
+    """The archive of this Java and these jars; None: the user has options about it, or there is no cache."""
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if any(word in options for word in ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")):
+        return None
+    known = [f"{java.version} {java.java.resolve()}"]
+    try:
+        for file in (java.java.resolve(), *path):
+            found = file.stat()
+            known.append(f"{file} {found.st_size} {found.st_mtime_ns}")
+        key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+        user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+        return Archive(cache_dir("spark", f"{user}-{key}"))
+    except (OSError, SetupException) as error:
+        log.debug("Spark starts without a class-data archive: %s", error)
+        return None

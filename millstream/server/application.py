@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import aclosing, contextmanager, suppress
@@ -64,6 +65,7 @@ class QueryApplication:
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
         cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
         ui: whether it serves the dashboard, at `/ui/`.
+        tls: the other clients are asked over https; which certificates are believed then.
 
     Raises:
         ConfigException: the token is none, or one of `peers`, or of `cors`.
@@ -84,6 +86,7 @@ class QueryApplication:
         sql: bool = False,
         cors: Iterable[str] = (),
         ui: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -94,6 +97,7 @@ class QueryApplication:
             token,
             Allowed(peers, has_token=token is not None),
             peer_prefix,
+            tls,
         )
         self._service = QueryService(
             streams,

@@ -156,6 +156,13 @@ class Engine(Protocol):
             TopologyException: a lambda is wrong, or a serde does not fit its column.
         """
 
+    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
+        """The pipeline as it can go on from the claimed checkpoint, which may leave it to micro-batches.
+
+        Raises:
+            TopologyException: it cannot, in the way that the configuration says.
+        """
+
     def start(
         self,
         compiled: CompiledPipeline,

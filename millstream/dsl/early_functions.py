@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -59,22 +58,27 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != _MODULE:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
+        # Whoever only looks, with importlib.util.find_spec, leaves it here for the import to come.
+        for finder in sys.meta_path:
+            look = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = look(fullname, path, target) if look is not None else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
 
 
 class _Loader(Loader):
-    def __init__(self, own: Loader) -> None:
-        self._own = own
+    def __init__(self, own: Loader, finder: MetaPathFinder) -> None:
+        self._own, self._finder = own, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._own.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
         module.__loader__ = self._own

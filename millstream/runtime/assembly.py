@@ -645,6 +645,7 @@ class Assembly:
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
                     "client since"
                 )
+            compiled = engine.fitting(compiled, claim)
             reconciler.settle(
                 compiled,
                 claim,

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import PackageNotFoundError, version
+
 from millstream.config import StreamsConfig
 from millstream.topology.real_time import Mode, Modes
 
 __all__ = ["modes_of"]
 
 
-def modes_of(config: StreamsConfig) -> Modes:
-    """The mode of each pipeline, and what of the configuration stands in the way of Real-Time Mode."""
+_SINCE = (4, 3)
+"""The first Spark whose Real-Time Mode has shuffles."""
+
+
+def modes_of(config: StreamsConfig, spark_version: str | None = None) -> Modes:
+    """The mode of each pipeline, and what stands in the way of Real-Time Mode for all of them.
+
+    Args:
+        spark_version: that of the PySpark that is installed, if it is not given.
+    """
     against = []
+    spark_version = spark_version or _installed()
+    numbers = re.match(r"(\d+)\.(\d+)", spark_version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < _SINCE:
+        against.append(f"Spark {spark_version} has no shuffles in it; it takes Spark 4.3 or newer.")
     if config.exactly_once:
         against.append(
             "processing.guarantee=exactly_once_v2 writes a batch in one transaction, so nobody would see a "
@@ -24,3 +39,10 @@ def modes_of(config: StreamsConfig) -> Modes:
         {name: Mode(mode) for name, mode in config.with_prefix("processing.mode.").items()},
         tuple(against),
     )
+
+
+def _installed() -> str:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return ""  # a platform's own

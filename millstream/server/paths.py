@@ -170,7 +170,7 @@ def errors_of(route: Route) -> tuple[int, ...]:
     found = {400, 405, 414, 431}
     if not route.open:
         found |= {401, 403, 408, 413, 504}
-    if route.name in ("live", "ready", "proof", "index", "openapi"):
+    if route.open:
         found |= {403, 404} if route.name == "proof" else {403}
     if route.name in ("metrics", "sql"):
         found |= {501}

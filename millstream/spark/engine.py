@@ -35,7 +35,16 @@ from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import end_processors, python_program
-from millstream.spark.real_time import SQL, RealTimeRun, has_clock, has_python, launch_defaults
+from millstream.spark.real_time import (
+    SQL,
+    RealTimeRun,
+    has_clock,
+    has_python,
+    is_of_micro_batches,
+    launch_defaults,
+    slots_of,
+    tasks_behind_shuffles,
+)
 from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
@@ -131,6 +140,7 @@ class SparkEngine:
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self._written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
+        self._in_batches: dict[str, CompiledPipeline] = {}
         self._refreshing = threading.Lock()
         self._closing = closing or threading.Event()
         # By it tasks know in which run of which pipeline they are.
@@ -160,8 +170,27 @@ class SparkEngine:
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
         self._partitions = partitions
         with self._lock:
-            compiled = self._compiled(pipeline, partitions)
-        return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
+            self._in_batches.pop(pipeline.name, None)
+            return _told(pipeline, self._compiled(pipeline, partitions))
+
+    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
+        if compiled.plan.run is None or not is_of_micro_batches(self.checkpoint_files(claim.path)):
+            return compiled
+        pipeline = compiled.pipeline
+        why = "micro-batches have written its checkpoint, in a format that Real-Time Mode cannot continue"
+        if self._settings.modes.of(pipeline) is Mode.REAL_TIME:
+            raise TopologyException(
+                f"pipeline {pipeline.name} cannot run in Real-Time Mode: {why}. Give "
+                f"processing.mode.{pipeline.name}=micro-batch, or processing.mode=auto, which leaves it to "
+                "micro-batches; or have it read and count everything anew: stop all clients, and reset the "
+                "application with `millstream reset`"
+            )
+        with self._lock:
+            if pipeline.name not in self._in_batches:
+                log.info("pipeline %s runs in micro-batches: %s", pipeline.name, why)
+                plan = compile_pipeline(pipeline, self._context(self._partitions))
+                self._in_batches[pipeline.name] = _told(pipeline, plan)
+            return self._in_batches[pipeline.name]
 
     def _compiled(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> Compiled:
         modes = self._settings.modes
@@ -356,6 +385,7 @@ class SparkEngine:
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
         name = compiled.pipeline.name
+        compiled = self.fitting(compiled, claim)
         plan: Compiled = compiled.plan
         rows = plan.rows_at(claim.epoch)
         user = plan.user_writer
@@ -372,9 +402,11 @@ class SparkEngine:
             take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
         query_name = f"{self._settings.application_id}-{name}"
         run = None
-        if rows is not None and plan.run is not None:
-            run = RealTimeRun(self.spark, plan.run, name, rows)
         try:
+            if rows is not None and plan.run is not None:
+                slots = slots_of(self.spark, self._closing)
+                behind = tasks_behind_shuffles(rows, self.checkpoint_files(claim.path))
+                run = RealTimeRun(self.spark, plan.run, name, slots, behind)
             if user is not None:
                 query = user.start(claim.path, query_name)
             else:
@@ -495,6 +527,10 @@ _REFRESH_TRIES = 20
 """How often a refresh may be shut out by those of other clients: by far more than there are, as a rule."""
 _LONG_MS = "900000"
 """As long a transaction as a broker allows, unless it is told otherwise: a large table takes its time."""
+
+
+def _told(pipeline: Pipeline, compiled: Compiled) -> CompiledPipeline:
+    return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
 
 
 def _seen_now(compiled: Compiled) -> tuple[str, ...]:

@@ -93,31 +93,23 @@ class _Functions:
         self.read = _reader(using.aggregate)
         encode = using.aggregate.encoder()
         self.write: Callable[[Any], bytes | None] = lambda value: None if value is None else encode(value)
-        self._add = self._changed if isinstance(fold, TableFold) else self._added
+        self.added = self._changed if isinstance(fold, TableFold) else self._folded
+        """An aggregate with these records."""
 
     def key(self, data: bytes) -> Any:
         """The key as functions get it: without an initializer, they do not."""
         return None if self._fold.initializer is None else self._read_key(data)
 
-    def added(
-        self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]
-    ) -> Any:
-        """With these records."""
-        try:
-            return self._add(key, aggregate, values, alive)
-        except Exception:
-            if not isinstance(self._fold, TableFold):
-                for data in values:  # one that cannot be read is told in the words of its serde
-                    self._using.value.deserialize(data)
-            raise
-
-    def _added(
+    def _folded(
         self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]
     ) -> Any:
         adder, initializer, read = self._fold.adder, self._fold.initializer, self._read_value
         for data in values:
             alive()
-            value = None if data is None else read(data)
+            try:
+                value = None if data is None else read(data)
+            except Exception:  # it is told in the words of the serde
+                value = self._using.value.deserialize(data)
             if initializer is not None:
                 aggregate = adder(key, value, initializer() if aggregate is None else aggregate)
             else:

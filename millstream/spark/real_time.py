@@ -6,18 +6,31 @@ it comes. At the end of a batch Spark commits; the next one begins some tenths o
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.errors import StreamsException
 from millstream.model import TopicPartition
-from millstream.polling import looks
+from millstream.ports import CheckpointFiles
 from millstream.spark.java_names import java_class
 
-__all__ = ["RUN", "SQL", "RealTimeRun", "has_clock", "has_python", "launch_defaults", "read_options"]
+__all__ = [
+    "RUN",
+    "SQL",
+    "RealTimeRun",
+    "has_clock",
+    "has_python",
+    "is_of_micro_batches",
+    "launch_defaults",
+    "read_options",
+]
 
 RUN = "real.time.run"
 """The option by which the kernel's source and sink know the run that they belong to."""
@@ -71,11 +84,13 @@ class RealTimeRun:
     In local mode only. Executors have a JVM of their own, where nobody can tell their tasks anything.
     """
 
-    def __init__(self, spark: SparkSession, name: str, pipeline: str, rows: DataFrame) -> None:
+    def __init__(
+        self, spark: SparkSession, name: str, pipeline: str, slots: int, behind_shuffles: int
+    ) -> None:
         self.name = name
         self._batches: Any = java_class(spark._jvm, _BATCHES)
         self._is_reachable = _is_local(spark)
-        self._batches.begin(name, pipeline, slots_of(spark), tasks_behind_shuffles(rows))
+        self._begun: Any = self._batches.begin(name, pipeline, slots, behind_shuffles)
 
     def end(self, patience_s: float) -> bool:
         """End the batch, and have no other one begin; the query has still to be stopped.
@@ -91,14 +106,14 @@ class RealTimeRun:
             self._batches.turn(self.name)
 
     def forget(self) -> None:
-        self._batches.forget(self.name)
+        self._batches.forget(self.name, self._begun)
 
     def records(self) -> int:
         """How many records were read in this run."""
         return int(self._batches.records(self.name))
 
     def read(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition that a record was read of in this run."""
+        """The next offset of each partition that is read in this run."""
         if not self._is_reachable:
             return {}
         found: dict[TopicPartition, int] = {}
@@ -109,16 +124,31 @@ class RealTimeRun:
         return found
 
 
-def slots_of(spark: SparkSession) -> int:
-    """How many tasks Spark can run at once, when no more executors of a cluster come."""
+def is_of_micro_batches(checkpoint: CheckpointFiles) -> bool:
+    """Whether a checkpoint goes on in format 1, which Real-Time Mode refuses, with state or without.
+
+    Spark goes by its newest commit, whatever the session's settings say.
+    """
+    done = [int(name) for name in checkpoint.list("commits") if name.isdecimal()]
+    newest = checkpoint.read(f"commits/{max(done)}") if done else None
+    return newest is not None and newest.startswith(b"v1\n")
+
+
+def slots_of(spark: SparkSession, closing: threading.Event) -> int:
+    """How many tasks Spark can run at once, when no more executors of a cluster come.
+
+    Raises:
+        StreamsException: `closing` was set meanwhile.
+    """
     context: Any = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
-    there = 0
-    for _ in looks(_EXECUTORS_S, every_s=_LOOK_S):
+    there, deadline = 0, time.monotonic() + _EXECUTORS_S
+    while True:
         before, there = there, int(context.maxNumConcurrentTasks(profile))
-        if _is_local(spark) or 0 < there == before:
-            break
-    return there
+        if _is_local(spark) or 0 < there == before or time.monotonic() >= deadline:
+            return there
+        if closing.wait(_LOOK_S):
+            raise StreamsException("the client was closed while Spark's executors were starting")
 
 
 def _is_local(spark: SparkSession) -> bool:
@@ -128,11 +158,24 @@ def _is_local(spark: SparkSession) -> bool:
 _BEHIND_SHUFFLES = re.compile(r"^[\s:+|~'-]*(?:TransformWithState|Aggregate)\b", re.MULTILINE)
 
 
-def tasks_behind_shuffles(rows: DataFrame) -> int:
+_SHUFFLES = "spark.sql.shuffle.partitions"
+
+
+def tasks_behind_shuffles(rows: DataFrame, checkpoint: CheckpointFiles) -> int:
     """How many tasks of a query read what others have shuffled."""
     plan = str(rows._jdf.queryExecution().analyzed().toString())
-    each = rows.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
+    each = _shuffle_partitions_of(checkpoint) or rows.sparkSession.conf.get(_SHUFFLES, "200")
     return len(_BEHIND_SHUFFLES.findall(plan)) * int(each or 0)
+
+
+def _shuffle_partitions_of(checkpoint: CheckpointFiles) -> str | None:
+    """What the first run had: state is cut by it, so Spark keeps to it, whatever a session says now."""
+    planned = [int(name) for name in checkpoint.list("offsets") if name.isdecimal()]
+    content = checkpoint.read(f"offsets/{max(planned)}") if planned else None
+    try:
+        return str(json.loads((content or b"").splitlines()[1])["conf"][_SHUFFLES])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None  # it is damaged, which is Spark's to tell, or there is none
 
 
 def has_python(rows: DataFrame) -> bool:

@@ -36,10 +36,9 @@ __all__ = ["START", "Caller", "Column", "Program", "decoded", "encoded", "main"]
 START = """
 import sys
 from functools import cache
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import find_spec, module_from_spec
 
-spec = PathFinder.find_spec("millstream")
+spec = find_spec("millstream")
 package = module_from_spec(spec)
 
 

@@ -510,6 +510,10 @@ class FakeEngine:
         serdes = {store.name: (store.key_serde, store.value_serde) for store in pipeline.stores}
         return CompiledPipeline(pipeline, serdes)
 
+    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
+        """There is but one way to run it."""
+        return compiled
+
     def start(
         self,
         compiled: CompiledPipeline,

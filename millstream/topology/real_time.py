@@ -64,7 +64,8 @@ class Modes:
     @property
     def any(self) -> bool:
         """Whether a pipeline may run in Real-Time Mode."""
-        return any(mode is not Mode.MICRO_BATCH for mode in (self.default, *self.named.values()))
+        modes = {self.default, *self.named.values()}
+        return not self.against and modes != {Mode.MICRO_BATCH}
 
     def of(self, pipeline: Pipeline) -> Mode:
         return self.named.get(pipeline.name, self.default)

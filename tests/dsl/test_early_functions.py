@@ -72,8 +72,15 @@ _PROGRAM = """
 @pytest.mark.disk
 @pytest.mark.parametrize(
     "order",
-    [("import millstream", "import pyspark.sql"), ("import pyspark.sql.udf", "import millstream")],
-    ids=["millstream first", "pyspark first"],
+    [
+        ("import millstream", "import pyspark.sql"),
+        ("import pyspark.sql.udf", "import millstream"),
+        (
+            "import sys, importlib.util as u, millstream; at = u.find_spec('pyspark').origin",
+            "[each.find_spec('pyspark.sql.udf', [at[:-11] + 'sql']) for each in sys.meta_path]",
+        ),
+    ],
+    ids=["millstream first", "pyspark first", "somebody looked"],
 )
 def test_functions_are_made_before_spark_runs(order: tuple[str, str]) -> None:
     """Whichever is imported first; what is not known here PySpark refuses as ever."""

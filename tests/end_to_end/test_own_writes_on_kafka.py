@@ -53,7 +53,8 @@ def test_what_was_written_is_read(world: World, mode: str) -> None:
     builder = StreamsBuilder()
     builder.stream(lines, text).repartition().group_by_key().count(Materialized.as_("counts"))
     builder.table(users, text, Materialized.as_("users"))
-    client = world.client(builder.build(), processing_mode=mode, real_time_batch_ms=600_000)
+    topology, application = builder.build(), world.name("own")
+    client = world.client(topology, application, processing_mode=mode, real_time_batch_ms=600_000)
     for number in range(1, 6):
         for key in ("a", "b"):
             bound = client.position_bound_after("counts", write(world, lines, key, "x"), SOON)
@@ -74,6 +75,15 @@ def test_what_was_written_is_read(world: World, mode: str) -> None:
     assert found is not None
     assert found.result == "Eva"
     assert client.position_bound_now("users") == bound
+
+    assert client.close(SOON)
+    client = world.client(topology, application, processing_mode=mode, real_time_batch_ms=600_000)
+    # Nothing comes to the partitions of the other keys.
+    bound = client.position_bound_after("counts", write(world, lines, "a", "x"), SOON)
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a"))
+    found = client.query(request.with_position_bound(bound), wait=SOON).only_partition_result
+    assert found is not None
+    assert found.result == 6
 
 
 def test_a_pipeline_that_writes_to_itself_reads_all_of_it_once(world: World) -> None:

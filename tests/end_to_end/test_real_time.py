@@ -24,6 +24,7 @@ from millstream import (
     Produced,
     Serdes,
     StreamsBuilder,
+    TopologyException,
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -66,6 +67,50 @@ def test_a_word_count_comes_out_while_its_batch_lasts_and_a_stop_repeats_nothing
     wait_until(lambda: key_value_store(again, "counts").get("be") == 3, "the count went on from 2")
     assert content(key_value_store(again, "counts")) == {**expected, "be": 3}
     assert [r.value for r in world.consume(copies, 4)][3:] == [b"BE"]
+
+
+@pytest.mark.parametrize("counts", [False, True], ids=["copied", "counted"])
+def test_the_mode_can_change_where_the_checkpoint_allows_it(
+    world: World, counts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark keeps to the format that a checkpoint was begun in, and has Real-Time Mode for the newer one."""
+    source, out = world.topic("in", 1), world.topic("out", 1)
+    builder = StreamsBuilder()
+    stream = builder.stream(source, STRINGS)
+    if counts:
+        stream.group_by_key().count().to_stream().to(out, Produced.with_(Serdes.string(), Serdes.long()))
+    else:
+        stream.to(out)
+    topology = builder.build()
+
+    def run(application: str, mode: str, written: int) -> bool:
+        """Whether it ran in micro-batches that nobody asked for."""
+        caplog.clear()
+        client = world.client(topology, application, processing_mode=mode, real_time_batch_ms=LONG)
+        world.produce(source, [(b"k", b"x")])
+        checkpoint = world.directory / "state" / application / "checkpoints"
+
+        def is_done() -> bool:
+            planned, done = (len(list(checkpoint.glob(f"**/{log}/[0-9]*"))) for log in ("offsets", "commits"))
+            return planned == done and end_of(world, out) == written
+
+        wait_until(is_done, f"{written} records are written, and nothing will be repeated", 60)
+        assert client.close(timedelta(seconds=30))
+        return "micro-batches have written its checkpoint" in caplog.text
+
+    caplog.set_level("INFO", "millstream")
+    old, new = world.name("old"), world.name("new")
+    assert not run(old, "micro-batch", 1)
+    assert run(old, "auto", 2)
+    refused = world.created(topology, old, processing_mode="real-time")
+    refused.start()
+    with pytest.raises(TopologyException, match=r"p0 cannot run in Real-Time Mode: .*reset"):
+        refused.wait(timedelta(seconds=60))
+    assert refused.close(timedelta(seconds=30))
+    # The new application begins with the two records that are there.
+    assert not run(new, "auto", 5)
+    assert not run(new, "micro-batch", 6)
+    assert not run(new, "real-time", 7)
 
 
 def test_joins_run_where_they_are_asked_for(world: World) -> None:

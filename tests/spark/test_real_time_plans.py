@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F
 from millstream import Consumed, KStream, Materialized, Serdes, StreamsBuilder, WallclockTimestampExtractor
 from millstream.errors import TopologyException
 from millstream.ports import CompiledPipeline
+from millstream.runtime.fencing import LocalCheckpointFiles
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.spark.real_time import tasks_behind_shuffles
 from millstream.topology.real_time import Mode, Modes
@@ -73,12 +75,16 @@ def test_what_functions_hide_is_refused_or_left_to_micro_batches(
     assert compiled(spark, Mode.AUTO, program, how).plan.run is None
 
 
-def test_what_is_counted_and_copied_is_read_once_in_real_time(spark: SparkSession) -> None:
+def test_what_is_counted_and_copied_is_read_once_in_real_time(spark: SparkSession, tmp_path: Path) -> None:
     """The copies go through the shuffle; in micro-batches a second read is cheaper."""
     live = compiled(spark, Mode.REAL_TIME, counted_and_copied, STRINGS)
     assert [scan.reads for scan in live.scans] == ["in"]
     assert live.plan.run.endswith("-p0")
-    assert tasks_behind_shuffles(live.plan.rows) == 2
+    checkpoint = LocalCheckpointFiles(str(tmp_path))
+    assert tasks_behind_shuffles(live.plan.rows, checkpoint) == 2
+    begun = b'v1\n{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"5"}}\n{"in":{"0":1}}'
+    checkpoint.write("offsets/0", begun)
+    assert tasks_behind_shuffles(live.plan.rows, checkpoint) == 5, "its state is cut in five"
     assert "Sort " not in str(live.plan.rows._jdf.queryExecution().analyzed().toString())
     batches = compiled(spark, Mode.MICRO_BATCH, counted_and_copied, STRINGS)
     assert sorted(scan.reads for scan in batches.scans) == ["in", "in"]

@@ -11,6 +11,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from pyspark import cloudpickle
 from tiers import examples
 from waiting import wait_until
 
+import millstream
 from millstream.dsl.serdes import Serdes
+from millstream.errors import SerializationException
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.worker import START, decoded, encoded
 from millstream.topology.nodes import Fold
@@ -131,6 +134,25 @@ class Asking:
 
     def close(self) -> None:
         print("closed", file=sys.stderr, flush=True)
+
+
+def test_a_worker_finds_millstream_where_an_import_would() -> None:
+    """Such as by the finder of an editable installation, which is not on the path."""
+    package = Path(millstream.__file__)
+    before = f"""
+import sys
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return spec_from_file_location(name, {str(package)!r}) if name == "millstream" else None
+
+sys.path[:] = [place for place in sys.path if not Path(place, "millstream").exists()]
+sys.meta_path.append(Finder)
+"""
+    subprocess.run([sys.executable, "-c", before + START], stdin=subprocess.DEVNULL, check=True, timeout=60)
 
 
 def test_a_program_asks_before_it_answers_and_is_told_when_nobody_comes_back(other: Other) -> None:
@@ -316,3 +338,17 @@ def test_a_function_may_change_what_it_is_given() -> None:
             (0, 2, NOTHING, [b"4"], WANTED),
         ],
     ) == [b'{"all":["1"]}', b'{"all":["1","2"]}', b'{"all":["1","3"]}', b'{"all":["1","3","4"]}']
+
+
+def test_the_first_record_that_fails_is_the_one_that_is_told() -> None:
+    """One behind it that cannot be read has not had its turn."""
+
+    def refuse(key: str, value: int, so_far: str) -> str:
+        raise KeyError(value)
+
+    fold = (Fold(refuse, lambda: ""), FoldSerdes(Serdes.string(), Serdes.long(), Serdes.string()))
+    one, cut = (1).to_bytes(8, "big"), b"1"
+    with pytest.raises(KeyError, match="1"):
+        computed([fold], [(b"a", 0)], [(0, NOTHING, NOTHING, [one, cut], WANTED)])
+    with pytest.raises(SerializationException, match="long"):
+        computed([fold], [(b"a", 0)], [(0, NOTHING, NOTHING, [cut, one], WANTED)])

@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream import Consumed, JoinWindows, Processor, Serdes, StreamsBuilder, TimeWindows
+from millstream.config import StreamsConfig
 from millstream.errors import ConfigException, TopologyException
 from millstream.ports import Scan
+from millstream.runtime.modes import modes_of
 from millstream.topology.real_time import Mode, Modes, avoided, obstacles, twice
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
@@ -106,9 +108,19 @@ def test_the_configuration_can_stand_in_the_way_and_name_what_is_not_there() -> 
         Modes(Mode.REAL_TIME, against=("no transactions.",)).check(pipelines)
     auto = Modes(Mode.AUTO, against=("no transactions.",))
     auto.check(pipelines)
+    assert Modes(Mode.AUTO).any
+    assert not auto.any, "Spark is started as for micro-batches"
     assert auto.why_not(pipelines[0]) == ("no transactions.",)
     with pytest.raises(ConfigException, match=r"'processing.mode.p7'.*: p0"):
         Modes(named={"p7": Mode.AUTO}).check(pipelines)
+
+
+@pytest.mark.parametrize(("spark", "runs"), [("4.2.0", False), ("4.3.0", True), ("5.0.0.dev1", True)])
+def test_spark_before_its_shuffles_in_real_time_mode_stands_in_the_way(spark: str, runs: bool) -> None:
+    """Whatever else the configuration says."""
+    config = StreamsConfig({"application.id": "a", "bootstrap.servers": "localhost:1"})
+    against = modes_of(config, spark).against
+    assert against == (() if runs else ("Spark 4.2.0 has no shuffles in it; it takes Spark 4.3 or newer.",))
 
 
 def test_what_is_read_twice_is_found() -> None:

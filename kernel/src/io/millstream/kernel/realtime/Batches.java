@@ -22,6 +22,9 @@ public final class Batches {
 
     /** How long the query is held behind its last batch, for somebody to stop it. */
     private static final long HELD_MS = 30_000;
+    /** How long a query without partitions, whose batches end at once, waits for the next one. */
+    private static final long WITHOUT_PARTITIONS_MS = 2_000;
+    private static final String SHUFFLES = "shuffles";
 
     /** How many batches were told to end. */
     private final AtomicInteger turn = new AtomicInteger();
@@ -30,16 +33,16 @@ public final class Batches {
 
     private final Map<String, AtomicLong> positions = new ConcurrentHashMap<>();
     private final LongAdder records = new LongAdder();
+    private final CountDownLatch wanted = new CountDownLatch(1);
     private final CountDownLatch settled = new CountDownLatch(1);
     private final Map<Object, Integer> tasks = new ConcurrentHashMap<>();
     private final String pipeline;
     private final int slots;
-    private volatile boolean ending;
 
     private Batches(String pipeline, int slots, int behindShuffles) {
         this.pipeline = pipeline;
         this.slots = slots;
-        tasks.put("shuffles", behindShuffles);
+        tasks.put(SHUFFLES, behindShuffles);
     }
 
     /**
@@ -48,14 +51,17 @@ public final class Batches {
      * @param pipeline what it is called in a message
      * @param slots how many tasks can run at once
      * @param behindShuffles how many of its tasks read no partition
+     * @return what stands for it until it is forgotten
      */
-    public static void begin(String run, String pipeline, int slots, int behindShuffles) {
-        RUNS.put(run, new Batches(pipeline, slots, behindShuffles));
+    public static Batches begin(String run, String pipeline, int slots, int behindShuffles) {
+        Batches batches = new Batches(pipeline, slots, behindShuffles);
+        RUNS.put(run, batches);
+        return batches;
     }
 
-    /** The query has ended. */
-    public static void forget(String run) {
-        RUNS.remove(run);
+    /** The query has ended. Another one of this name, which has begun since, is left alone. */
+    public static void forget(String run, Batches begun) {
+        RUNS.remove(run, begun);
     }
 
     /** End the batch that runs now; another one follows it. One that ends already is left to that. */
@@ -77,12 +83,12 @@ public final class Batches {
         if (batches == null) {
             return false;
         }
-        batches.ending = true;
+        batches.wanted.countDown();
         batches.turn.incrementAndGet();
         return batches.settled.await(patienceMs, TimeUnit.MILLISECONDS);
     }
 
-    /** The next offset of each partition that a record was read of, by {@code topic-partition}. */
+    /** The next offset of each partition that is read, by {@code topic-partition}. */
     public static Map<String, Long> positions(String run) {
         Map<String, Long> found = new TreeMap<>();
         Batches batches = RUNS.get(run);
@@ -104,12 +110,15 @@ public final class Batches {
         if (batches == null) {
             return;
         }
-        batches.begun = batches.turn.get();
-        if (!batches.ending) {
-            return;
-        }
-        batches.settled.countDown();
         try {
+            if (batches.isWithoutPartitions()) {
+                batches.wanted.await(WITHOUT_PARTITIONS_MS, TimeUnit.MILLISECONDS);
+            }
+            batches.begun = batches.turn.get();
+            if (batches.wanted.getCount() > 0) {
+                return;
+            }
+            batches.settled.countDown();
             Thread.sleep(HELD_MS);
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
@@ -117,6 +126,12 @@ public final class Batches {
             wanted.initCause(stopped);
             throw new UncheckedIOException(wanted); // in this form Spark knows that the end is wanted
         }
+    }
+
+    /** Whether its sources have been planned, and had nothing to read: a pattern that matches no topic. */
+    private boolean isWithoutPartitions() {
+        return tasks.size() > 1 && tasks.entrySet().stream().allMatch(each -> each.getKey().equals(SHUFFLES)
+                || each.getValue() == 0);
     }
 
     /**
@@ -134,10 +149,11 @@ public final class Batches {
         if (needed + others >= batches.slots) {
             int missing = needed + others + 1 - batches.slots;
             throw new IllegalStateException("too few slots for Real-Time Mode: pipeline " + batches.pipeline + " has "
-                    + needed + " tasks, which run as long as it does, others in it have " + others + ", one slot is "
-                    + "to be left, and there are " + batches.slots + ". Start Spark with spark.master=local["
-                    + (batches.slots + missing) + "] or more, where a slot is a thread; give a cluster " + missing
-                    + " more cores; or give processing.mode." + batches.pipeline + "=micro-batch");
+                    + needed + " tasks, which run as long as it does, other pipelines in Real-Time Mode have " + others
+                    + ", and one slot must stay free; there are " + batches.slots + ". Start Spark with "
+                    + "spark.master=local[" + (batches.slots + missing) + "] or more, where a slot is a thread; give a "
+                    + "cluster " + missing + " more cores; or give processing.mode." + batches.pipeline
+                    + "=micro-batch");
         }
     }
 
@@ -166,7 +182,10 @@ public final class Batches {
         records.increment();
     }
 
-    AtomicLong position(String place) {
-        return positions.computeIfAbsent(place, each -> new AtomicLong(-1));
+    /** The next offset of a partition: all before it was read, in this batch or in those before it. */
+    AtomicLong position(String place, long next) {
+        AtomicLong position = positions.computeIfAbsent(place, each -> new AtomicLong(next));
+        position.accumulateAndGet(next, Math::max);
+        return position;
     }
 }

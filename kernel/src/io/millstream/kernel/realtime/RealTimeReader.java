@@ -3,6 +3,8 @@ package io.millstream.kernel.realtime;
 import java.io.IOException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
@@ -15,27 +17,33 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
     /** How long it takes at most until the end of a batch is noticed. */
     private static final long SLICE_MS = 20;
 
-    private static final int TOPIC = 2;
-    private static final int PARTITION = 3;
     private static final int OFFSET = 4;
+    /** How Spark shows the place of a reader: partition, next offset. */
+    private static final Pattern PLACE = Pattern.compile("[A-Za-z]+\\(([A-Za-z0-9._-]+-[0-9]+),([0-9]+)\\)");
 
     private final SupportsRealTimeRead<InternalRow> sparks;
     private final Batches batches;
     private final int batch;
-    private AtomicLong position;
-    private long next = -1;
+    private final AtomicLong position;
+    private long next;
 
     RealTimeReader(SupportsRealTimeRead<InternalRow> sparks, Batches batches, int batch) {
         this.sparks = sparks;
         this.batches = batches;
         this.batch = batch;
+        String begins = sparks.getOffset().toString();
+        Matcher place = PLACE.matcher(begins);
+        if (!place.matches()) {
+            throw new IllegalStateException("the place of a reader of Spark's is shown in another way, '" + begins
+                    + "': this version of the connector does not fit the Millstream kernel");
+        }
+        next = Long.parseLong(place.group(2));
+        position = batches.position(place.group(1), next); // also of a partition where no record comes
     }
 
     @Override
     public RecordStatus nextWithTimeout(Long startMs, Long timeoutMs) throws IOException {
-        if (position != null) {
-            position.set(next); // the operators behind have come back for more
-        }
+        position.set(next); // the operators behind have come back for more
         long began = System.nanoTime();
         while (!batches.isOver(batch)) {
             long left = timeoutMs - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
@@ -52,9 +60,6 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
     }
 
     private void note(InternalRow row) {
-        if (position == null) {
-            position = batches.position(row.getUTF8String(TOPIC) + "-" + row.getInt(PARTITION));
-        }
         next = row.getLong(OFFSET) + 1;
         batches.count();
     }

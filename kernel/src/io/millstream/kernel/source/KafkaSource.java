@@ -129,8 +129,8 @@ public final class KafkaSource implements TableProvider {
     /** A batch in Real-Time Mode has ended: a partition that does not say where would begin anew, or be left out. */
     private static void check(int planned, PartitionOffset[] ends) {
         if (new HashSet<>(Arrays.asList(ends)).size() != planned) {
-            throw new IllegalStateException(
-                    "of " + planned + " partitions not each has told how far it was read: " + Arrays.toString(ends));
+            throw new IllegalStateException("only some of the " + planned + " partitions have told how far they were "
+                    + "read: " + Arrays.toString(ends));
         }
     }
 

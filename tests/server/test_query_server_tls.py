@@ -102,9 +102,9 @@ def test_what_is_not_encrypted_is_not_answered(server: QueryServer) -> None:
 def test_whoever_says_nothing_makes_room(files: Files) -> None:
     """Connections that never agree how to encrypt keep nobody out, and closing does not wait for them."""
     server = QueryServer(
-        filled(), HostInfo("localhost", 0), limits=Limits(connections=8), tls=files.tls
+        filled(), HostInfo("localhost", 0), limits=Limits(connections=8, transfer_s=60), tls=files.tls
     ).start()
-    silent = [socket.create_connection(server.address, timeout=10) for _ in range(20)]
+    silent = [socket.create_connection(server.address, timeout=5) for _ in range(20)]
     try:
         context = ssl.create_default_context(cafile=files.certificate)
         connection = HTTPSConnection(*server.address, timeout=10, context=context)

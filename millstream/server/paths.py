@@ -42,7 +42,7 @@ _STORES, _CLIENT, _SERVER = "Stores", "Client", "Server"
 
 ABOUT: Mapping[str, About] = {
     "index": About("a page with links to what can be read here; without a token", None, _SERVER),
-    "openapi": About("this document, for programs: OpenAPI 3.1; without a token", "Object", _SERVER),
+    "openapi": About("all of this for programs: OpenAPI 3.1; without a token", "Object", _SERVER),
     "live": About(
         "for orchestrators, without a token: 200 while the client is worth keeping, else 503", "Live", _SERVER
     ),
@@ -79,9 +79,9 @@ ABOUT: Mapping[str, About] = {
     ),
     "ui_file": About("a file of it", None, ""),
     "still": About(
-        "what it shows that stays: the topology as a picture, the state machine", "Object", _CLIENT
+        "what the dashboard shows that stays: the topology as a picture, the state machine", "Object", _CLIENT
     ),
-    "watch": About("what it shows, as server-sent events", None, _CLIENT),
+    "watch": About("what the dashboard shows, as server-sent events", None, _CLIENT),
     "sql": About(
         "a SELECT from this client's stores, in [SQL](stores.md), where `query.server.sql.enabled` is set",
         "Rows",

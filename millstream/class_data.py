@@ -33,6 +33,7 @@ __all__ = ["Archive", "ArchiveMaking", "short_of"]
 _MAKING_SECONDS = 600.0
 _FREE_BYTES = 3 << 29
 """Of disk and of memory: less than this, and no archive is made."""
+_FOR_EVERY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _UNUSED_SECONDS = 30 * 86400.0
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Archive:
 
     def find(self) -> Path | None:
         """The archive, if there is one of the size that its name says, which only we or root can write."""
-        if not _is_safe(self.directory):
+        if not (_is_safe(self.directory) and _is_closed(self.directory.parent)):
             return None
         for path in self.directory.glob("classes-*.jsa"):
             with suppress(OSError):  # it is replaced in this moment
@@ -69,7 +70,12 @@ class Archive:
             with suppress(OSError):
                 os.utime(found)  # it is in use
             return [*lenient, "-Xshare:auto", f"-XX:SharedArchiveFile={found}", "-XX:+VerifySharedSpaces"]
-        if self.refused.exists() or not _is_ours(self.directory):
+        above = self.directory.parent
+        if (
+            self.refused.exists()
+            or not _is_ours(self.directory)
+            or not (_is_ours(above) or _is_closed(above))
+        ):
             return []
         return [*lenient, f"-XX:DumpLoadedClassList={class_list}"]
 
@@ -101,6 +107,15 @@ def _is_ours(path: Path) -> bool:
     return not hasattr(os, "geteuid") or path.stat().st_uid == os.geteuid()
 
 
+def _is_closed(directory: Path) -> bool:
+    """Whether nobody but this user and root can put something else in the place of what is in it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    found = directory.stat()
+    shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in (0, os.geteuid()) and not shared
+
+
 def _is_safe(path: Path) -> bool:
     """Whether nobody but this user and root can have written it, or put it there."""
     if not hasattr(os, "geteuid"):
@@ -122,12 +137,23 @@ def short_of(directory: Path, needed: int, root: Path = Path("/")) -> str | None
         free = re.search(r"^MemAvailable:\s*(\d+) kB", (root / "proc/meminfo").read_text(), re.MULTILINE)
         if free is not None and int(free[1]) * 1024 < needed:
             return "memory"
-    with suppress(OSError, ValueError):  # no limit, or none of this kind
-        group = root / "sys/fs/cgroup"
-        limit = int((group / "memory.max").read_text())
-        if limit - int((group / "memory.current").read_text()) < needed:
-            return "memory"
+    for group in _groups(root):
+        with suppress(OSError, ValueError):  # no limit, or none of this kind
+            limit = int((group / "memory.max").read_text())
+            if limit - int((group / "memory.current").read_text()) < needed:
+                return "memory"
     return None
+
+
+def _groups(root: Path) -> list[Path]:
+    """The control groups that this process is in: its own, and each that has that one in it."""
+    top = root / "sys/fs/cgroup"
+    own = ""
+    with suppress(OSError):
+        found = re.search(r"^0::/(.*)$", (root / "proc/self/cgroup").read_text(), re.MULTILINE)
+        own = found[1] if found is not None else ""
+    parts = [part for part in own.split("/") if part not in ("", "..")]
+    return [top.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 class ArchiveMaking:
@@ -185,7 +211,9 @@ class ArchiveMaking:
         directory = self._archive.directory
         try:
             with filelock.FileLock(directory / ".archive.lock", timeout=0):
-                directory.chmod(stat.S_IMODE(directory.stat().st_mode) & ~0o022)
+                for place in (directory, directory.parent):
+                    if place == directory or not _is_closed(place):
+                        place.chmod(stat.S_IMODE(place.stat().st_mode) & ~0o022)
                 short = short_of(directory, self._needed)
                 if short is not None:
                     log.info("no class-data archive is made: there is little %s", short)
@@ -221,7 +249,11 @@ class ArchiveMaking:
             if self._stopped.is_set():
                 return
             command = [*self._command, *shared, *self._jvm_arguments]
-            self._process = SupervisedProcess(command, log_file=said, environment=os.environ)
+            # What the user adds to each Java of theirs is not for this one: an agent, a heap, an archive.
+            environment = {name: value for name, value in os.environ.items() if name not in _FOR_EVERY_JAVA}
+            self._process = SupervisedProcess(command, log_file=said, environment=environment)
+            with suppress(OSError):  # a system without: short of memory, it ends this before what it is for
+                Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("1000")
         in_time = self._process.wait_until_ended(_MAKING_SECONDS)
         with self._lock:
             self._process.end(patience_s=0)

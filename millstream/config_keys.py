@@ -265,6 +265,44 @@ _WORKING = (
         "a token, those on this machine.",
     ),
     Key(
+        "query.server.ssl.certificate.location",
+        Type.STRING,
+        None,
+        _LOW,
+        "A PEM file with the query server's certificate, and those between it and its authority. Set, the "
+        "server speaks https only, and asks the other clients over https: all of them have one.",
+    ),
+    Key(
+        "query.server.ssl.key.location",
+        Type.STRING,
+        None,
+        _LOW,
+        "A PEM file with the key of that certificate. By default it is in the same file.",
+    ),
+    Key(
+        "query.server.ssl.key.password",
+        Type.STRING,
+        None,
+        _LOW,
+        "What opens that key.",
+    ),
+    Key(
+        "query.server.ssl.ca.location",
+        Type.STRING,
+        None,
+        _LOW,
+        "A PEM file with the authorities of the other clients' certificates. By default those that the "
+        "machine trusts.",
+    ),
+    Key(
+        "query.server.cors.origins",
+        Type.LIST,
+        (),
+        _LOW,
+        "The origins whose pages may read answers of the server in a browser (CORS), such as "
+        "https://app.example.org; each exactly. By default none.",
+    ),
+    Key(
         "query.server.sql.enabled",
         Type.BOOLEAN,
         False,

@@ -136,12 +136,12 @@ def _log_unheard(error: BaseException | None) -> None:
         log.warning("a call failed after the coroutine that made it had stopped waiting", exc_info=error)
 
 
-def awaitable(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The same method for coroutines: a short call."""
+def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The same method for coroutines: a short call, or one on a thread of its own, as `run`."""
 
     @wraps(method)
     async def method_async(*arguments: P.args, **named: P.kwargs) -> T:
-        return await run(partial(method, *arguments, **named))
+        return await run(partial(method, *arguments, **named), thread=thread)
 
     method_async.__name__ = f"{method.__name__}_async"
     method_async.__qualname__ = f"{method.__qualname__}_async"

@@ -263,8 +263,9 @@ class PipelineMetadata:
 
     `records` counts source records read since this query started; `position` is where it reads on, by source
     partition, and `finished` how far all is written that came of the records; None: as far as `position`.
-    `lag` is how many there still are to read; None where it is not known yet. `dropped` counts the records
-    that were dropped because a record-level handler says 'continue', since this query started.
+    `lag` is how many there still are to read; None where it is not known: yet, or in Real-Time Mode.
+    `dropped` counts the records that were dropped because a record-level handler says 'continue', since this
+    query started.
     `lost_executors` are those that its Spark cluster has lost in the last ten minutes, in words.
     """
 

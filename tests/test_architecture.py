@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": BASE | {"topology"},
     "query": BASE | {"topology", "stores"},
     # stores over HTTP: sees a client through a protocol of its own
-    "server": BASE | {"topology", "dsl", "metrics", "stores", "query"},
+    "server": BASE | {"dsl", "metrics", "stores", "query", "topology"},
     # the engines: never each other, nor the runtime
     "spark": BASE | ON_THIS_MACHINE | {"topology", "dsl", "processors", "registry"},
     "kafka": BASE | {"topology", "group"},

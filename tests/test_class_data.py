@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,25 @@ def test_an_archive_that_others_could_have_written_is_not_used(mode: int, tmp_pa
     kept.rename(tmp_path / "elsewhere")
     kept.symlink_to(tmp_path / "elsewhere")
     assert archive.find() is None
+
+
+def test_the_directory_around_an_archives_is_closed_when_one_is_made(tmp_path: Path) -> None:
+    """Who may write there could put another directory in its place; not so with the sticky bit."""
+    directory, names = tmp_path / "key", tmp_path / "names"
+    directory.mkdir()
+    archive = Archive(directory)
+    (directory / "new").write_bytes(b"12345")
+    archive.keep(directory / "new")
+    tmp_path.chmod(0o1777)
+    assert archive.find() is not None
+    tmp_path.chmod(0o775)
+    assert archive.find() is None
+    making = ArchiveMaking(
+        archive, "test", java=Path("/no/java"), jvm_arguments=[], class_list=names, needed=1
+    )
+    assert making.wait_until_done(20)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert archive.find() is not None
 
 
 def test_archives_that_nobody_has_used_for_a_month_go(tmp_path: Path) -> None:
@@ -137,8 +157,9 @@ def test_no_archive_is_made_where_disk_or_memory_is_short(
     assert caplog.messages == ["no class-data archive is made: there is little disk"]
     assert [path.name for path in tmp_path.iterdir() if path.name != ".archive.lock"] == []
 
+    root = tmp_path / "root"
+
     def short(available_kb: int, limit: str = "max", current: int = 0) -> str | None:
-        root = tmp_path / "root"
         (root / "proc").mkdir(parents=True, exist_ok=True)
         (root / "sys/fs/cgroup").mkdir(parents=True, exist_ok=True)
         (root / "proc/meminfo").write_text(f"MemFree: 1 kB\nMemAvailable:  {available_kb} kB\n")
@@ -150,6 +171,16 @@ def test_no_archive_is_made_where_disk_or_memory_is_short(
     assert short(2) is None
     assert short(9, "4096", 2048) is None
     assert short(9, "4096", 2049) == "memory"
+    (root / "proc/self").mkdir()
+    (root / "proc/self/cgroup").write_text("1:name=systemd:/\n0::/user.slice/app.scope\n")
+    own = root / "sys/fs/cgroup/user.slice/app.scope"
+    own.mkdir(parents=True)
+    assert short(9) is None, "neither has a limit"
+    for group in (own, own.parent):
+        (group / "memory.max").write_text("4096\n")
+        (group / "memory.current").write_text("2049\n")
+        assert short(9) == "memory"
+        (group / "memory.max").write_text("max\n")
     assert short_of(tmp_path, 2 << 10, tmp_path / "nowhere") is None
 
 
@@ -168,3 +199,25 @@ def test_an_archive_is_begun_when_the_list_hardly_grows(tmp_path: Path) -> None:
         assert list(directory.iterdir()) == []
     assert making.wait_until_done(20)
     assert [path.name for path in directory.iterdir()] != []
+
+
+def test_what_makes_the_archive_goes_first_and_has_no_options_of_other_javas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes it before the program where memory runs out; an agent is not for it."""
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.setenv(name, "-javaagent:any.jar")
+    java, told, names = tmp_path / "java", tmp_path / "told", tmp_path / "names"
+    first = (
+        'until [ "$(cat /proc/self/oom_score_adj)" = 1000 ]; do :; done' if sys.platform == "linux" else ":"
+    )
+    java.write_text(f"#!/bin/sh\n{first}\nenv > {told}\nexit 1\n")
+    java.chmod(0o700)
+    names.write_text("java/lang/Object\n")
+    making = ArchiveMaking(Archive(tmp_path), "test", java=java, jvm_arguments=[], class_list=names, needed=1)
+    try:
+        assert making.wait_until_done(20)
+    finally:
+        making.stop()
+    assert "PATH=" in told.read_text()
+    assert "javaagent" not in told.read_text()

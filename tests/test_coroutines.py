@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from waiting import wait_until
 
 from millstream.coroutines import Changes, Until, _Threads, awaitable, awaited, block, run
+from millstream.query.iterators import EntryViews
+from millstream.server.remote import RemoteStore
 
 SOON_S = 20.0
 
@@ -49,6 +54,44 @@ def test_short_calls_do_not_wait_for_long_ones() -> None:
             return short
 
     assert all(name.startswith("millstream-async-") for name in asyncio.run(main()))
+
+
+def test_tables_and_other_machines_do_not_hold_up_reads() -> None:
+    """However many of them there are: each is on a thread of its own."""
+    released = threading.Event()
+    names: list[str] = []
+
+    def slow() -> None:
+        names.append(threading.current_thread().name)
+        assert released.wait(10)
+
+    async def main() -> int:
+        waiting = [asyncio.create_task(awaitable(slow, "own")()) for _ in range(8)]
+        quick = await asyncio.wait_for(run(lambda: 7), 5)
+        released.set()
+        await asyncio.gather(*waiting)
+        return quick
+
+    assert asyncio.run(main()) == 7
+    assert names == ["own"] * 8
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        EntryViews.to_arrow_async,
+        EntryViews.to_pandas_async,
+        RemoteStore.get_async,
+        RemoteStore.multi_get_async,
+        RemoteStore.fetch_session_async,
+    ],
+)
+def test_what_may_take_long_has_a_thread_of_its_own(method: Callable[..., Any]) -> None:
+    """Which it is named after."""
+    assert inspect.getclosurevars(method).nonlocals["thread"] in (
+        "millstream-async-table",
+        "millstream-async-remote",
+    )
 
 
 def test_what_a_call_raises_is_raised_where_it_is_awaited() -> None:

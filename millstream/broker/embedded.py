@@ -5,7 +5,7 @@
         ...  # bootstrap.servers = kafka.bootstrap_servers
 
 Start, in order: Java and the jars (`millstream.java`, `millstream.jars`), the data directory (`storage.py`),
-ports, the settings (`settings.py`), the process (`process.py`), and then questions until it answers
+ports, the settings (`settings.py`), the process (`supervised.py`), and then questions until it answers
 (`probe.py`). The process dies with this one, however this one ends.
 """
 

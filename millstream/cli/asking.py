@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote, urlencode
 
 import typer
 
 from millstream.errors import ConfigException, StreamsException
 
-__all__ = ["Client", "Token", "Url", "path_of"]
+if TYPE_CHECKING:
+    from millstream.server.wire import Deadline
+
+__all__ = ["Client", "Token", "Url", "deadline_of_one", "is_told", "path_of"]
 
 _TIMEOUT_S = 10.0
 
@@ -70,14 +73,19 @@ class Client:
         """Where it asks."""
         return str(self._base)
 
-    def get(self, path: str, *, may_be: tuple[int, ...] = ()) -> tuple[int, Mapping[str, Any]]:
-        """Status and body of an answer that is none of an error, or has one of these statuses.
+    def get(
+        self, path: str, *, may_be: tuple[int, ...] = (), deadline: Deadline | None = None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Status and body of an answer that is none of an error; one of these statuses need not be one.
+
+        Args:
+            deadline: for several questions together; None: this one has ten seconds.
 
         Raises:
             StreamsException, IllegalStateException, ValueError: what the server answers instead; or there
                 is none.
         """
-        return self._ask("GET", path, None, may_be)
+        return self._ask("GET", path, None, may_be, deadline)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer to something that changes the client."""
@@ -94,23 +102,43 @@ class Client:
         self.close()
 
     def _ask(
-        self, method: str, path: str, body: bytes | None, may_be: tuple[int, ...]
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        may_be: tuple[int, ...],
+        deadline: Deadline | None = None,
     ) -> tuple[int, Mapping[str, Any]]:
         from millstream.server.answers import exception_from
-        from millstream.server.wire import Deadline, WireError
+        from millstream.server.wire import WireError
 
         try:
-            reply = self._wire.ask(method, path, deadline=Deadline(_TIMEOUT_S), body=body)
+            reply = self._wire.ask(method, path, deadline=deadline or deadline_of_one(), body=body)
         except WireError as error:
             raise StreamsException(
                 f"{error}. Is a client running there, with a query server (`millstream run --serve 7070`, or "
                 "the setting query.server.enabled)? --url or MILLSTREAM_URL says where"
             ) from error
-        if reply.status in may_be:
+        if is_told(reply.status, reply.body, may_be):
             return reply.status, reply.body
         if "error" in reply.body or reply.status >= 400:
             raise _explained(exception_from(reply.status, reply.body, self.url), reply.status)
         return reply.status, reply.body
+
+
+def deadline_of_one() -> Deadline:
+    """Of one question, or of a few that belong together, from now on."""
+    from millstream.server.wire import Deadline
+
+    return Deadline(_TIMEOUT_S)
+
+
+def is_told(status: int, body: Mapping[str, Any], may_be: tuple[int, ...]) -> bool:
+    """Whether this is an answer though its status is that of an error.
+
+    A client that is not ready tells of its health with 503; one that is too busy, or a proxy, says 503, too.
+    """
+    return status in may_be and bool(body) and "error" not in body
 
 
 def _explained(error: Exception, status: int) -> Exception:

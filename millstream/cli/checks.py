@@ -320,14 +320,20 @@ def rights(facts: Facts) -> Verdict | None:
         for name, held in rows.items()
         if not needed <= held and "ALL" not in held
     ]
-    if cluster.internal_missing and not cluster.cluster_rights & {"CREATE", "ALL"}:
-        denied.append("CREATE topics")
     if denied:
         return Verdict(
             "rights",
             Grade.FAILED,
             f"this user may not {', '.join(denied)}",
             "have ACLs added; those for internal topics, with the application.id as prefix",
+        )
+    if cluster.internal_missing and not cluster.cluster_rights & {"CREATE", "ALL"}:
+        return Verdict(
+            "rights",
+            Grade.WARNING,
+            "this user may not CREATE topics of any name: that was asked, and it does not "
+            "say whether names that begin with the application.id are allowed",
+            "have ACLs of type PREFIXED for internal topics, with the application.id as prefix",
         )
     return _ok("rights", "this user may read, write and create what it needs to")
 

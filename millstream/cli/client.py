@@ -16,6 +16,7 @@ from millstream.cli.errors import Debug
 from millstream.cli.output import Json, facts, table, tell
 
 __all__ = [
+    "change_text",
     "failures",
     "failures_text",
     "pause",
@@ -171,12 +172,20 @@ def threads(
 ) -> None:
     """List the stream threads of a running client with what they run; add one, or remove one (KIP-663)."""
     if change is not Change.LIST:
-        done = "a thread is added" if change is Change.ADD else "a thread is removed"
-        _act(url, token, "threads", {"change": change.value}, json, done)
+        with Client(url, token) as client:
+            answer = client.post(path_of("threads"), {"change": change.value})
+        tell(json, dict(answer), f"{answer.get('client', client.url)}: {change_text(change, answer)}")
         return
     with Client(url, token) as client:
         found = client.get(path_of("threads"))[1].get("threads", [])
     tell(json, {"threads": found}, threads_text(found))
+
+
+def change_text(change: Change, answer: Mapping[str, Any]) -> str:
+    """What has become of the threads; one that is to go may take longer than the server waits."""
+    if change is Change.ADD:
+        return "a thread is added"
+    return "a thread is removed" if answer.get("done") else "a thread is ending, and has not ended yet"
 
 
 def threads_text(threads: Sequence[Mapping[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -21,14 +22,33 @@ def tell(is_json: bool, data: Any, text: str) -> None:
 
 
 def as_json(data: Any, *, one_line: bool = False) -> str:
-    """JSON on several lines, or on one, for streams of them."""
-    return json.dumps(data, ensure_ascii=False, indent=None if one_line else 2, default=str)
+    """JSON on several lines, or on one, for streams of them.
+
+    What cannot be printed is escaped, as a terminal may show it. NaN and infinities, which JSON does not
+    have, are texts.
+    """
+    indent = None if one_line else 2
+    try:
+        text = json.dumps(data, ensure_ascii=False, indent=indent, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(data), ensure_ascii=False, indent=indent, default=str)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    return [_finite(each) for each in data] if isinstance(data, list | tuple) else data
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
     """Columns as wide as what is in them, two spaces apart; those in `right` end alike."""
     shown = [[printable("-" if cell is None else cell, 200) for cell in row] for row in rows]
-    lines = [[head.upper() for head in heads], *shown]
+    lines = [[printable(head.upper(), 200) for head in heads], *shown]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(
         "  ".join(

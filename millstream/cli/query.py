@@ -48,8 +48,6 @@ def get(
     with Client(url, token) as client:
         path = path_of("stores", store, "keys", key, stale=stale or None, as_of=as_of)
         status, found = client.get(path, may_be=(404,))
-        if status == 404 and "error" in found:
-            client.get(path)  # raises what it says
     if json:
         typer.echo(as_json(found))
     elif status != 404:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -19,13 +20,19 @@ from millstream.model import Record
 __all__ = [
     "Form",
     "Reader",
+    "as_bytes",
+    "bytes_of",
     "parse_header",
     "parse_time",
     "record_as_dict",
     "record_line",
     "shown_time",
+    "takes_json",
     "written",
 ]
+
+
+_BYTES = "$bytes"
 
 
 class Form(StrEnum):
@@ -52,20 +59,36 @@ class Form(StrEnum):
 Reader = Callable[[bytes], Any]
 
 
-def text_or_hex(data: bytes) -> str:
-    """Text, if it is some that can be printed; else its bytes."""
+def text_or_bytes(data: bytes) -> Any:
+    """Text, if it is some that can be printed; else its bytes, as `as_bytes`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return "0x" + data.hex()
-    return text if all(each.isprintable() or each in "\n\t" for each in text) else "0x" + data.hex()
+        return as_bytes(data)
+    return text if all(each.isprintable() or each in "\n\t" for each in text) else as_bytes(data)
+
+
+def as_bytes(data: bytes) -> dict[str, str]:
+    """Bytes as JSON has them here: what `bytes_of` reads."""
+    return {_BYTES: base64.b64encode(data).decode("ascii")}
+
+
+def bytes_of(part: object) -> bytes | None:
+    """The bytes of what `as_bytes` gave; None: it is something else.
+
+    Raises:
+        ValueError: it is no base64.
+    """
+    if not isinstance(part, dict) or set(part) != {_BYTES}:
+        return None
+    return base64.b64decode(str(part[_BYTES]), validate=True)
 
 
 def reader_of(form: Form, serde: Callable[[str], Any]) -> Reader:
     """What reads bytes in a form; `serde` gives a serde by its name."""
     match form:
         case Form.AUTO:
-            return text_or_hex
+            return text_or_bytes
         case Form.BYTES:
             return lambda data: base64.b64encode(data).decode("ascii")
         case Form.JSON:
@@ -77,9 +100,13 @@ def reader_of(form: Form, serde: Callable[[str], Any]) -> Reader:
 
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise SerializationException(f"not JSON: {printable(error, 100)}") from None
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is none of JSON's numbers")
 
 
 def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes | None:
@@ -97,12 +124,24 @@ def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes 
             case Form.BYTES:
                 return base64.b64decode(text, validate=True)
             case Form.JSON:
-                return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+                return _as_utf8(json.loads(text))
             case _:
                 data: bytes | None = serde(form.value).serialize(_value(form, text))
                 return data
     except (ValueError, SerializationException) as error:
         raise typer.BadParameter(f"{printable(text, 80)!r} is no {form.value}: {error}") from None
+
+
+def _as_utf8(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON's escapes can write
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def takes_json(form: Form) -> bool:
+    """Whether a text in this form is JSON, in which a string has its quotes."""
+    return form in (Form.JSON, Form.AVRO, Form.JSON_SCHEMA, Form.PROTOBUF)
 
 
 def _value(form: Form, text: str) -> Any:
@@ -124,7 +163,11 @@ def _value(form: Form, text: str) -> Any:
 
 
 def record_as_dict(record: Record, key: Reader, value: Reader) -> dict[str, Any]:
-    """Ready for `json.dumps`. What cannot be read has `key_error` or `value_error`, and is base64."""
+    """Ready for `as_json`. What cannot be read has `key_error` or `value_error`, and is `{"$bytes": base64}`.
+
+    So is what JSON would take for something else: a value that is there and reads as nothing, a number that
+    is none. `record_of_line` makes the same record of it, with the same serdes.
+    """
     shown: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -133,12 +176,21 @@ def record_as_dict(record: Record, key: Reader, value: Reader) -> dict[str, Any]
     }
     for name, data, read in (("key", record.key, key), ("value", record.value, value)):
         try:
-            shown[name] = None if data is None else read(data)
+            shown[name] = None if data is None else _told(data, read(data))
         except SerializationException as error:
-            shown[name] = {"$bytes": base64.b64encode(data or b"").decode("ascii")}
+            shown[name] = as_bytes(data or b"")
             shown[f"{name}_error"] = str(error)
-    shown["headers"] = [[name, None if data is None else text_or_hex(data)] for name, data in record.headers]
+    shown["headers"] = [
+        [name, None if data is None else text_or_bytes(data)] for name, data in record.headers
+    ]
     return shown
+
+
+def _told(data: bytes, read: Any) -> Any:
+    is_none = read is None or (isinstance(read, float) and not math.isfinite(read))
+    is_like_bytes = isinstance(read, dict) and set(read) == {_BYTES}
+    is_not_all = isinstance(read, str) and "\ufffd" in read  # what stands for bytes that are no text
+    return as_bytes(data) if is_none or is_like_bytes or is_not_all else read
 
 
 def record_line(shown: Mapping[str, Any], *, headers: bool) -> str:
@@ -150,7 +202,7 @@ def record_line(shown: Mapping[str, Any], *, headers: bool) -> str:
         _one(shown, "value"),
     ]
     if headers and shown["headers"]:
-        parts.append(" ".join(f"{printable(name)}={printable(value)}" for name, value in shown["headers"]))
+        parts.append(" ".join(f"{printable(name)}={_shown(value)}" for name, value in shown["headers"]))
     return "  ".join(parts)
 
 
@@ -160,6 +212,13 @@ def _one(shown: Mapping[str, Any], name: str) -> str:
         return f"<{name}: {printable(shown[f'{name}_error'], 120)}>"
     if value is None:
         return "null"
+    return _shown(value)
+
+
+def _shown(value: object) -> str:
+    data = bytes_of(value)
+    if data is not None:
+        return printable(f"0x{data.hex()}", 2_000)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return printable(text, 2_000)
 

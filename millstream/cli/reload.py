@@ -41,7 +41,7 @@ Stamps = Mapping[Path, tuple[int, int]]
 def files_of(places: Iterable[Path]) -> Stamps:
     """The files to look at: those named, and the Python files of folders; each with its time and size."""
     found: dict[Path, tuple[int, int]] = {}
-    for place in places:
+    for place in sorted(places, key=Path.is_dir):  # a file that is named is looked at however many there are
         for path in _python_files(place) if place.is_dir() else (place,):
             with contextlib.suppress(OSError):  # it was there just now
                 stat = path.stat()

@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.cli.asking import Client, path_of
 from millstream.errors import SetupException, StreamsException
+from millstream.foreign import printable_lines
 
 __all__ = ["run_sql"]
 
@@ -36,7 +37,9 @@ def run_sql(
         try:
             named = {name.strip('"').lower() for name in database.get_table_names(query)}
         except duckdb.Error as error:
-            raise StreamsException(f"DuckDB does not understand the query: {error}") from None
+            raise StreamsException(
+                f"DuckDB does not understand the query: {printable_lines(str(error))}"
+            ) from None
         for name, store in stores.items():
             if name.lower() in named:
                 timestamped = store["kind"] != "session"
@@ -49,4 +52,6 @@ def run_sql(
             return list(answer.columns), answer.fetchall()
         except duckdb.Error as error:
             known = ", ".join(sorted(stores)) or "none"
-            raise StreamsException(f"DuckDB cannot answer: {error} (stores: {known})") from None
+            raise StreamsException(
+                f"DuckDB cannot answer: {printable_lines(str(error))} (stores: {known})"
+            ) from None

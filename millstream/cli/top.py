@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from millstream.cli.asking import URL, Client, Token, Url, path_of
+from millstream.cli.asking import URL, Client, Token, Url, deadline_of_one, path_of
 from millstream.cli.client import failures_text, status_text, stores_text, threads_text
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, tell
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-__all__ = ["Sample", "picture", "rates", "sample", "spark", "top", "top_text"]
+__all__ = ["Sample", "key_of", "picture", "rates", "sample", "spark", "top", "top_text"]
 
 _KEPT = 120
 _BARS = "▁▂▃▄▅▆▇█"
@@ -84,13 +84,14 @@ def sample(client: Client) -> Sample:
     Raises:
         StreamsException: it cannot be asked.
     """
+    deadline = deadline_of_one()
     return Sample(
         client.url,
-        client.get(path_of("health"), may_be=(503,))[1],
-        client.get(path_of("threads"))[1].get("threads", ()),
-        client.get(path_of("stores"))[1].get("stores", ()),
-        client.get(path_of("clients"))[1].get("clients", ()),
-        client.get(path_of("failures"))[1].get("failures", ()),
+        client.get(path_of("health"), may_be=(503,), deadline=deadline)[1],
+        client.get(path_of("threads"), deadline=deadline)[1].get("threads", ()),
+        client.get(path_of("stores"), deadline=deadline)[1].get("stores", ()),
+        client.get(path_of("clients"), deadline=deadline)[1].get("clients", ()),
+        client.get(path_of("failures"), deadline=deadline)[1].get("failures", ()),
     )
 
 
@@ -158,8 +159,8 @@ def _head(shown: Sample) -> list[Text]:
     style = "bold green" if ready else ("bold red" if state in ("ERROR", "PENDING_ERROR") else "bold yellow")
     line = Text.assemble(
         ("millstream top  ", "bold cyan"),
-        (state, style),
-        f"  {shown.health.get('status', '?')}",
+        (printable(state), style),
+        f"  {printable(shown.health.get('status', '?'))}",
         ("  ready" if ready else "  not ready", "green" if ready else "yellow"),
         ("  paused" if details.get("paused") else "", "yellow"),
     )
@@ -225,7 +226,7 @@ def _stores(shown: Sample) -> Rows:
             for number, presence in sorted(each["here"].items(), key=lambda one: int(one[0]))
         )
         rows.append(
-            (_plain(each["store"]), each["kind"], str(each["partitions"] or "-"), _plain(here or "-"))
+            (_plain(each["store"]), _plain(each["kind"]), str(each["partitions"] or "-"), _plain(here or "-"))
         )
     return ("store", "kind", "partitions", "here"), ("partitions",), rows
 
@@ -242,9 +243,9 @@ def _clients(shown: Sample) -> Rows:
 def _failures(shown: Sample) -> Rows:
     rows: list[Cells] = [
         (
-            each["at"][:19],
+            _plain(each["at"][:19]),
             _plain(each["pipeline"] or each["task_id"] or each["thread"]),
-            each["response"],
+            _plain(each["response"]),
             _plain(each["exception"]),
         )
         for each in list(shown.failures)[-5:]
@@ -327,4 +328,11 @@ def _key(descriptor: int, until: float) -> str | None:
     if not ready:
         return None
     pressed = os.read(descriptor, 32)
-    return pressed[:1].decode("latin-1") if pressed else "q"
+    return key_of(pressed)
+
+
+def key_of(pressed: bytes) -> str:
+    """The key of what a terminal sends; empty: one that is none of ours, such as an arrow. The end is q."""
+    if len(pressed) > 1 and pressed.startswith(b"\x1b"):
+        return ""
+    return pressed[:1].decode("latin-1") or "q"

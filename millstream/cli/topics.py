@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import json as json_
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +15,17 @@ import typer
 
 from millstream.cli.cluster import cluster_config, partitions_of, topics_of
 from millstream.cli.errors import Debug
+from millstream.cli.lines import pieces
 from millstream.cli.output import Json, as_json
 from millstream.cli.records import (
     Form,
+    bytes_of,
     parse_header,
     parse_time,
     reader_of,
     record_as_dict,
     record_line,
+    takes_json,
     written,
 )
 from millstream.cli.settings import BootstrapServer, ConfigFile, Setting
@@ -35,6 +39,8 @@ __all__ = ["Begin", "begin_of", "first_offsets", "produce", "record_of_line", "t
 
 _USUALLY = 10
 _MOST = 10_000
+_WITHIN_S = 0.5
+"""So long after a line it is written: whoever writes into a pipe may pause."""
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 KeyForm = Annotated[Form, typer.Option("--key", "-k", help="How keys are read.")]
@@ -46,7 +52,9 @@ def tail(
     bootstrap_server: BootstrapServer = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", "-n", min=0, max=_MOST, help=f"The last records. [default: {_USUALLY}]"),
+        typer.Option(
+            "--last", "-n", min=0, max=_MOST, help=f"At most so many of the last. [default: {_USUALLY}]"
+        ),
     ] = None,
     from_: Annotated[
         str | None,
@@ -74,10 +82,11 @@ def tail(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print records of a topic: the last ten, or from where you say; --follow goes on with what comes.
+    """Print records of a topic: at most the last ten, or from where you say.
 
-    'auto' shows text as text and other bytes as 0x and hexadecimal digits. avro, json_schema and protobuf
-    ask the registry of the setting schema.registry.url. With --json each record is a line.
+    --follow goes on with what comes. 'auto' shows text as text and other bytes as 0x and hexadecimal digits.
+    avro, json_schema and protobuf ask the registry of the setting schema.registry.url. With --json each
+    record is a line, in which bytes are {"$bytes": base64}: `produce --records` writes the same of it.
     """
     from millstream.kafka.records import read_records
 
@@ -93,6 +102,11 @@ def tail(
             shown = record_as_dict(record, key_reader, value_reader)
             typer.echo(as_json(shown, one_line=True) if json else record_line(shown, headers=headers))
 
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def left() -> float | None:
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
     with topics_of(config) as topics:
         partitions = [at for at in partitions_of(topics, topic) if partition in (None, at.partition)]
         if not partitions:
@@ -103,13 +117,13 @@ def tail(
         wanted = (_USUALLY if last is None else last) if from_ is None else None
         starts = first_offsets(topics, begin, wanted, partitions, ends)
     if wanted is not None:
-        found = read_records(config, starts, ends, timeout_s=timeout, uncommitted=uncommitted)
+        found = read_records(config, starts, ends, timeout_s=left(), uncommitted=uncommitted)
         newest = heapq.nlargest(wanted, found, key=lambda each: (each.timestamp, each.partition, each.offset))
         show(islice(reversed(newest), count))
         count, starts = None if count is None else count - min(len(newest), count), dict(ends)
         if not follow or count == 0:
             return
-    read = read_records(config, starts, None if follow else ends, timeout_s=timeout, uncommitted=uncommitted)
+    read = read_records(config, starts, None if follow else ends, timeout_s=left(), uncommitted=uncommitted)
     show(islice(read, count))
 
 
@@ -227,35 +241,22 @@ def produce(
             key_text=key_text,
             separator=separator,
             is_json=lines_are_json,
+            key_form=key,
+            value_form=value,
         )
 
     with topics_of(config) as topics:
         partitions_of(topics, topic)
-    if tombstone:
-        lines: Iterable[str | None] = [None]
-    elif values:
-        lines = values
-    else:
-        lines = (line.rstrip("\r\n") for line in sys.stdin)
-    batch: list[Record] = []
+    given: Iterable[Sequence[str | None]] = [values] if values else pieces(sys.stdin, _MOST, _WITHIN_S)
     total = 0
-
-    def write() -> None:
-        nonlocal total
+    for lines in [[None]] if tombstone else given:
+        batch = [record(line) for line in lines]
         for each in write_records(config, batch):
             where = {"topic": each.topic, "partition": each.partition, "offset": each.offset}
             typer.echo(
                 as_json(where, one_line=True) if json else f"{each.topic}-{each.partition}@{each.offset}"
             )
         total += len(batch)
-        batch.clear()
-
-    for line in lines:
-        batch.append(record(line))
-        if len(batch) >= _MOST or (not values and sys.stdin.isatty()):
-            write()
-    if batch:
-        write()
     if not total:
         typer.echo("nothing to write: stdin was empty", err=True)
 
@@ -269,6 +270,8 @@ def record_of_line(
     key_text: str | None = None,
     separator: str | None = None,
     is_json: bool = False,
+    key_form: Form = Form.STRING,
+    value_form: Form = Form.STRING,
 ) -> Record:
     """The record that one line says. `usual` has what the line does not say; a line of None is a tombstone.
 
@@ -276,7 +279,9 @@ def record_of_line(
         typer.BadParameter: it does not fit.
     """
     if line is not None and is_json:
-        return _record_of_json(line, usual, key, value, key_text)
+        return _record_of_json(
+            line, usual, key, value, key_text, takes_json(key_form), takes_json(value_form)
+        )
     if line is not None and separator is not None:
         before, found, after = line.partition(separator)
         if not found:
@@ -291,6 +296,8 @@ def _record_of_json(
     key: Callable[[str | None], bytes | None],
     value: Callable[[str | None], bytes | None],
     key_text: str | None,
+    key_takes_json: bool,
+    value_takes_json: bool,
 ) -> Record:
     try:
         given = json_.loads(line)
@@ -299,11 +306,19 @@ def _record_of_json(
     if not isinstance(given, dict):
         raise typer.BadParameter(f"{line[:80]!r} is no JSON object", param_hint="--records")
 
-    def text(part: Any) -> str | None:
-        return part if part is None or isinstance(part, str) else json_.dumps(part, ensure_ascii=False)
+    def data_of(part: Any, write: Callable[[str | None], bytes | None], takes_json: bool) -> bytes | None:
+        try:
+            data = bytes_of(part)
+        except ValueError as error:
+            raise typer.BadParameter(f"$bytes is no base64: {error}", param_hint="--records") from None
+        if data is not None:
+            return data
+        is_text = part is None or (isinstance(part, str) and not takes_json)
+        return write(part if is_text else json_.dumps(part, ensure_ascii=False))
 
     headers = tuple(
-        (str(name), None if data is None else str(data).encode()) for name, data in given.get("headers", ())
+        (str(name), data_of(data, lambda text: None if text is None else text.encode("utf-8"), False))
+        for name, data in given.get("headers", ())
     )
     partition, timestamp = given.get("partition", usual.partition), given.get("timestamp", usual.timestamp)
     if not isinstance(partition, int) or not isinstance(timestamp, int):
@@ -312,8 +327,8 @@ def _record_of_json(
         usual.topic,
         partition,
         -1,
-        key(text(given["key"]) if "key" in given else key_text),
-        value(text(given.get("value"))),
+        data_of(given["key"], key, key_takes_json) if "key" in given else key(key_text),
+        data_of(given.get("value"), value, value_takes_json),
         timestamp,
         usual.headers + headers,
     )

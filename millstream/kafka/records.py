@@ -17,7 +17,7 @@ from millstream.errors import StreamsException
 from millstream.kafka.clients import build, producer_config, restore_consumer_config, unreachable
 from millstream.model import Record, TopicPartition
 
-__all__ = ["read_records", "write_records"]
+__all__ = ["is_read", "read_records", "write_records"]
 
 _POLL_S = 0.2
 _MANY = 500
@@ -64,16 +64,24 @@ def read_records(
                         f"{at} cannot be read: {error.name()}: {error.str()}; see that the topic is there "
                         "and that this user may read it"
                     )
-                # The end of a partition comes with its offset, also where its last offsets are no records.
                 offset = int(message.offset() or 0)
                 if error is None and (ends is None or (at in left and offset < left[at])):
                     yield _record(message)
-                if at in left and offset + (error is None) >= left[at]:
+                if at in left and is_read(offset, left[at], at_end=error is not None):
                     del left[at]
             if ends is not None and not left:
                 return
     finally:
         consumer.close()
+
+
+def is_read(offset: int, end: int, *, at_end: bool) -> bool:
+    """Whether nothing more comes before `end`, after the record at this offset, or the end of the partition.
+
+    Behind a transaction that is open the partition ends before its last offset: what follows is not waited
+    for, as nobody knows for how long.
+    """
+    return at_end or offset + 1 >= end
 
 
 def _record(message: Any) -> Record:

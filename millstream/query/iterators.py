@@ -343,8 +343,8 @@ class EntryViews(ABC, Generic[K, V]):
 
         return flat(self.to_arrow()).to_pandas()
 
-    to_arrow_async = awaitable(to_arrow)
-    to_pandas_async = awaitable(to_pandas)
+    to_arrow_async = awaitable(to_arrow, "millstream-async-table")
+    to_pandas_async = awaitable(to_pandas, "millstream-async-table")
 
     def to_arrow_batches(self, rows: int = 65_536) -> pyarrow.RecordBatchReader:
         """The columns of `to_arrow()` in batches of up to so many rows, in memory one at a time.

@@ -154,11 +154,6 @@ class InteractiveQueries(TellsWhatIsMissing):
         ) from refused
 
     @property
-    def topology(self) -> Topology:
-        """The program that the client runs."""
-        return self._topology
-
-    @property
     def store_view(self) -> StoreView:
         """What reads of stores go by, as snapshots; for what answers queries in another way (the query
         server).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import aclosing, contextmanager, suppress
@@ -20,6 +21,7 @@ from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.server import events
 from millstream.server.answers import Answer, Refused
+from millstream.server.cors import Origins
 from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, headers_of
 from millstream.server.peers import Peers
 from millstream.server.proof import Seal
@@ -60,11 +62,13 @@ class QueryApplication:
         peer_prefix: where the other clients have mounted their application; usually the root.
         peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
             prove that they know the token, or, without a token, those on this machine.
-        ui: whether it serves the dashboard, at `/ui/`.
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
+        cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
+        ui: whether it serves the dashboard, at `/ui/`.
+        tls: the other clients are asked over https; which certificates are believed then.
 
     Raises:
-        ConfigException: the token is none, or one of `peers`.
+        ConfigException: the token is none, or one of `peers`, or of `cors`.
 
     Differs: Kafka Streams leaves this to its users (its documentation shows how to begin).
     """
@@ -79,8 +83,10 @@ class QueryApplication:
         allowed_hosts: Iterable[str] | None = None,
         peer_prefix: str = "",
         peers: Iterable[str] = (),
-        ui: bool = False,
         sql: bool = False,
+        cors: Iterable[str] = (),
+        ui: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
@@ -91,6 +97,7 @@ class QueryApplication:
             token,
             Allowed(peers, has_token=token is not None),
             peer_prefix,
+            tls,
         )
         self._service = QueryService(
             streams,
@@ -101,6 +108,7 @@ class QueryApplication:
             ui=ui,
             commands=token is not None,
         )
+        self._origins = Origins(cors)
         self._active = 0
         self._streaming: set[asyncio.Task[None]] = set()
 
@@ -147,9 +155,12 @@ class QueryApplication:
         path, query = _place(scope)
         target = (path + (b"?" + query if query else b"")).decode("latin-1")
         seal = self._entrance.seal(headers, scope["method"], target)
-        answer = await self._answered(scope, headers, seal, receive)
+        answer = self._origins.preflight(scope["method"], headers)
+        if answer is None:
+            answer = await self._answered(scope, headers, seal, receive)
         if answer.pieces is not None:
             answer = self._refused_stream(seal) or answer
+        answer = self._origins.marked(answer, headers)
         if answer.pieces is not None:
             await self._stream(answer, answer.pieces, scope.get("method") == "HEAD", receive, send)
             return

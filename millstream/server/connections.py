@@ -14,6 +14,7 @@ import errno
 import logging
 import resource
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -51,6 +52,7 @@ class Seat:
     def __init__(self, doorway: Doorway, address: str) -> None:
         self._doorway = doorway
         self._transport: asyncio.Transport | None = None
+        self._coming: asyncio.Task[None] | None = None
         self.address = address
         self.since = doorway.next_number()
         self.idle = True
@@ -59,9 +61,13 @@ class Seat:
 
     def taken(self, transport: asyncio.Transport) -> None:
         """The connection is made; it may have been sent away before."""
-        self._transport = transport
+        self._transport, self._coming = transport, None
         if not self._doorway.has(self):
             transport.abort()
+
+    def comes(self, task: asyncio.Task[None]) -> None:
+        """It is being made, which over TLS takes as long as the other side takes."""
+        self._coming = task
 
     def admit(self) -> None:
         """Somebody has shown or proved the token on it."""
@@ -89,6 +95,8 @@ class Seat:
         """End it for somebody else."""
         if self._transport is not None:
             self._transport.abort()
+        elif self._coming is not None:
+            self._coming.cancel()
 
 
 def to_free(seats: Iterable[Seat]) -> Seat | None:
@@ -109,9 +117,19 @@ class Doorway:
     Args:
         make: the protocol of a new connection; it tells its seat what becomes of it.
         most: how many there may be.
+        tls: encrypts them; `handshake_s`: how long the other side may take to agree on how.
     """
 
-    def __init__(self, listening: socket.socket, make: Callable[[Seat], asyncio.Protocol], most: int) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        make: Callable[[Seat], asyncio.Protocol],
+        most: int,
+        tls: ssl.SSLContext | None = None,
+        handshake_s: float = 10.0,
+    ) -> None:
+        self._tls = tls
+        self._handshake_s = handshake_s
         self._listening = listening
         self._make = make
         self._most = most
@@ -133,6 +151,9 @@ class Doorway:
         """Accept no more, and hand over whoever has been accepted."""
         self._open = False
         self._pause()
+        if self._tls is not None:
+            for task in self._coming:  # whoever has not agreed yet how to encrypt has asked nothing
+                task.cancel()
         if self._coming:
             await asyncio.wait(set(self._coming))
 
@@ -187,13 +208,19 @@ class Doorway:
             seat = Seat(self, str(address[0]) if isinstance(address, tuple) else "")
             self._seats.add(seat)
             task = self._loop.create_task(self._hand_over(connection, seat))
+            seat.comes(task)
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
     async def _hand_over(self, connection: socket.socket, seat: Seat) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: self._make(seat), connection)
-        except OSError:  # it is gone already
+            await self._loop.connect_accepted_socket(
+                lambda: self._make(seat),
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else self._handshake_s,
+            )
+        except (OSError, asyncio.CancelledError):  # it is gone, does not speak TLS, or had to make room
             self.left(seat)
             connection.close()
 

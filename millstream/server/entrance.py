@@ -179,9 +179,9 @@ class Limits:
         page_bytes: how large the keys and values of a page get together (one entry may be larger).
         answer_bytes: the same of the values that one body asks for; more is refused.
         concurrent: requests being answered; more are refused at once. `connections`: those that are open.
-        watchers: how many may watch the dashboard's events.
         streams: answers that are sent piece by piece, such as events; more are refused at once.
         stream_s: how long one of them may last; `heartbeat_s`: how often one of events shows that it lives.
+        watchers: how many may watch the dashboard's events.
         readers, forwarders: threads that read stores, and that wait for other clients.
         deadline_s: how long an answer may take. `transfer_s`: how long a body may take to come, and an
             answer to be taken. `idle_s`: how long a connection is kept between two requests.
@@ -198,10 +198,10 @@ class Limits:
     answer_bytes: int = 16 << 20
     concurrent: int = 64
     connections: int = 256
-    watchers: int = 8
     streams: int = 16
     stream_s: float = 3_600.0
     heartbeat_s: float = 15.0
+    watchers: int = 8
     readers: int = 4
     forwarders: int = 8
     deadline_s: float = 10.0

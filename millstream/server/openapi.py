@@ -169,13 +169,7 @@ SCHEMAS: Mapping[str, Schema] = {
 }
 """What answers and bodies look like; a test holds real answers to them."""
 
-_MEDIA = {
-    "index": "text/html",
-    "metrics": "text/plain",
-    "ui": "text/html",
-    "ui_file": "text/html",
-    "watch": "text/event-stream",
-}
+_MEDIA = {"index": "text/html", "metrics": "text/plain", "watch": "text/event-stream"}
 """Of the answers that are no JSON."""
 
 _FORMS: Mapping[Form, Schema] = {
@@ -210,7 +204,7 @@ _STATUSES = {
 def document() -> Mapping[str, Any]:
     """The whole of it."""
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    for route in (route for route in ROUTES if ABOUT[route.name].tag):
         paths.setdefault(path_of(route), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
@@ -340,7 +334,7 @@ def index_answer() -> Answer:
 def _index() -> str:
     tags: dict[str, list[Route]] = {}
     for route in ROUTES:
-        if route.name != "index":
+        if route.name != "index" and ABOUT[route.name].tag:
             tags.setdefault(ABOUT[route.name].tag, []).append(route)
     tables = "".join(
         f"<h2>{escape(tag)}</h2>\n<table>\n{''.join(map(_row, routes))}</table>\n"
@@ -350,7 +344,8 @@ def _index() -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Millstream query server</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        "<h1>Millstream query server</h1>\n<p>The stores and the state of a client. What a path takes and "
+        '<h1>Millstream query server</h1>\n<p>With <code>ui.enabled</code>: the <a href="ui/">dashboard</a>. '
+        "The stores and the state of a client. What a path takes and "
         'gives is in <a href="openapi.json">openapi.json</a>, for programs. Where a token is set, all but '
         "the health is read with <code>Authorization: Bearer …</code>, which a link cannot have.</p>\n"
         f"{tables}</body>\n</html>\n"

@@ -27,7 +27,10 @@ __all__ = [
 
 
 class About(NamedTuple):
-    """What a path gives; `answer` names the schema of it in the OpenAPI document, None: it is no JSON."""
+    """What a path gives; `answer` names the schema of it in the OpenAPI document, None: it is no JSON.
+
+    Without a `tag` it is for browsers alone, and not in that document.
+    """
 
     says: str
     answer: str | None
@@ -39,7 +42,7 @@ _STORES, _CLIENT, _SERVER = "Stores", "Client", "Server"
 
 ABOUT: Mapping[str, About] = {
     "index": About("a page with links to what can be read here; without a token", None, _SERVER),
-    "openapi": About("this document, for programs: OpenAPI 3.1; without a token", "Object", _SERVER),
+    "openapi": About("all of this for programs: OpenAPI 3.1; without a token", "Object", _SERVER),
     "live": About(
         "for orchestrators, without a token: 200 while the client is worth keeping, else 503", "Live", _SERVER
     ),
@@ -53,7 +56,12 @@ ABOUT: Mapping[str, About] = {
     ),
     "health": About("the client's health, with the facts; 503 unless it is ready", "Health", _CLIENT),
     "topology": About("the program as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT),
-    "metrics": About("the client's [metrics](metrics.md), as Prometheus reads them", None, _CLIENT),
+    "metrics": About(
+        "the client's [metrics](metrics.md), as Prometheus reads them; 501 where "
+        "prometheus-client is not installed",
+        None,
+        _CLIENT,
+    ),
     "clients": About("what each client of the application has", "Clients", _CLIENT),
     "threads": About(
         "this client's stream threads: state, tasks, and how far their pipelines are", "Threads", _CLIENT
@@ -64,10 +72,16 @@ ABOUT: Mapping[str, About] = {
     "pause": About("pause this client", "Paused", _CLIENT),
     "resume": About("have it go on", "Paused", _CLIENT),
     "change_threads": About("one stream thread more, or fewer", "ThreadChange", _CLIENT, body="WantedThread"),
-    "ui": About("the [dashboard](dashboard.md), where `ui.enabled` is set; without a token", None, _CLIENT),
-    "ui_file": About("a file of the dashboard, which holds no data; without a token", None, _CLIENT),
-    "still": About("what the dashboard shows and does not change", "Object", _CLIENT),
-    "watch": About("what else it shows, as server-sent events", None, _CLIENT),
+    "ui": About(
+        "the [dashboard](dashboard.md), if `ui.enabled` is set: files without data, so without a token",
+        None,
+        "",
+    ),
+    "ui_file": About("a file of it", None, ""),
+    "still": About(
+        "what the dashboard shows that stays: the topology as a picture, the state machine", "Object", _CLIENT
+    ),
+    "watch": About("what the dashboard shows, as server-sent events", None, _CLIENT),
     "sql": About(
         "a SELECT from this client's stores, in [SQL](stores.md), where `query.server.sql.enabled` is set",
         "Rows",
@@ -165,7 +179,7 @@ def errors_of(route: Route) -> tuple[int, ...]:
         found |= {403, 404} if route.name == "proof" else {403}
     if route.name in ("metrics", "sql"):
         found |= {501}
-    if "{store}" in route.path or route.name == "sql":
+    if "{store}" in route.path or route.name in ("sql", "still", "watch"):
         found |= {404}
     if route.kind is not None:
         found |= {409, 502}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -43,11 +44,19 @@ class Peers:
         token: what every client of the application knows; it is proved, and never sent.
         allowed: which endpoints may be asked at all.
         prefix: where the application is mounted at all clients, such as `/streams`.
+        tls: they are asked over https; which certificates are believed.
     """
 
     def __init__(
-        self, name: str, threads: int, token: str | None, allowed: Allowed, prefix: str = ""
+        self,
+        name: str,
+        threads: int,
+        token: str | None,
+        allowed: Allowed,
+        prefix: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._name = name
         self._workers = Workers(name, threads)
         self._secret = None if token is None else secret_of(token)
@@ -119,8 +128,9 @@ class Peers:
         """The one to an endpoint, out of a bounded number: the group may tell of ever new ones."""
         wire = self._wires.get(host)
         if wire is None:
-            base = Base("http", host.host, host.port, self._prefix)
-            wire = self._wires[host] = Wire(base, secret=self._secret, name=str(host))
+            scheme = "http" if self._tls is None else "https"
+            base = Base(scheme, host.host, host.port, self._prefix)
+            wire = self._wires[host] = Wire(base, secret=self._secret, name=str(host), tls=self._tls)
             while len(self._wires) > _MOST_WIRES:
                 _, oldest = self._wires.popitem(last=False)
                 oldest.close()

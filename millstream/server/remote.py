@@ -38,6 +38,7 @@ from millstream.server.entrance import checked_token
 from millstream.server.pages import Place
 from millstream.server.proof import secret_of
 from millstream.server.routes import Question, about_store, question_of
+from millstream.server.tls import trusting
 from millstream.server.wire import Deadline, Reply, Unproven, Wire, WireError, base_of
 from millstream.stores.api import ClosedStoreError, pack_timestamp
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["RemoteStore"]
 
 _MULTI_GET = 1_000
+_THREAD = "millstream-async-remote"
+"""Of one read in a coroutine: reads of stores here do not wait until another machine answers."""
 """How many keys one question asks for."""
 
 
@@ -74,6 +77,8 @@ class RemoteStore(EntryViews[Any, Any]):
             of session stores have none.
         key_serde, value_serde: only for serdes of your own; the server tells of the others which they are.
         page_size: how many entries of a range are fetched at once.
+        ca_file: over https, the authorities whose certificates are believed, in PEM; None: those that the
+            machine trusts.
 
     Raises, from every read, what reading the store there would raise: the leaves of KIP-216 above all. And:
         StateStoreNotAvailableException: the server cannot be reached; another one of the application may be.
@@ -96,6 +101,7 @@ class RemoteStore(EntryViews[Any, Any]):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         page_size: int = 1_000,
+        ca_file: str | None = None,
     ) -> None:
         if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
             raise TypeError(f"a timeout is a timedelta longer than nothing; got {timeout!r}")
@@ -105,7 +111,7 @@ class RemoteStore(EntryViews[Any, Any]):
         self._stale = stale
         self._timestamped = timestamped
         self._page_size = page_size
-        self._server = _Server(url, store, token, timeout.total_seconds(), key_serde, value_serde)
+        self._server = _Server(url, store, token, timeout.total_seconds(), key_serde, value_serde, ca_file)
         self._as_of: int | None = None
         self._handle: Any = None
 
@@ -254,8 +260,8 @@ class RemoteStore(EntryViews[Any, Any]):
 
     # --- the same for coroutines ---------------------------------------------------------------------------
 
-    get_async = awaitable(get)
-    multi_get_async = awaitable(multi_get)
+    get_async = awaitable(get, _THREAD)
+    multi_get_async = awaitable(multi_get, _THREAD)
     range_async = iterable_async(range)
     reverse_range_async = iterable_async(reverse_range)
     all_async = iterable_async(all)
@@ -267,7 +273,7 @@ class RemoteStore(EntryViews[Any, Any]):
     backward_fetch_async = iterable_async(backward_fetch)
     find_sessions_async = iterable_async(find_sessions)
     backward_find_sessions_async = iterable_async(backward_find_sessions)
-    fetch_session_async = awaitable(fetch_session)
+    fetch_session_async = awaitable(fetch_session, _THREAD)
 
     def fetch_async(self, *arguments: Any) -> _Fetched:
         """`fetch` for coroutines: `await` the form with one value, `async for` goes through the others."""
@@ -297,7 +303,7 @@ class _Fetched(AsyncKeyValueIterator[Any, Any]):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return run(self._open).__await__()
+        return run(self._open, thread=_THREAD).__await__()
 
 
 class _RemoteReader:
@@ -427,14 +433,18 @@ class _Server:
         timeout_s: float,
         key_serde: Serde | None,
         value_serde: Serde | None,
+        ca_file: str | None,
     ) -> None:
         self._base = base_of(url)
+        if ca_file is not None and self._base.scheme != "https":
+            raise ConfigException(f"ca_file= is for https, and '{url}' is not")
+        self._tls = None if self._base.scheme != "https" else trusting(ca_file)
         self._name = store
         self._token = checked_token(token)
         self._timeout_s = timeout_s
         self._key_serde = key_serde
         self._value_serde = value_serde
-        self._wire = Wire(self._base, self._token)
+        self._wire = Wire(self._base, self._token, tls=self._tls)
         self._others: dict[HostInfo, Wire] = {}
         self._known: Codecs | None = None
 
@@ -532,7 +542,7 @@ class _Server:
             return None
         base = self._base._replace(host=named.host, port=named.port)
         secret = None if self._token is None else secret_of(self._token)
-        return self._others.setdefault(named, Wire(base, secret=secret, name=str(named)))
+        return self._others.setdefault(named, Wire(base, secret=secret, name=str(named), tls=self._tls))
 
     def garbled(self) -> StreamsException:
         return StreamsException(

@@ -144,9 +144,9 @@ class QueryService:
         host: HostInfo | None,
         limits: Limits,
         peers: Peers,
+        sql: bool,
         ui: bool = False,
         commands: bool = False,
-        sql: bool,
     ) -> None:
         self._reach = Reach(streams, host=host, limits=limits, peers=peers)
         self._about = About(streams, self._reach)
@@ -154,13 +154,13 @@ class QueryService:
         self._ranges = Ranges(self._reach)
         self._many_keys = ManyKeys(self._reach)
         self._one_key = OneKey(self._reach, self._many_keys)
+        self._exports = Exports(self._reach, self._asked)
+        self._watching = Watching(self._reach, self._asked)
+        self._sql = Sql(self._reach, streams.client_id, enabled=sql)
         self._dashboard = Dashboard(streams, self._about, self._actions, commands=commands)
         self._others = Others(peers, host)
         self._live = Live(self._look, limits.watchers)
         self._site = Site() if ui else None
-        self._exports = Exports(self._reach, self._asked)
-        self._watching = Watching(self._reach, self._asked)
-        self._sql = Sql(self._reach, streams.client_id, enabled=sql)
         # An orchestrator is answered however busy the others are.
         self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
 
@@ -188,7 +188,7 @@ class QueryService:
             case "live" | "ready" | "health":
                 return await self._watch.run(lambda: about.health(request.route.name))
             case "metrics":
-                return await self._watch.run(about.metrics)
+                return await read(deadline, about.metrics)
             case "topology":
                 return await read(deadline, about.topology)
             case "threads":
@@ -218,6 +218,13 @@ class QueryService:
             case _:
                 return await self._one_key.answer(request, deadline, only_here=only_here)
 
+    async def _asked(self, request: Request, deadline: Deadline) -> Answer:
+        """The same as JSON; an answer, too, if it cannot be."""
+        try:
+            return await self.answer(replace(request, accept=""), b"", deadline, forwarded=False)
+        except (Refused, StreamsException, IllegalStateException) as error:
+            return self.error(error)
+
     async def _shown(self, request: Request, deadline: Deadline) -> Answer:
         """The dashboard's page, and what it shows."""
         if self._site is None:
@@ -230,19 +237,12 @@ class QueryService:
             case "still":
                 return await self._reach.read(deadline, self._dashboard.still)
             case _:
-                watched = self._live.watch()  # refused now, and not when the head is sent
-                return Answer(200, headers=events.HEADERS, pieces=lambda: watched)
+                stream = self._live.watch()
+                return Answer(200, headers=events.HEADERS, pieces=lambda: stream)
 
     async def _look(self) -> dict[str, Any]:
         sections = await self._reach.read(Deadline(self._reach.limits.deadline_s), self._dashboard.sections)
         return {**sections, "others": self._others.look(sections["clients"], sections["health"])}
-
-    async def _asked(self, request: Request, deadline: Deadline) -> Answer:
-        """The same as JSON; an answer, too, if it cannot be."""
-        try:
-            return await self.answer(replace(request, accept=""), b"", deadline, forwarded=False)
-        except (Refused, StreamsException, IllegalStateException) as error:
-            return self.error(error)
 
     def error(self, error: Exception) -> Answer:
         """The answer to what went wrong."""

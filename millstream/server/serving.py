@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,8 +26,10 @@ from millstream.errors import ConfigException, IllegalStateException, SetupExcep
 from millstream.query.metadata import HostInfo
 from millstream.server.application import ADMITTED, QueryApplication
 from millstream.server.connections import Doorway, Seat, most_connections
+from millstream.server.cors import Origins
 from millstream.server.entrance import Allowed, Limits, checked_token, is_loopback
 from millstream.server.reading import QueriedStreams
+from millstream.server.tls import Tls
 from millstream.server.wire import Deadline
 
 __all__ = ["QueryServer", "listening_address", "query_server"]
@@ -62,11 +65,14 @@ class QueryServer:
         allow_anonymous: serve without a token on an address that others can reach.
         limits: how much a request may take.
         peers: which endpoints of other clients may be asked (`query.server.peers`).
-        ui: whether it serves the dashboard, at `/ui/`.
         sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
+        cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
+        ui: whether it serves the dashboard, at `/ui/`.
+        tls: it speaks https, and asks the other clients over https (`query.server.ssl.*`); None: neither.
 
     Raises:
-        ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint.
+        ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint,
+            or one of `cors` no origin.
         SetupException: uvicorn is not installed.
 
     Differs: Kafka Streams has no such server; `application.server` there only names one of the user's.
@@ -82,8 +88,10 @@ class QueryServer:
         allow_anonymous: bool = False,
         limits: Limits | None = None,
         peers: Iterable[str] = (),
-        ui: bool = False,
         sql: bool = False,
+        cors: Iterable[str] = (),
+        ui: bool = False,
+        tls: Tls | None = None,
     ) -> None:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
@@ -99,7 +107,9 @@ class QueryServer:
         names = None if token is not None or allow_anonymous else _names_of(listen, host)
         self._limits = _fitting(limits or Limits())
         peers = tuple(peers)
+        cors = tuple(cors)
         Allowed(peers, has_token=token is not None)  # told now, and not when it starts
+        Origins(cors)
         self._make = partial(
             QueryApplication,
             streams,
@@ -108,8 +118,11 @@ class QueryServer:
             allowed_hosts=names,
             peers=peers,
             sql=sql,
+            cors=cors,
             ui=ui,
+            tls=None if tls is None else tls.asking(),
         )
+        self._tls = None if tls is None else tls.serving()
         self._host = host
         self._application: QueryApplication | None = None
         self._lock = threading.Lock()
@@ -136,7 +149,7 @@ class QueryServer:
             # Which port it is, and so who this client is to the others, is known only now.
             self._address = HostInfo(self._listen.host, self._socket.getsockname()[1])
             self._application = self._make(host=self._host or self._address)
-            self._server = _uvicorn_server(self._application, self._limits, self._ready)
+            self._server = _uvicorn_server(self._application, self._limits, self._ready, self._tls)
             self._thread = threading.Thread(
                 target=self._serve, name=f"{self._client_id}-QueryServer", daemon=True
             )
@@ -184,7 +197,7 @@ class QueryServer:
     @property
     def url(self) -> str:
         """The address as `RemoteStore` takes it."""
-        return f"http://{self.address}"
+        return f"{'http' if self._tls is None else 'https'}://{self.address}"
 
     @property
     def failure(self) -> BaseException | None:
@@ -246,7 +259,9 @@ def _fitting(limits: Limits) -> Limits:
     return replace(limits, connections=connections, concurrent=concurrent)
 
 
-def _uvicorn_server(application: QueryApplication, limits: Limits, ready: threading.Event) -> Any:
+def _uvicorn_server(
+    application: QueryApplication, limits: Limits, ready: threading.Event, tls: ssl.SSLContext | None
+) -> Any:
     """uvicorn, set up to do no more than it is asked for: no logs of paths, no headers that tell of it."""
     import uvicorn
 
@@ -258,7 +273,7 @@ def _uvicorn_server(application: QueryApplication, limits: Limits, ready: thread
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup([])  # uvicorn would accept whatever comes
             assert sockets is not None  # QueryServer._serve hands over one
-            self._doorway = Doorway(sockets[0], self._connection, limits.connections)
+            self._doorway = Doorway(sockets[0], self._connection, limits.connections, tls, limits.transfer_s)
             self._doorway.open()
             ready.set()
 
@@ -417,10 +432,26 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
         host=host,
         allow_anonymous=bool(config["query.server.allow.anonymous"]),
         peers=config["query.server.peers"],
-        ui=bool(config["ui.enabled"]),
         sql=bool(config["query.server.sql.enabled"]),
+        cors=config["query.server.cors.origins"],
+        ui=bool(config["ui.enabled"]),
+        tls=_tls(config),
     )
     return server.start()
+
+
+def _tls(config: StreamsConfig) -> Tls | None:
+    """What the configuration says of TLS; None: nothing."""
+    names = ("certificate.location", "key.location", "key.password", "ca.location")
+    certificate, key, password, ca = (config.get(f"query.server.ssl.{name}") for name in names)
+    if certificate is not None:
+        return Tls(certificate, key, password, ca)
+    if (key, password, ca) != (None, None, None):
+        raise ConfigException(
+            "'query.server.ssl.…' is set without 'query.server.ssl.certificate.location', so nothing would "
+            "be encrypted; name the server's certificate"
+        )
+    return None
 
 
 def listening_address(listen: HostInfo | None, host: HostInfo | None) -> HostInfo:

@@ -14,6 +14,7 @@ import http.client
 import json
 import logging
 import queue
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -226,9 +227,12 @@ def base_of(url: str) -> Base:
 class _Line:
     """One connection; `proven` once the other end has proved itself on it."""
 
-    def __init__(self, base: Base) -> None:
-        kind = http.client.HTTPSConnection if base.scheme == "https" else http.client.HTTPConnection
-        self.http = kind(base.host, base.port)
+    def __init__(self, base: Base, tls: ssl.SSLContext | None) -> None:
+        self.http: http.client.HTTPConnection
+        if base.scheme == "https":
+            self.http = http.client.HTTPSConnection(base.host, base.port, context=tls)
+        else:
+            self.http = http.client.HTTPConnection(base.host, base.port)
         self.proven: Proven | None = None
 
 
@@ -239,11 +243,19 @@ class Wire:
         token: shown to the server with each question: only for one that the user has named.
         secret: proved instead, by the server first (`secret_of` a token): for one that others have named.
         name: the endpoint that it has to prove to be, as the others have named it.
+        tls: which certificates are believed, over https; None: those of authorities that the machine trusts.
     """
 
     def __init__(
-        self, base: Base, token: str | None = None, *, secret: bytes | None = None, name: str = ""
+        self,
+        base: Base,
+        token: str | None = None,
+        *,
+        secret: bytes | None = None,
+        name: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self.base = base
         self._token = token
         self._secret = secret
@@ -277,7 +289,7 @@ class Wire:
                 # It was closed while it was idle, most likely; every question may be asked twice.
                 log.debug("a kept connection to %s failed: %s", self.base, type(error).__name__)
         try:
-            return self._once(_Line(self.base), method, target, body, forwarded, deadline)
+            return self._once(_Line(self.base, self._tls), method, target, body, forwarded, deadline)
         except _NO_ANSWER as error:
             raise self._unreachable(error, deadline) from error
 

@@ -212,6 +212,8 @@ def _ignore_signals() -> None:
 
 def connect(process: subprocess.Popen[bytes], port: int, secret: str, settings: Mapping[str, str]) -> Any:
     """PySpark's gateway to the JVM. The settings become its system properties, as SparkSubmit makes them."""
+    # PySpark takes a JVM that runs already from these variables and from nothing else. A process that the
+    # program starts while it connects, some milliseconds, has them too.
     told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ |= told
     try:

@@ -1,8 +1,8 @@
 """The kernel in a running Spark: brought there, and compared with this package.
 
-A Spark that Millstream starts is given the jar among `spark.jars`, for driver and executors. One that runs
-already, a user's session, is given it here: the driver's class loader takes it, and executors fetch it before
-their next task.
+A Spark that Millstream starts directly has the jar on its class path; one that spark-submit starts is given
+it among `spark.jars`, for driver and executors. One that runs already, a user's session, is given it here:
+the driver's class loader takes it, and executors fetch it before their next task.
 """
 
 from __future__ import annotations

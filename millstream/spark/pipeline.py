@@ -205,7 +205,8 @@ def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int], recor
     """What a progress report tells, which comes at the end of a batch, with what was read since."""
     finished = told.position if told.finished is None else told.finished
     position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
-    return replace(told, position=position, finished=finished, records=max(told.records, records))
+    records = max(told.records, records)
+    return replace(told, position=position, finished=finished, records=records, lag=None)
 
 
 class IdlePipeline:

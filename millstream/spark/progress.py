@@ -1,7 +1,7 @@
 """Spark's progress reports: fetched as JSON, and read as values. Nothing here decides anything.
 
-Spark keeps the last hundred reports of a query. One is made after each micro-batch, and every ten seconds
-while there is nothing to do.
+Spark keeps the last hundred reports of a query. One is made after each batch, and in micro-batches
+every ten seconds while there is nothing to do.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def read_report(
         executed="addBatch" in parts,
         parts={name: int(took) for name, took in parts.items()},
         read=read,
-        lag=lag or None,
+        # In Real-Time Mode a report knows no end of a partition but the one that the batch has reached.
+        lag=(lag or None) if real_time_ms is None else None,
         state=tuple(
             _operator(number, each) for number, each in enumerate(progress.get("stateOperators") or ())
         ),

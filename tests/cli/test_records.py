@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import signal
 import struct
+import threading
+from dataclasses import replace
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.cli.cluster import lags
 from millstream.cli.lag import lag_as_dict, lag_table
+from millstream.cli.lines import pieces
+from millstream.cli.output import as_json, table
 from millstream.cli.records import (
     Form,
     parse_header,
@@ -22,6 +31,8 @@ from millstream.cli.records import (
 )
 from millstream.cli.topics import Begin, begin_of, first_offsets, record_of_line
 from millstream.dsl.serdes import Serdes
+from millstream.foreign import printable
+from millstream.kafka.records import is_read
 from millstream.model import Record, TopicPartition
 from millstream.testing.fakes import FakeLog, FakeTopics
 
@@ -36,7 +47,7 @@ def test_a_record_is_a_line_with_its_place_and_time() -> None:
     shown = record_as_dict(RECORD, AUTO, AUTO)
     line = 'orders-3@17  2026-07-01T10:00:00.123Z  ann  {"amount": 2.5}'
     assert record_line(shown, headers=False) == line
-    assert record_line(shown, headers=True) == f"{line}  from=0xff a=None"
+    assert record_line(shown, headers=True) == f"{line}  from=0xff a=null"
 
 
 def test_as_json_a_record_has_what_its_serde_reads() -> None:
@@ -46,7 +57,7 @@ def test_as_json_a_record_has_what_its_serde_reads() -> None:
     assert shown["key"] == {"$bytes": "YW5u"}
     assert "'long' cannot read these 3 bytes" in shown["key_error"]
     assert record_line(shown, headers=False).count("<key: serde 'long' cannot read") == 1
-    assert json.loads(json.dumps(shown))["headers"] == [["from", "0xff"], ["a", None]]
+    assert json.loads(json.dumps(shown))["headers"] == [["from", {"$bytes": "/w=="}], ["a", None]]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,122 @@ def test_as_json_a_record_has_what_its_serde_reads() -> None:
 )
 def test_bytes_that_nobody_knows_are_text_if_they_are_some(data: bytes, shown: str) -> None:
     """What would command the terminal, or turn its direction, is digits."""
-    assert AUTO(data) == shown
+    record = record_as_dict(Record("t", 0, 0, None, data, 0), AUTO, AUTO)
+    assert record_line(record, headers=False).endswith(f"null  {printable(shown)}")
+
+
+def round_trip(record: Record, key: Form, value: Form) -> Record:
+    """What `tail --json | produce --records` makes of a record, with these forms on both sides."""
+    shown = record_as_dict(record, reader_of(key, Serdes.of), reader_of(value, Serdes.of))
+    return record_of_line(
+        as_json(shown, one_line=True),
+        Record(record.topic, -1, -1, None, None, -1),
+        lambda text: written(key, text, Serdes.of),
+        lambda text: written(value, text, Serdes.of),
+        is_json=True,
+        key_form=key,
+        value_form=value,
+    )
+
+
+PARTS = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(str.encode)
+JSON_PARTS = (
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    )
+    | st.just({"$bytes": "YQ=="})
+    | st.just("\ud800")
+)
+
+
+@given(PARTS, PARTS, st.lists(st.tuples(st.text(max_size=5), PARTS), max_size=3))
+def test_what_tail_prints_as_json_produce_writes_again(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    """The same bytes, whatever they are: text that looks like digits of others stays text."""
+    record = Record("t", 1, 7, key, value, 1_782_900_000_123, tuple(headers))
+    again = round_trip(record, Form.AUTO, Form.AUTO)
+    assert round_trip(record, Form.STRING, Form.BYTES) == again
+    assert again == replace(record, offset=-1)
+
+
+@given(JSON_PARTS)
+def test_json_that_is_written_again_is_the_same_json(value: object) -> None:
+    """Strings stay strings, also those that look like numbers, and null is no tombstone."""
+    data = json.dumps(value).encode()
+    again = round_trip(Record("t", 0, 0, b"7", data, 0), Form.STRING, Form.JSON)
+    assert again.value is not None
+    assert json.loads(again.value) == value
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -0.0, 0.1])
+def test_numbers_that_json_does_not_have_are_written_again(number: float) -> None:
+    """As the bytes that they are."""
+    data = struct.pack(">d", number)
+    assert round_trip(Record("t", 0, 0, data, data, 0), Form.DOUBLE, Form.DOUBLE).value == data
+
+
+def test_bytes_that_are_none_are_an_error_of_usage() -> None:
+    """And not text."""
+    with pytest.raises(typer.BadParameter, match="no base64"):
+        line_of('{"value": {"$bytes": "?"}}', is_json=True)
+
+
+@pytest.mark.parametrize("text", ["\x7f", "\x9b31m", "\u202eabc", "\ud800", "\U000e0001", "\x1b[0m"])
+@pytest.mark.parametrize("one_line", [True, False])
+def test_json_does_not_command_the_terminal(text: str, one_line: bool) -> None:
+    """What cannot be printed is escaped, in names and in values, and reads as what it was."""
+    shown = as_json({"name": [text], text: "ü"}, one_line=one_line)
+    assert shown.replace("\n", "").isprintable()
+    assert "ü" in shown
+    assert json.loads(shown) == {"name": [text], text: "ü"}
+
+
+def test_json_has_texts_for_numbers_that_it_does_not_have() -> None:
+    """Other programs refuse NaN."""
+    assert json.loads(as_json({"a": [math.nan, 1.5], "b": -math.inf})) == {"a": ["nan", 1.5], "b": "-inf"}
+    assert table(["a\x1b"], [["b\x1b"]]).replace("\n", "").isprintable()
+
+
+def test_a_bounded_read_ends_with_the_partition() -> None:
+    """Behind an open transaction nothing can be read, for as long as it is open."""
+    assert not is_read(7, 10, at_end=False)
+    assert is_read(9, 10, at_end=False)
+    assert is_read(7, 10, at_end=True)
+
+
+def test_lines_of_a_pipe_are_handed_on_while_it_is_open() -> None:
+    """And what was read before Ctrl-C, too."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as source, os.fdopen(writing, "w") as sink:
+        found = pieces(source, 3, 0.05)
+        sink.write("a\nb\n")
+        sink.flush()
+        assert next(found) == ["a", "b"]
+        sink.write("1\n2\n3\n4\n")
+        sink.close()
+        assert list(found) == [["1", "2", "3"], ["4"]]
+
+
+def test_ctrl_c_comes_after_the_lines_that_were_read() -> None:
+    """A line that was taken from a pipe is in nobody's hands but ours."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as source, os.fdopen(writing, "w") as sink:
+        sink.write("a\n")
+        sink.flush()
+        found = pieces(source, 100, 60.0)
+        main = threading.main_thread().ident
+        assert main is not None
+        threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
+        assert next(found) == ["a"]
+        with pytest.raises(KeyboardInterrupt):
+            next(found)
 
 
 def test_no_record_commands_the_terminal() -> None:

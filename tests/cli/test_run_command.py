@@ -88,6 +88,16 @@ def test_serve_means_the_query_server_on_this_machine_unless_it_names_a_host() -
     assert serving_settings("0.0.0.0:7070") == {**enabled, "query.server.listen": "0.0.0.0:7070"}
 
 
+def test_a_file_that_is_named_is_looked_at_however_many_others_there_are(tmp_path: Path) -> None:
+    """The folder has more files than are looked at."""
+    for number in range(5_001):
+        (tmp_path / f"m{number}.py").touch()
+    config = tmp_path / "orders.toml"
+    config.touch()
+    found = files_of([tmp_path, config])
+    assert (config in found, len(found)) == (True, 5_000)
+
+
 def test_a_change_is_a_file_that_is_new_gone_or_different(tmp_path: Path) -> None:
     """Python files of the folder and below, and a file that is named; not those of environments."""
     for name in ("app.py", "shop/orders.py", ".venv/lib.py", "shop/__pycache__/orders.py", "notes.txt"):
@@ -117,8 +127,9 @@ def test_a_program_that_fails_is_started_again_when_it_changes(tmp_path: Path) -
     """Its end is told, and the exit code is that of the signal which ends the watching."""
     program = tmp_path / "cli_reloaded.py"
     program.write_text("raise ValueError('first')")
+    where = ["--app-dir", str(tmp_path), "--application-id", "reloaded", "--bootstrap-server", "127.0.0.1:1"]
     watching = subprocess.Popen(
-        [sys.executable, "-m", "millstream", "run", "cli_reloaded", "--reload", "--app-dir", str(tmp_path)],
+        [sys.executable, "-m", "millstream", "run", "cli_reloaded", "--reload", *where],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from millstream.cli.top import Sample, picture, rates, spark, top_text
+from millstream.cli.asking import is_told
+from millstream.cli.client import Change, change_text
+from millstream.cli.top import Sample, key_of, picture, rates, spark, top_text
 
 PIPELINE = {
     "name": "p0",
@@ -118,3 +120,27 @@ def test_without_a_terminal_it_is_plain_text() -> None:
     text = top_text(SAMPLE)
     for said in ("state      RUNNING", "c-1", "1,204", "totals", "REPLACE_THREAD"):
         assert said in text
+
+
+@pytest.mark.parametrize(
+    ("pressed", "key"),
+    [(b"q", "q"), (b"", "q"), (b"\x1b", "\x1b"), (b"\x1b[A", ""), (b"\x1bOP", ""), (b"pp", "p")],
+)
+def test_an_arrow_is_no_escape(pressed: bytes, key: str) -> None:
+    """Terminals send both with the same first byte; only the one ends the picture."""
+    assert key_of(pressed) == key
+
+
+def test_a_busy_server_is_not_taken_for_a_health_report() -> None:
+    """Both are 503; a client that is not ready says so in its report."""
+    assert is_told(503, {"ready": False, "status": "rebalancing"}, (503,))
+    assert not is_told(503, {"error": {"type": "Busy"}}, (503,))
+    assert not is_told(503, {}, (503,))
+    assert not is_told(200, {}, (503,))
+
+
+def test_a_thread_that_is_still_ending_is_not_told_as_removed() -> None:
+    """The server does not wait for as long as it takes."""
+    assert change_text(Change.REMOVE, {"done": True}) == "a thread is removed"
+    assert "has not ended yet" in change_text(Change.REMOVE, {"done": False})
+    assert change_text(Change.ADD, {"done": True}) == "a thread is added"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.errors import StreamsException
@@ -138,8 +139,8 @@ def test_a_topic_that_gets_partitions_is_the_same_topic(cluster: Cluster, name: 
     cluster.port.create([InternalTopic(name, 1, {})], 1)
     before = cluster.port.look([name])[name]
     cluster.grow(name, 4)
-    now = cluster.port.confirm([name])[name]
-    assert (now.partitions, now.topic_id) == (4, before.topic_id)
+    wait_until(lambda: cluster.port.confirm([name])[name].partitions == 4, "the broker has heard of it")
+    assert cluster.port.confirm([name])[name].topic_id == before.topic_id
 
 
 def test_a_deleted_topic_is_gone_when_delete_returns_and_comes_back_as_another(

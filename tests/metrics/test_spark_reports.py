@@ -56,6 +56,12 @@ def test_a_report_tells_what_was_read_and_what_is_left() -> None:
     )
 
 
+def test_in_real_time_mode_what_is_left_is_not_known() -> None:
+    """Its reports come at the end of a batch, and take that for the end of each partition."""
+    report = read_report("p0", REPORT, {}, real_time_ms=60_000)
+    assert (report.records, report.lag) == (4, None)
+
+
 def test_offsets_may_be_text_and_the_first_batch_has_no_start() -> None:
     """Where the query began is in its checkpoint, as Spark keeps it; else nothing counts."""
     source = {"startOffset": None, "endOffset": json.dumps({"in": {"0": 9, "1": 3}}), "latestOffset": None}

@@ -48,8 +48,10 @@ def test_each_route_is_in_it(app: QueryApplication) -> None:
         for path, item in paths.items()
         for method, operation in item.items()
     }
-    assert found.keys() == {route.name for route in ROUTES} == ABOUT.keys()
-    for route in ROUTES:
+    assert {route.name for route in ROUTES} == ABOUT.keys()
+    for_programs = [route for route in ROUTES if ABOUT[route.name].tag]
+    assert found.keys() == {route.name for route in for_programs}
+    for route in for_programs:
         path, method, parameters = found[route.name]
         assert (path, method) == ("/" + "/".join(route.path), route.method.lower())
         in_path = {part[1:-1] for part in route.path if part.startswith("{")}

@@ -9,8 +9,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from server_world import application, ask
+from server_world import application, ask, key_in
 
+from millstream.query.metadata import HostInfo
+from millstream.server import QueryServer
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
 from millstream.server.watching import differences
@@ -128,6 +130,27 @@ def test_a_range_tells_what_is_different() -> None:
         assert ([entry["key"] for entry in data["entries"]], data["removed"]) == (["aa"], [])
 
     listening(QueryApplication(world.clients[0]), "/v1/stores/counts/entries?to=b", story)
+
+
+def test_what_another_client_has_can_be_listened_to() -> None:
+    """Any client tells of any key, and of a range of which it has a part."""
+    world = application([0, 1], [2, 3])
+    key = key_in(2)
+    world.put(key, 1)
+    with QueryServer(world.clients[1]) as other:
+        world.agree({0: HostInfo("localhost", 1), 1: other.address})
+        for target in (f"/v1/stores/counts/keys/{key}", "/v1/stores/counts/entries"):
+            before = world.put_keys[key]
+
+            async def story(listener: Listener, before: int = before) -> None:
+                _, data = await listener.next()
+                assert [entry["value"] for entry in data["entries"]] == [before]
+                world.put(key, before + 1)
+                _, data = await listener.next()
+                assert [entry["value"] for entry in data["entries"]] == [before + 1]
+
+            app = QueryApplication(world.clients[0], host=HostInfo("localhost", 1))
+            listening(app, target, story)
 
 
 def test_what_cannot_be_read_for_a_while_is_told() -> None:

@@ -17,6 +17,7 @@ from spark_start import java_options
 from waiting import wait_until
 
 from millstream.java import find_java
+from millstream.permissions import umask_of_children
 from millstream.spark.direct import MAIN, class_path, command, decide
 
 HOME = Path(pyspark.__file__).parent
@@ -124,7 +125,8 @@ _PROGRAM = textwrap.dedent(
         "rows": spark.read.parquet(sys.argv[2] + "/written").count(),
         "told": sorted(name for name in os.environ if name.startswith("PYSPARK_GATEWAY")),
     }), flush=True)
-    sys.stdin.readline()
+    for line in sys.stdin:
+        print(spark.range(3).count(), flush=True)
     """
 )
 
@@ -147,7 +149,7 @@ def test_the_jvm_is_a_child_that_ends_with_its_parent_and_writes_private_files(t
         assert said == {
             "files": "io.millstream.kernel.files.LocalFiles",
             "property": "user",
-            "umask": said["umask"],
+            "umask": f"{umask_of_children():03o}",
             "rows": 3,
             "told": [],
         }
@@ -158,7 +160,10 @@ def test_the_jvm_is_a_child_that_ends_with_its_parent_and_writes_private_files(t
         assert {path.suffix for path in written} == {"", ".parquet"}, "no checksum files"
         for number in (signal.SIGTERM, signal.SIGINT):
             java.send_signal(number)
-        assert java.is_running()
+            assert program.stdin is not None
+            program.stdin.write("count\n")
+            program.stdin.flush()
+            assert program.stdout.readline() == "3\n"
     finally:
         program.kill()
         program.wait()

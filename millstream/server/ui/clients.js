@@ -31,8 +31,8 @@ export function clients() {
         ["Rebalances", number(figures["rebalance-total"])],
         ["Failed rebalances", number(figures["failed-rebalance-total"])],
         ["Since the last", number(figures["last-rebalance-seconds-ago"], "s")],
-        ["Times it became RUNNING", number(figures["recovery-total"])],
-        ["Last time that took", number(seconds(figures["recovery-time-last"]), "s")],
+        ["Starts, recoveries", number(figures["recovery-total"])],
+        ["The last one took", number(seconds(figures["recovery-time-last"]), "s")],
         ["At most", number(seconds(figures["recovery-time-max"]), "s")],
       ], "figures"));
     }

@@ -8,7 +8,7 @@ const MOST_STEPS = 50;
 export function overview(app) {
   const health = h("div");
   const machine = h("div", { class: "drawing" });
-  const steps = h("ol", { class: "log", "aria-label": "Transitions since this page was opened" });
+  const steps = h("ol", { class: "log", "aria-labelledby": "steps", tabindex: "0" });
   const threads = table("Each stream thread, what it has, and how far its pipelines are", [
     ["Thread, pipeline", "mono", (row) => row.name],
     ["State", "", (row) => pill(row.state)],
@@ -41,10 +41,10 @@ export function overview(app) {
   let last = null;
 
   const node = h("div", { class: "cards" },
-    card("Health", "half", health),
-    card("State machine", "half", machine, steps),
-    card("Threads and pipelines", "", threads.node),
-    card("Commands", "", buttons, refused, said));
+    h("div", { class: "column" }, card("Health", "", health), card("Commands", "", buttons, refused, said)),
+    card("State machine", "half", machine, h("h3", { id: "steps" }, "Transitions since this page was opened"),
+      steps),
+    card("Threads and pipelines", "", threads.node));
 
   function update({ client, health: how, threads: all }) {
     if (!drawn && app.still) {

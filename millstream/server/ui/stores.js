@@ -1,6 +1,7 @@
 // The stores: what there is, and reading it: a key, a range, windows, sessions, page by page.
 
 import { bytes, card, h, moment, number, refill, table } from "./dom.js";
+import { sql } from "./sql.js";
 
 const LIMIT = 50;
 const PLACES = { "key-value": "entries", window: "windows", session: "sessions" };
@@ -37,8 +38,9 @@ export function stores(app) {
     h("label", { class: "check" }, reverse, "last first"),
     h("label", { class: "check" }, stale, "standbys will do"),
     h("button", { type: "submit", class: "main" }, "Read"));
+  const select = sql(app);
   const node = h("div", { class: "cards" }, card("All stores", "", list.node),
-    card("Read", "", form, said, results, h("div", { class: "actions" }, next)));
+    card("Read", "", form, said, results, h("div", { class: "actions" }, next)), select.node);
   let known = new Map();
   let cursor = null;
 
@@ -98,7 +100,9 @@ export function stores(app) {
     return `stores/${encodeURIComponent(store.store)}/${place}${key}?${given}`;
   }
 
-  function update({ stores: all, sizes, lags }) {
+  function update(model) {
+    const { stores: all, sizes, lags } = model;
+    select.update(model);
     const found = all ?? [];
     known = new Map(found.map((each) => [each.store, each]));
     const before = which.value;
@@ -114,7 +118,7 @@ export function stores(app) {
 
 const sum = (values) => (values.length ? values.reduce((one, other) => one + other, 0) : null);
 
-const pill_of = (at, how) => (how === "readable" ? pill_with(at, "good", how) : pill_with(`${at} ${how}`, "warn", how));
+const pill_of = (at, how) => (how === "readable" ? pill_with(at, "good", how) : pill_with(`${at} ${how}`, how === "standby" ? "" : "warn", how));
 const pill_with = (text, kind, title) => h("span", { class: `pill ${kind}`, title }, text);
 
 function field(name, hint) {

@@ -8,6 +8,8 @@ import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Writes what has changed in a table to its topic, in one transaction; on the driver.
@@ -16,6 +18,9 @@ import org.apache.spark.sql.Row;
  * is read of the topic behind that is all that there is, as long as this one is not fenced itself.
  */
 public final class TableWriter implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(TableWriter.class);
+
+    private final Map<String, String> options;
     private final Producer<byte[], byte[]> producer;
     private final String topic;
 
@@ -30,16 +35,25 @@ public final class TableWriter implements AutoCloseable {
         all.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, "true");
         all.put(ProducerConfig.ACKS_CONFIG, "all");
         this.topic = topic;
-        producer = Producers.make(all);
+        this.options = all;
+        producer = opened();
+    }
+
+    private Producer<byte[], byte[]> opened() {
+        Producer<byte[], byte[]> made = Producers.make(options);
         try {
-            producer.initTransactions();
+            made.initTransactions();
+            return made;
         } catch (RuntimeException error) {
-            close();
+            Producers.close(made);
             throw error;
         }
     }
 
-    /** Write all of these rows, or none: key and value, a value of null where the row of a key is gone. */
+    /**
+     * Write all of these rows, or none: key and value, a value of null where the row of a key is gone. When this
+     * returns, whoever reads the topic finds them.
+     */
     public void write(Dataset<Row> rows) {
         producer.beginTransaction();
         Iterator<Row> each = rows.toLocalIterator();
@@ -49,6 +63,17 @@ public final class TableWriter implements AutoCloseable {
             producer.send(new ProducerRecord<>(topic, 0, now, row.<byte[]>getAs(0), row.<byte[]>getAs(1)));
         }
         producer.commitTransaction(); // throws what any of them was refused for
+        settle();
+    }
+
+    /** A commit is promised before it can be read; the next transaction is not let in until it can. */
+    @SuppressWarnings("resource") // it is closed at once
+    private void settle() {
+        try {
+            Producers.close(opened());
+        } catch (RuntimeException error) {
+            LOG.debug("what was written is committed, and may be seen a little later", error);
+        }
     }
 
     @Override

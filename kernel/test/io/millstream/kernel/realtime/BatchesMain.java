@@ -41,7 +41,7 @@ public final class BatchesMain {
                 Batches.beginning(RUN);
             }
         } catch (UncheckedIOException wanted) {
-            System.out.println("stopped");
+            System.out.println(wanted.getCause().getMessage());
         }
     }
 }

@@ -1,0 +1,66 @@
+"""Lines of standard input, handed on in pieces: many at once from a file, soon where few come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from queue import Empty, Queue
+
+__all__ = ["pieces"]
+
+
+def pieces(lines: Iterable[str], most: int, within_s: float) -> Iterator[list[str]]:
+    """The lines without their ends: `most` at a time, or what has come within this time after the first.
+
+    They are read on a thread, which ends with the lines or with the process: a read of a pipe cannot be
+    ended otherwise. Ctrl-C comes through after what was read until then.
+
+    Raises:
+        OSError, ValueError: what reading them raised.
+    """
+    read: Queue[str | None] = Queue(most)
+    failed: list[OSError | ValueError] = []
+
+    def fill() -> None:
+        try:
+            for line in lines:
+                read.put(line.rstrip("\r\n"))
+        except (OSError, ValueError) as error:  # ValueError: it is no UTF-8
+            failed.append(error)
+        finally:
+            read.put(None)
+
+    threading.Thread(target=fill, name="cli-lines", daemon=True).start()
+    piece: list[str] = []
+    has_ended = False
+    try:
+        while not has_ended:
+            has_ended = _fill(piece, read, most, within_s)
+            if piece:
+                handed_on, piece = piece, []
+                yield handed_on
+    except KeyboardInterrupt:
+        while not read.empty():
+            line = read.get_nowait()
+            piece += [] if line is None else [line]
+        if piece:
+            yield piece
+        raise
+    if failed:
+        raise failed[0]
+
+
+def _fill(piece: list[str], read: Queue[str | None], most: int, within_s: float) -> bool:
+    """Whether that was the end."""
+    line = read.get()
+    until = time.monotonic() + within_s
+    while line is not None:
+        piece.append(line)
+        if len(piece) >= most:
+            return False
+        try:
+            line = read.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
+            return False
+    return True

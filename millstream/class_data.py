@@ -174,7 +174,7 @@ class ArchiveMaking:
 
         Args:
             kind: whose classes these are, for the thread's name.
-            after_s: wait so long first; a start has better use for the processor.
+            after_s: wait so long first, and until the list has hardly grown for as long.
             needed: how much disk and how much memory has to be free.
         """
         self._archive = archive
@@ -206,7 +206,7 @@ class ArchiveMaking:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if self._stopped.wait(self._after_s):
+        if not self._is_list_full():
             return
         directory = self._archive.directory
         try:
@@ -224,6 +224,17 @@ class ArchiveMaking:
             log.debug("another process makes the class-data archive")
         except OSError as error:
             log.info("no class-data archive was made, so starts go on without one: %s", error)
+
+    def _is_list_full(self) -> bool:
+        """Wait until the list hardly grows any more: a slow machine is not through its start by a clock."""
+        before, size = -1, 0
+        while size > before * 1.01:
+            if self._stopped.wait(self._after_s):
+                return False
+            before = size
+            with suppress(OSError):  # reading it says so
+                size = self._class_list.stat().st_size
+        return True
 
     def _make(self) -> None:
         directory = self._archive.directory

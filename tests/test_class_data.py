@@ -184,6 +184,23 @@ def test_no_archive_is_made_where_disk_or_memory_is_short(
     assert short_of(tmp_path, 2 << 10, tmp_path / "nowhere") is None
 
 
+def test_an_archive_is_begun_when_the_list_hardly_grows(tmp_path: Path) -> None:
+    """On a busy machine a start may take a minute: what it loads by then is to be in the archive."""
+    names = tmp_path / "classes.lst"
+    directory = tmp_path / "archive"
+    directory.mkdir()
+    names.write_text("java/lang/Object id: 0\n")
+    making = ArchiveMaking(
+        Archive(directory), "test", java=Path("/no/java"), jvm_arguments=[], class_list=names, after_s=0.3
+    )
+    for _ in range(8):
+        assert not making.wait_until_done(0.15)
+        names.write_text(names.read_text() * 2)
+        assert list(directory.iterdir()) == []
+    assert making.wait_until_done(20)
+    assert [path.name for path in directory.iterdir()] != []
+
+
 def test_what_makes_the_archive_goes_first_and_has_no_options_of_other_javas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

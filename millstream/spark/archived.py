@@ -24,7 +24,7 @@ __all__ = ["archive_for", "start_with_archive"]
 
 log = logging.getLogger(__name__)
 
-_AFTER_SECONDS = 20.0
+_AFTER_SECONDS = 10.0
 
 
 def start_with_archive(

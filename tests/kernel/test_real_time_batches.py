@@ -16,7 +16,7 @@ def test_a_query_without_partitions_pauses_and_a_late_end_leaves_the_new_run_alo
         "without partitions waits: true",
         "with one waits: false",
         "settled: true",
-        "stopped",
+        "the query is being stopped",
         "the new one is there: true",
         "forgotten: true",
     ]

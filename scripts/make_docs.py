@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: state diagrams, configuration keys, claims of KIPs, ported programs.
+"""Writes the generated parts of docs/: drawings, configuration keys, claims of KIPs, ported programs.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
@@ -18,12 +18,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from doc_drawings import drawings
+
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.metrics.missing import MISSING
 from millstream.metrics.table import DEFINITIONS, Definition
-from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
+from millstream.runtime.states import CLIENT
 from millstream.server.paths import table_of_parameters, table_of_paths
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,19 +34,6 @@ KIPS = ROOT / "tests" / "kips"
 PORTED = ROOT / "examples" / "ported"
 
 S = TypeVar("S", bound=Enum)
-
-
-def state_diagram(rules: Rules[S]) -> str:
-    """One machine as a Mermaid diagram; transitions of a state to itself are left out.
-
-    Terminal states lead to the end mark, and what the table calls no mistake is no arrow.
-    """
-    states = list(rules.allowed)
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {states[0].name}"]
-    for old, following in rules.allowed.items():
-        lines += [f"    {old.name} --> {new.name}" for new in following if new is not old]
-    lines += [f"    {state.name} --> [*]" for state in states if state in rules.terminal]
-    return "\n".join([*lines, "```"])
 
 
 def ignored_table(rules: Rules[S]) -> str:
@@ -227,11 +216,8 @@ def _parameter(parameter: Any) -> str:
 
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
-        "client": lambda: state_diagram(CLIENT),
         "client-causes": lambda: causes_table(CLIENT),
         "client-ignored": lambda: ignored_table(CLIENT),
-        "stream-thread": lambda: state_diagram(STREAM_THREAD),
-        "global-thread": lambda: state_diagram(GLOBAL_THREAD),
     },
     "configuration.md": {"keys": configuration},
     "kips.md": {"claims": claims},
@@ -270,6 +256,12 @@ def main(arguments: Sequence[str]) -> int:
             stale.append(file)
             if not check:
                 path.write_text(new, encoding="utf-8")
+    for name, drawing in drawings():
+        path = DOCS / "images" / name
+        if not path.exists() or path.read_text(encoding="utf-8") != drawing:
+            stale.append(f"images/{name}")
+            if not check:
+                path.write_text(drawing, encoding="utf-8")
     for file in stale:
         print(f"docs/{file}: {'not current: make docs' if check else 'written'}")
     return 1 if check and stale else 0

@@ -112,8 +112,46 @@ def test_each_link_leads_to_a_file() -> None:
     assert wrong == []
 
 
+NAV = re.compile(r"^ +- .*: ([\w./-]+\.md|[\w-]+/)$", re.MULTILINE)
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+CODE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+
+
+def anchor(heading: str) -> str:
+    """What GitHub and the site call a heading: lower case, hyphens for spaces, no other signs."""
+    plain = re.sub(r"`|\*|\[([^]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
+def test_each_link_leads_to_a_heading() -> None:
+    """A link into a document names one of its headings, as GitHub and the site make anchors of them."""
+    wrong = []
+    for document in DOCUMENTS:
+        text = CODE.sub("", document.read_text(encoding="utf-8"))
+        for target, name in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+            path = document.parent / target if target else document
+            if "://" in target or path.suffix != ".md":
+                continue
+            headings = HEADING.findall(CODE.sub("", path.read_text(encoding="utf-8")))
+            if name not in [anchor(heading) for heading in headings]:
+                wrong.append(f"{document.name}: {target}#{name}")
+    assert wrong == []
+
+
+def test_each_page_has_its_place_in_the_site() -> None:
+    """mkdocs.yml names each page of docs/, or its folder, once; and none that is not there."""
+    named = NAV.findall((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert len(named) > 25
+    assert sorted({name for name in named if named.count(name) > 1}) == []
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    of_hooks = {"index.md"} | {name for name in named if name.startswith("project/")}
+    assert sorted({name for name in named if name.endswith(".md")} - pages - of_hooks) == []
+    folders = tuple(name for name in named if name.endswith("/"))
+    assert sorted(page for page in pages - {*named} if not page.startswith(folders)) == []
+
+
 def test_the_generated_parts_of_the_documents_are_current() -> None:
-    """State diagrams and the table of keys are what the program's own tables say: `make docs`."""
+    """Drawings and the table of keys are what the program's own tables say: `make docs`."""
     script = ROOT / "scripts" / "make_docs.py"
     done = subprocess.run(
         [sys.executable, str(script), "--check"],

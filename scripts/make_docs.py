@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: drawings, configuration keys, claims of KIPs, ported programs.
+"""Writes the generated parts of docs/: drawings, configuration keys, claims of KIPs, differences, and more.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
@@ -13,7 +13,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,6 +131,65 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+SUBJECTS = {
+    "dsl": "The DSL",
+    "topology": "Topologies",
+    "processors": "Processors",
+    "runtime": "The client",
+    "group": "Clients of one application",
+    "query": "Queries",
+    "stores": "Stores",
+    "spark": "What runs in Spark",
+    "registry": "Schema registries",
+    "kafka": "Kafka",
+    "metrics": "Metrics",
+    "server": "The query server",
+    "testing": "Testing",
+    "cli": "The command line",
+    "": "Configuration, values and exceptions",
+}
+"""The folders of the package, in the order in which a reader meets them."""
+DIFFERS = re.compile(
+    r"Differs: (.*?)(?=\n\s*\n|\n *(?:Source|Next|Raises|Args|Attributes|Returns|Shape):|\Z)", re.DOTALL
+)
+
+
+def differences() -> str:
+    """Each `Differs:` of a docstring, under the name of what it belongs to."""
+    found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}
+    for path in sorted((ROOT / "millstream").rglob("*.py")):
+        inside = path.relative_to(ROOT / "millstream")
+        folder = inside.parts[0] if len(inside.parts) > 1 else ""
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name, docstring in _docstrings(tree, ""):
+            for text in DIFFERS.findall(docstring):
+                public = name and not any(part.startswith("_") for part in name.split("."))
+                title = name if public else inside.as_posix()
+                found[folder].append(f"- `{title}`: {_sentence(text)}")
+    return "\n\n".join(
+        "\n".join([f"## {SUBJECTS[folder]}", "", *dict.fromkeys(rows)])
+        for folder, rows in found.items()
+        if rows
+    )
+
+
+def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    """Each docstring in a file, with the qualified name of what it belongs to; that of the file is empty."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        docstring = ast.get_docstring(node)
+        if docstring:
+            yield name, docstring
+        for inner in node.body:
+            own = getattr(inner, "name", "")
+            yield from _docstrings(inner, f"{name}.{own}".lstrip("."))
+
+
+def _sentence(text: str) -> str:
+    """On one line, beginning with a capital letter, unless a name stands there."""
+    line = " ".join(text.split())
+    return line[0].upper() + line[1:] if line[0].islower() and line.split()[0].isalpha() else line
+
+
 def metrics() -> str:
     """Each group of metrics as a table, with what differs behind it."""
     parts = []
@@ -224,6 +283,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
+    "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},
 }
 """For each file, its sections and what makes them."""

@@ -14,6 +14,9 @@ from types import ModuleType
 import pytest
 
 import millstream
+import millstream.broker
+import millstream.server
+import millstream.testing
 from millstream import FailureContext, KafkaStreams, StreamsException, StreamThreadExceptionResponse
 from millstream.client_keys import CLIENT_KEYS
 from millstream.config_keys import KEYS
@@ -148,6 +151,16 @@ def test_each_page_has_its_place_in_the_site() -> None:
     assert sorted({name for name in named if name.endswith(".md")} - pages - of_hooks) == []
     folders = tuple(name for name in named if name.endswith("/"))
     assert sorted(page for page in pages - {*named} if not page.startswith(folders)) == []
+
+
+def test_each_public_name_is_in_the_reference() -> None:
+    """Once, in docs/reference, and nothing else is there."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")]
+    named = [name for text in texts for name in re.findall(r"^::: millstream\.(.+)$", text, re.MULTILINE)]
+    public = {*millstream.__all__, "logging"}
+    for module in (millstream.broker, millstream.server, millstream.testing):
+        public |= {f"{module.__name__.removeprefix('millstream.')}.{name}" for name in module.__all__}
+    assert sorted(named) == sorted(public)
 
 
 def test_the_generated_parts_of_the_documents_are_current() -> None:

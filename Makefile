@@ -53,7 +53,7 @@ docs: setup ## Write the generated parts of docs/ anew, and CHANGELOG.md from ch
 
 docs-site: ## Build the documentation site into build/site; a broken link ends it (ARGS=--dirty)
 	@scripts/python.sh environment.py docs .venv-docs
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
 	@echo "build/site/index.html"
 
 lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)

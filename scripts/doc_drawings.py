@@ -9,6 +9,7 @@ import runpy
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from millstream.machine import Rules
@@ -52,17 +53,17 @@ def drawn(
     title: str,
     kinds: Mapping[str, BoxKind],
     arrows: str,
-    groups: Mapping[str, str] = {},
+    groups: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Drawing, str]:
     """A drawing of boxes that are called by their labels.
 
     Args:
         kinds: the label of each box, and its kind.
         arrows: `from > to`, one a line; `from . to` for what is had, not sent.
-        groups: the title of each frame, and the labels in it, separated by commas.
+        groups: the title of each frame, and the labels in it, with | between them.
     """
     home = {
-        label.strip(): number for number, labels in enumerate(groups.values()) for label in labels.split(",")
+        label.strip(): number for number, labels in enumerate(groups.values()) for label in labels.split("|")
     }
     boxes = tuple(Box(label, kind, label, home.get(label)) for label, kind in kinds.items())
     lines = [line.strip() for line in arrows.strip().splitlines()]
@@ -118,19 +119,27 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
     "clients": lambda: drawn(
         "Two clients of one application",
         {
-            "orders, 4 partitions": TOPIC,
-            "thread 1, pipeline p0": STEP,
-            "totals 0 to 3": STORE,
-            "thread 1, waiting": STEP,
-            "standby of totals 0 to 3": STORE,
-            "totals changelog, 4 partitions": TOPIC,
+            "orders": TOPIC,
+            "totals changelog": TOPIC,
+            "stream thread, pipeline p0": STEP,
+            "totals 0, 1": STORE,
+            "standby of 2, 3": STORE,
+            "totals 2, 3": STORE,
+            "standby of 0, 1": STORE,
         },
         """
-        orders, 4 partitions > thread 1, pipeline p0
-        thread 1, pipeline p0 > totals changelog, 4 partitions
-        totals changelog, 4 partitions . totals 0 to 3
-        totals changelog, 4 partitions . standby of totals 0 to 3
+        orders > stream thread, pipeline p0
+        stream thread, pipeline p0 > totals changelog
+        totals changelog > totals 0, 1
+        totals changelog > standby of 2, 3
+        totals changelog > totals 2, 3
+        totals changelog > standby of 0, 1
         """,
+        {
+            "pipeline, on client A": "stream thread, pipeline p0",
+            "stores of client A": "totals 0, 1 | standby of 2, 3",
+            "stores of client B": "totals 2, 3 | standby of 0, 1",
+        },
     ),
 }
 """For each file, what draws it."""

@@ -131,6 +131,44 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+def java_api() -> str:
+    """The classes of Kafka Streams, with what becomes of each method.
+
+    Raises:
+        ValueError: java_api.toml says something of a method that is not so.
+    """
+    import millstream
+    import millstream.testing
+
+    told = tomllib.loads((ROOT / "scripts" / "java_api.toml").read_text(encoding="utf-8"))
+    rows = ["| class | in Python's spelling | otherwise |", "| --- | --- | --- |"]
+    used: set[str] = set()
+    for name, methods in told["methods"].items():
+        ours = getattr(millstream, name, None) or getattr(millstream.testing, name)
+        here = set(dir(ours)).union(*(getattr(kind, "__annotations__", {}) for kind in ours.__mro__))
+        same, other = [], []
+        for method in methods:
+            key = f"{name}.{method}"
+            new, missing = told["renamed"].get(key), told["missing"].get(key)
+            snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower()
+            spelled = {snake, f"{snake}_", snake.removeprefix("get_")} & here
+            if (new is not None and new not in here) or (missing is not None and spelled):
+                raise ValueError(f"java_api.toml: {key} is otherwise")
+            if new is None and missing is None and not spelled:
+                raise ValueError(f"java_api.toml: {key} is neither in Millstream nor in the list")
+            used |= {key} if new or missing else set()
+            if new or missing:
+                other.append(f"`{method}`: {missing or f'`{new}`'}")
+            else:
+                same.append(f"`{min(spelled, key=len)}`")
+        rows.append(f"| `{name}` | {', '.join(same)} | {'; '.join(other)} |")
+    if stray := {*told["renamed"], *told["missing"]} - used:
+        raise ValueError(f"java_api.toml: no such methods: {sorted(stray)}")
+    rows += ["", "| has no class here | instead |", "| --- | --- |"]
+    rows += [f"| {names} | {instead} |" for names, instead in told["classes"].items()]
+    return "\n".join(rows)
+
+
 SUBJECTS = {
     "dsl": "The DSL",
     "topology": "Topologies",
@@ -283,6 +321,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
+    "migrating.md": {"api": java_api},
     "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},
 }

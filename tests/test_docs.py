@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,29 @@ def test_what_a_document_imports_of_millstream_is_there() -> None:
     for document in DOCUMENTS:
         for snippet in snippets(document):
             assert missing_in(ast.parse(snippet)) == [], document.name
+
+
+def test_each_program_in_a_document_builds() -> None:
+    """A snippet that makes a topology is a whole program, and Spark queries can run it."""
+    programs = [
+        (document.name, snippet)
+        for document in DOCUMENTS
+        for snippet in snippets(document)
+        if re.search(r"^topology = ", snippet, re.MULTILINE)
+        and re.search(r"import .*\bStreamsBuilder\b|^    StreamsBuilder,$", snippet, re.MULTILINE)
+    ]
+    assert len(programs) > 4
+    for name, snippet in programs:
+        topology = run(snippet, name)["topology"]
+        assert topology.pipelines, name
+        assert "Topologies:" in str(topology.describe()), name
+
+
+def run(snippet: str, name: str) -> dict[str, Any]:
+    """What a snippet defines; not as the main program."""
+    made: dict[str, Any] = {"__name__": "a_document"}
+    exec(compile(snippet, name, "exec"), made)
+    return made
 
 
 def missing_in(snippet: ast.Module) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: state diagrams, configuration keys, claims of KIPs, ported programs.
+"""Writes the generated parts of docs/: state diagrams, keys, claims of KIPs, ported programs, drawings.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
+
+import dsl_pages
 
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
@@ -270,6 +272,7 @@ def main(arguments: Sequence[str]) -> int:
             stale.append(file)
             if not check:
                 path.write_text(new, encoding="utf-8")
+    stale += [f"dsl/images/{name}" for name in dsl_pages.write_drawings(check=check)]
     for file in stale:
         print(f"docs/{file}: {'not current: make docs' if check else 'written'}")
     return 1 if check and stale else 0

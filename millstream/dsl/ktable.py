@@ -14,9 +14,18 @@ from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
+from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.functions import FunctionTransformers, is_function_of_rows
 from millstream.topology import nodes
-from millstream.topology.columns import ForeignKey, Joiner, Mapper, PairMapper, Predicate
+from millstream.topology.columns import (
+    ForeignKey,
+    Joiner,
+    Mapper,
+    PairMapper,
+    Predicate,
+    RowFunction,
+    Supplier,
+)
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import NameProvider
 from millstream.topology.suppliers import check_transformers, declared_store, stores_of
@@ -111,7 +120,7 @@ class KTable(TellsWhatIsMissing):
 
     def transform_values(
         self,
-        supplier: Any,
+        supplier: RowFunction | Supplier[ValueTransformerWithKey],
         *stores: str | StoreBuilder,
         materialized: Materialized | None = None,
         named: str | Named | None = None,

@@ -63,11 +63,11 @@ class Named:
         validate_name(self.name)
 
     @classmethod
-    def as_(cls, name: str) -> Named:
+    def as_(cls, name: str) -> Self:
         """An operation of this name."""
         return cls(name)
 
-    def with_name(self, name: str) -> Named:
+    def with_name(self, name: str) -> Self:
         """The same with another name."""
         return replace(self, name=name)
 

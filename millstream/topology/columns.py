@@ -34,6 +34,7 @@ __all__ = [
     "Predicate",
     "RecordContext",
     "Reducer",
+    "RowFunction",
     "Supplier",
     "TopicName",
     "Value",
@@ -109,6 +110,14 @@ Reducer: TypeAlias = "Callable[[Column], Value] | Callable[[Any, Any], Any]"
 
 Folder: TypeAlias = Callable[[Any, Any, Any], Any]
 """A Python function of key, value and aggregate, which returns the next aggregate."""
+
+RowFunction: TypeAlias = (
+    Callable[[Any, Any], Any]
+    | Callable[[Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any], Any]
+)
+"""A Python function of a row's key and value, and of up to three stores."""
 
 Action: TypeAlias = Callable[[Any, Any], object] | Callable[[Any], object]
 """A Python function of each record's key and value; or of a pyarrow Table of many."""

@@ -1,7 +1,7 @@
 """The dashboard in a real browser: every view, the commands, the keyboard, colours, and a phone.
 
 The clients and their servers are real; Kafka and Spark are fakes (`tests/contracts` holds these to their
-ports). `tests/end_to_end/test_dashboard_on_kafka.py` looks at a client on the real ones.
+ports). `tests/cli/test_program_on_kafka.py` looks at a client on the real ones.
 """
 
 from __future__ import annotations

@@ -277,17 +277,20 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
             TaskMigratedException: it is of a checkpoint's log, and another client has put a fence there.
         """
         try:
-            if path.split("/")[-2:-1] not in ([each] for each in _LOGS):
+            if not _is_of_a_log(path):
                 self._objects.put(self._fs, self._at(path), bytearray(content))
                 return
             done = self._objects.replace(self._fs, self._at(path), bytearray(content), bytearray(FENCE))
         except Py4JJavaError as error:
             raise self._failed("written", path, error) from error
         if not done:
-            raise TaskMigratedException(
-                f"'{self._name(path)}' is not this client's to write any more: another one has claimed the "
-                "checkpoint"
-            )
+            raise self._migrated(path)
+
+    def _migrated(self, path: str) -> TaskMigratedException:
+        return TaskMigratedException(
+            f"'{self._name(path)}' is not this client's to write any more: another one has claimed the "
+            "checkpoint"
+        )
 
     def copy(self, old: str, new: str) -> None:
         """A directory with all that is in it, but for fences. None there: nothing happens."""
@@ -297,10 +300,19 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
             raise self._failed("copied", old, error) from error
 
     def delete(self, path: str) -> None:
-        """A file, or a directory with all that is in it, but for fences."""
+        """A file, or a directory with all that is in it, but for fences. Nothing there: nothing happens.
+
+        Raises:
+            TaskMigratedException: it is of a checkpoint's log, and another client has put a fence there.
+        """
+        if _is_of_a_log(path) and self.read(path) == FENCE:
+            # What is there and no fence cannot become one: only a name that is free is fenced.
+            raise self._migrated(path)
         try:
             at = self._at(path)
-            if self._fs.exists(at) and self._fs.getFileStatus(at).isDirectory():
+            if not self._fs.exists(at):
+                return
+            if self._fs.getFileStatus(at).isDirectory():
                 self._objects.clear(self._fs, at, bytearray(FENCE))
             else:
                 self._fs.delete(at, False)
@@ -313,6 +325,10 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
 
     def rename(self, old: str, new: str) -> bool:
         raise StreamsException(f"'{self._name(old)}' cannot be renamed: object stores rename nothing")
+
+
+def _is_of_a_log(path: str) -> bool:
+    return path.rpartition("/")[0].rpartition("/")[2] in _LOGS
 
 
 def _is(error: Py4JJavaError, *classes: str) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -331,6 +332,7 @@ def _start(
         session = SparkSession(SparkContext.getOrCreate(conf))
         _keep_quiet(session)
         _write_no_checksum_files(session)
+        _forget_origins(session)
         return session
     except PySparkException as error:
         raise SetupException(
@@ -391,6 +393,22 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
     assert spark._jvm is not None
     local = spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
     local.setWriteChecksum(False)
+
+
+def _forget_origins(spark: SparkSession) -> None:
+    """Have Hadoop's configuration not know which file each of its settings is from.
+
+    Each micro-batch brings the configuration to the tasks, once for each operator with state, and Hadoop
+    compresses the origins of its thousand settings one by one: 5 ms of a batch. Nobody reads them.
+    """
+    try:
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        configuration.size()  # it is read from its files now, and not later
+        origins = configuration.getClass().getDeclaredField("updatingResource")
+        origins.setAccessible(True)
+        origins.get(configuration).clear()
+    except Py4JError:  # a Hadoop that keeps them elsewhere, or shows nobody
+        log.debug("the origins of Hadoop's settings", exc_info=True)
 
 
 def _stderr() -> int | None:

@@ -114,8 +114,12 @@ class Executors:
             if there and there <= self._checked:
                 return
             try:
-                missing = _missing(self._spark, Path(root), max(1, slots))
+                missing = _missing(self._spark, Path(root), max(1, slots), closing)
             except Py4JError as error:
+                if closing.is_set():
+                    raise StreamsException(
+                        "the client was closed while it asked Spark's executors"
+                    ) from error
                 log.warning(
                     "whether Spark's executors have the directory '%s' could not be found out: %s. If they "
                     "do not share it with this machine, pipelines will fail: set checkpoint.location",
@@ -171,22 +175,27 @@ class Executors:
             )
 
 
-def _missing(spark: SparkSession, root: Path, tasks: int) -> list[str]:
+def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Event) -> list[str]:
     """What executors say who do not have the directory; it needs some that are there, or come."""
     context: Any = spark.sparkContext
     marker = root / f".executors-look-for-this-{uuid.uuid4().hex}"
     root.mkdir(parents=True, exist_ok=True)
     marker.touch()
-    group = str(marker)
-    give_up = threading.Timer(_CHECK_S, context.cancelJobGroup, [group])
-    give_up.name, give_up.daemon = "spark-executors-give-up", True
-    give_up.start()
+    group, done = str(marker), threading.Event()
+
+    def give_up() -> None:
+        until = time.monotonic() + _CHECK_S
+        while not done.wait(_LOOK_S / 10):
+            if closing.is_set() or time.monotonic() >= until:
+                context.cancelJobGroup(group)
+
+    threading.Thread(target=give_up, name="spark-executors-limit", daemon=True).start()
     try:
         context.setJobGroup(group, "whether executors have the directory of the checkpoints")
         shared = java_class(spark._jvm, _SHARED_FILES)
         return [str(each) for each in shared.missing(spark._jsparkSession, str(marker), tasks)]
     finally:
-        give_up.cancel()
+        done.set()
         for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             context.setLocalProperty(name, None)
         with suppress(OSError):

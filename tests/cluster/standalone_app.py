@@ -28,7 +28,7 @@ from millstream import (
     Topology,
 )
 
-WAIT = timedelta(seconds=100)
+WAIT = timedelta(seconds=170)
 
 
 def topology(topic: str) -> Topology:

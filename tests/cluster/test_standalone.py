@@ -24,7 +24,7 @@ from waiting import wait_until
 from bench.standalone import Standalone, standalone
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 LENGTHS = """
 def lower(line):
@@ -137,7 +137,7 @@ def test_counts_on_a_cluster_are_exact_though_a_worker_is_killed(
     ) as cluster:
         counting = Counting(kafka, tmp_path, cluster, python)
         try:
-            assert counting.app.next_line() == "RUNNING"
+            assert counting.app.next_line(180) == "RUNNING"
             counting.produce(50)
             wait_until(counting.is_exact, "what is there is counted", 60)
             wait_until(partial(both, cluster), "both workers have an executor", 30)

@@ -35,6 +35,7 @@ from millstream.spark import direct
 from millstream.spark.archived import start_with_archive
 from millstream.spark.java_names import know_classes
 from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
     OBJECT_STORE_SETTINGS,
     has_connector,
@@ -115,6 +116,7 @@ class SharedSession:
             check_connector(base)
             know_classes(base._jvm)
             deliver_kernel(base)
+            deliver_package(base)
             fixed = OBJECT_STORE_SETTINGS if object_store else {}
             self.spark = with_settings(base, {**sql_settings(settings, told), **fixed})
             self._gateway = SparkContext._gateway
@@ -436,7 +438,9 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    # Python workers are started later, with the same variable.
+    # Python workers are started later, with the same variable. PySpark itself looks at nothing else.
+    if python := conf.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     told = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files have records in them.

@@ -121,7 +121,7 @@ MORE_IN = {
 """Single files that may import more than their folder."""
 
 OUTSIDE: dict[str, set[str]] = {
-    # windowed_text is called in users' functions of Columns, and columns.py has the types of these.
+    # windowed_text is called in users' functions of Columns, and topology/columns.py has the types of these.
     "pyspark": {
         "spark/",
         "topology/columns.py",

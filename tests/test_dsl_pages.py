@@ -1,6 +1,6 @@
-"""docs/operators.md: its examples give what it says they give, and no operator is left out.
+"""docs/dsl/: its examples give what it says they give, and no operator is left out.
 
-A section of the page is a program: what it reads and which records come, then examples, each with what
+A section of a page is a program: what it reads and which records come, then examples, each with what
 comes of these records. All examples of a section run side by side, and each record is processed alone.
 """
 
@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+from dsl_pages import Example, Section, anchor, halves, pages, program, sections
 
 from millstream import (
     BranchedKStream,
     CogroupedKStream,
+    GlobalKTable,
     KGroupedStream,
     KGroupedTable,
     KStream,
@@ -37,104 +36,37 @@ from millstream import (
 from millstream.testing import TopologyTestDriver
 from millstream.topology.nodes import GlobalTable, Sink, Source, TableSource
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
-PARTS = re.compile(r"^(###? [^\n]*)$|^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RECORD = re.compile(r"(?:(\d\d:\d\d) )?(?:(\S+) )?(\S+): (.+)")
-
-
-@dataclass
-class Example:
-    """Code, and lines such as `orders ann: 120 → ann: 121`, without the blanks that put them in columns."""
-
-    heading: str
-    code: str
-    results: list[str] = field(default_factory=list)
-
-    def of(self, record: str) -> list[str]:
-        """What comes of a record."""
-        return [result for line in self.results for given, result in [_halves(line)] if given == record]
-
-
-@dataclass
-class Section:
-    heading: str
-    code: str
-    records: list[str] = field(default_factory=list)
-    examples: list[Example] = field(default_factory=list)
-
-
-@cache
-def page() -> tuple[str, list[Section]]:
-    """The code that all sections begin with, and the sections."""
-    text = PAGE.read_text(encoding="utf-8")
-    begin, sections, heading, code = "", list[Section](), "", ""
-    for part in PARTS.finditer(text):
-        title, language, block = part.groups()
-        if title is not None:
-            heading = title.lstrip("# ")
-            if title.startswith("## "):
-                sections.append(Section(heading, ""))
-            code = ""
-        elif language == "python":  # with as many lines before it as on the page, for errors
-            code += "\n" * (text.count("\n", 0, part.start()) + 1 - code.count("\n")) + block
-            if len(sections) == 1:
-                begin = code
-        elif len(sections) > 1:
-            lines = [" ".join(line.split()) for line in block.splitlines()]
-            if heading == sections[-1].heading:
-                sections[-1].code, sections[-1].records = code, lines
-            else:
-                sections[-1].examples.append(Example(heading, code, _unfolded(lines)))
-            code = ""
-    return begin, [section for section in sections if section.records]
-
-
-def _unfolded(lines: list[str]) -> list[str]:
-    """Each line with the record that it is about, which a record's further results leave out."""
-    full = list[str]()
-    for line in lines:
-        full.append(_halves(full[-1])[0] + " " + line if line.startswith("→") else line)
-    return full
-
-
-def _halves(line: str) -> tuple[str, str]:
-    given, _, result = line.partition("→")
-    return given.strip(), result.strip()
-
-
-def program(*code: str) -> StreamsBuilder:
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for each in (page()[0], *code):
-        exec(compile(each, "docs/operators.md", "exec"), names)
-    builder = names["builder"]
-    assert isinstance(builder, StreamsBuilder)
-    return builder
 
 
 def sinks(topology: Topology) -> dict[str, Sink]:
     return {node.topic: node for node in topology.nodes if isinstance(node, Sink) and node.topic}
 
 
-EXAMPLES = [(section, example) for section in page()[1] for example in section.examples]
+EXAMPLES = [(section, example) for section in sections() for example in section.examples]
+HEADINGS = {
+    page: re.findall(r"^### (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE) for page in pages()
+}
 
 
 def test_each_example_is_explained() -> None:
     """Which queries run it, what they read and where they write."""
     for section, example in EXAMPLES:
-        topology = program(section.code, example.code).build()
+        topology = program(section, example.code).build()
         told = topology.explain()
         assert re.search(r"^Pipelines:\n  Pipeline: p0 .*\n    reads: ", told), example.heading
         assert [topic for topic in sinks(topology) if f" {topic} (" not in told] == [], example.heading
 
 
-def test_each_operator_is_on_the_page() -> None:
-    """Each public method of what programs are made of has an example, or is told of."""
+def test_each_operator_has_a_section() -> None:
+    """Each public method of the DSL's classes has an example, or is named in the section of one."""
     kinds = (
         StreamsBuilder,
         KStream,
         BranchedKStream,
         KTable,
+        GlobalKTable,
         KGroupedStream,
         KGroupedTable,
         TimeWindowedKStream,
@@ -143,35 +75,54 @@ def test_each_operator_is_on_the_page() -> None:
         TimeWindowedCogroupedKStream,
         SessionWindowedCogroupedKStream,
     )
-    text = PAGE.read_text(encoding="utf-8")
-    names = [f"{kind.__name__}.{name}" for kind in kinds for name in dir(kind) if not name.startswith("_")]
-    missing = [name for name in names if not re.search(rf"(### |`){re.escape(name)}\b", text)]
+    elsewhere = {
+        "StreamsBuilder.build",
+        "StreamsBuilder.from_dataframe",
+        "KStream.to_spark",
+        "KStream.to_dataframe",
+    }
+    index, *others = (page.read_text(encoding="utf-8") for page in pages())
+    bodies = "\n".join(text[text.index("\n### ") :] for text in others)
+    names = {f"{kind.__name__}.{name}" for kind in kinds for name in dir(kind) if not name.startswith("_")}
+    missing = [
+        name
+        for name in sorted(names)
+        if not re.search(rf"(### |`){re.escape(name)}\b", index if name in elsewhere else bodies)
+    ]
     assert missing == []
     shown = {example.heading for _, example in EXAMPLES if any("→ " in line for line in example.results)}
-    assert [title for title in re.findall("^### (.*)$", text, re.MULTILINE) if title not in shown] == []
+    assert [title for titles in HEADINGS.values() for title in titles if title not in shown] == []
+
+
+def test_each_operator_has_its_drawing() -> None:
+    """Under its example, one image; `make docs` draws them, and test_docs.py holds that they are current."""
+    for page, headings in HEADINGS.items():
+        images = re.findall(r"^!\[.+\]\(images/(.+)\)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert images == [f"{anchor(title)}.svg" for title in headings], page.name
 
 
 def test_the_contents_are_the_headings() -> None:
-    """In their order, with the anchors that GitHub makes; operators are called without their class."""
-    text = PAGE.read_text(encoding="utf-8")
-    headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
-    links = re.findall(r"\[([^]]+)\]\(#([^)]+)\)", text.partition("\n## ")[0])
-    assert links == [
-        (re.sub(r"^\w+\.| with an? .*$", "", title), re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"))
-        for title in headings
-    ]
+    """The first page links to every operator, page by page and in their order."""
+    text = pages()[0].read_text(encoding="utf-8")
+    links = re.findall(r"^- \[(.+)\]\((\w+\.md)#([\w-]+)\)$", text, re.MULTILINE)
+    told: dict[str, list[str]] = {}
+    for title, page, link in links:
+        told.setdefault(page, []).append(title)
+        assert link == anchor(title)
+    assert told == {page.name: titles for page, titles in HEADINGS.items() if titles}
+    assert len({anchor(title) for titles in HEADINGS.values() for title in titles}) == len(links)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("section", [pytest.param(each, id=each.heading) for each in page()[1]])
+@pytest.mark.parametrize("section", [pytest.param(each, id=each.heading) for each in sections()])
 def test_each_example_gives_what_it_says(section: Section, capfd: pytest.CaptureFixture[str]) -> None:
     """Record by record: keys, values and times of what is written, and what is printed."""
     assert len(set(section.records)) == len(section.records)
     for example in section.examples:
         rest = iter(section.records)  # each record that it tells of comes, in this order
-        for given in dict.fromkeys(_halves(line)[0] for line in example.results):
+        for given in dict.fromkeys(halves(line)[0] for line in example.results):
             assert given in rest, (example.heading, given)
-    topology = program(section.code, *(example.code for example in section.examples)).build()
+    topology = program(section, *(example.code for example in section.examples)).build()
     topics = [_topics(section, example) for example in section.examples]
     told = {topic for each in topics for topic in each}
     assert len(told) == sum(map(len, topics))
@@ -195,15 +146,15 @@ def test_each_example_gives_what_it_says(section: Section, capfd: pytest.Capture
         written = {topic for topic in driver.produced_topic_names if not topic.startswith("test-")}
     assert written <= told
     for example, results in zip(section.examples, came, strict=True):
-        assert results == [line for line in example.results if _halves(line)[1]], example.heading
+        assert results == [line for line in example.results if halves(line)[1]], example.heading
 
 
 def _topics(section: Section, example: Example) -> dict[str, Sink | None]:
     """The topics that an example writes; of those that a function names, the ones that the page tells of."""
-    topology = program(section.code, example.code).build()
+    topology = program(section, example.code).build()
     topics: dict[str, Sink | None] = dict(sinks(topology))
     if any(isinstance(node, Sink) and node.topic_function for node in topology.nodes):
-        named = (RECORD.fullmatch(_halves(line)[1]) for line in example.results)
+        named = (RECORD.fullmatch(halves(line)[1]) for line in example.results)
         topics |= {match[2]: None for match in named if match is not None}
     return topics
 

@@ -155,8 +155,8 @@ def public() -> dict[str, object]:
     return {name: getattr(module, name) for module in map(import_module, PUBLIC) for name in module.__all__}
 
 
-NO_CODE = {"GlobalStreamThread", "SubscriptionInfo"}
-"""Words for things of Kafka Streams, which messages explain, and nobody is to write."""
+NO_CODE = {"DataFrames", "GlobalStreamThread", "SubscriptionInfo"}
+"""Words for things of Spark and Kafka Streams, which nobody is to write."""
 
 
 def test_what_a_message_names_can_be_imported() -> None:

@@ -673,6 +673,7 @@ def kept_files() -> tuple[Path, ...]:
         "bench",
         "examples",
         ".ci",
+        ".github",
     ]
     found = [path for path in ROOT.iterdir() if path.is_file() and path.name not in (".coverage", ".git")]
     for folder in folders:

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from millstream.cli.corpus import Corpus
-    from millstream.cli.demo_view import Check, Counts, Step, View
-    from millstream.model import ThreadMetadata
+    from millstream import ThreadMetadata
+    from millstream_demo.corpus import Corpus
+    from millstream_demo.view import Check, Counts, Step, View
 
 __all__ = ["LivePresenter", "PlainPresenter", "Presenter", "report", "size_text", "suggestions", "title"]
 

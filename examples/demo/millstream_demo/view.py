@@ -1,11 +1,11 @@
-"""What the demo shows, as frozen values: made by demo_run.py, drawn by demo_screen.py."""
+"""What the demo shows, as frozen values: made by run.py, drawn by screen.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.model import ThreadMetadata
+from millstream import ThreadMetadata
 
 __all__ = ["Check", "Counts", "Progress", "Step", "View"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.cli.words import WordTooLong, pieces
+from millstream_demo.words import WordTooLong, pieces
 
 __all__ = ["Corpus", "TextFile", "UnfitText", "given", "standard_library"]
 

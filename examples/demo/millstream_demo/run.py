@@ -16,35 +16,40 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Kafkas
 
-from millstream.broker import EmbeddedKafka
-from millstream.cli.corpus import Corpus
-from millstream.cli.demo_view import Check, Counts, Progress, Step, View
-from millstream.cli.words import count_words
-from millstream.config import StreamsConfig
-from millstream.errors import (
+from millstream import (
     BrokerException,
     InvalidStateStoreException,
+    KafkaStreams,
+    QueryableStoreTypes,
+    ReadOnlyKeyValueStore,
+    StoreQueryParameters,
+    StreamsConfig,
+    StreamsException,
+    ThreadMetadata,
     TimeoutException,
+    TopicPartition,
 )
-from millstream.model import ThreadMetadata, TopicPartition
-from millstream.polling import looks
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
-from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import State
+from millstream.broker import EmbeddedKafka
+from millstream_demo.corpus import Corpus
+from millstream_demo.view import Check, Counts, Progress, Step, View
+from millstream_demo.word_count import LINES, STORE, WORD_COUNTS, word_count
+from millstream_demo.words import count_words
 
 if TYPE_CHECKING:
-    from millstream.kafka.producer import RecordProducer
-    from millstream.query.composite import ReadOnlyKeyValueStore
-    from millstream.spark.session import SharedSession
+    from millstream_demo.main import Machine, Spark
+
+State = KafkaStreams.State
 
 __all__ = ["DemoRun"]
 
@@ -55,6 +60,7 @@ STALL_S = 180.0
 """When nothing at all has moved for so long, it is given up."""
 
 _LOOK_S = 0.2
+_ANSWER_S = 30.0
 _SCAN_S = 1.0
 _SCAN_SHARE = 10
 """A scan of the store waits this many times as long as the last one took: at most a tenth of one core."""
@@ -79,18 +85,82 @@ class _Found:
     counts: Counts = field(default_factory=Counts)
 
 
+class Lines:
+    """Writes lines into their topic."""
+
+    def __init__(self, servers: str) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True})
+        self._closed = threading.Event()
+        self._failure: object = None
+
+    def send(self, line: bytes) -> None:
+        """Hand a line over; waits while too many are on their way.
+
+        Raises:
+            StreamsException: an earlier one could not be written.
+        """
+        while not self._closed.is_set():
+            try:
+                self._producer.produce(LINES, value=line, on_delivery=self._delivered)
+                break
+            except BufferError:
+                self._producer.poll(_LOOK_S)
+        self._producer.poll(0)
+        self._check()
+
+    def flush(self) -> None:
+        """Wait until every line is written.
+
+        Raises:
+            StreamsException: one could not be.
+        """
+        while len(self._producer) and not self._closed.is_set():
+            self._producer.flush(_LOOK_S)  # which ends: a line fails when nobody has taken it for minutes
+        self._check()
+
+    def close(self) -> None:
+        """Drop what is not written yet, and end."""
+        self._closed.set()
+        self._producer.purge()
+
+    def _delivered(self, error: object, message: object) -> None:
+        self._failure = self._failure or error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise StreamsException(f"a line could not be written: {self._failure}")
+
+
+class Offsets:
+    """Asks the broker how many records there are."""
+
+    def __init__(self, servers: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": "millstream-demo-offsets"})
+
+    def ends(self, partitions: Set[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of each partition."""
+        return {
+            at: self._consumer.get_watermark_offsets(Kafkas(*at), timeout=_ANSWER_S)[1] for at in partitions
+        }
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 class DemoRun:
     """Everything that the demo starts. Made, started, watched, closed.
 
     Args:
         corpus: the text.
         work: a directory of its own for whatever it writes, which `close()` removes.
+        machine: starts Spark ahead of the client.
         began: the moment that times count from, on `time.monotonic()`'s clock.
     """
 
-    def __init__(self, corpus: Corpus, work: Path, *, began: float | None = None) -> None:
+    def __init__(self, corpus: Corpus, work: Path, machine: Machine, *, began: float | None = None) -> None:
         self.corpus = corpus
         self.work = work
+        self._machine = machine
         self.began = time.monotonic() if began is None else began
         for name in ("java", "spark", "state"):
             (work / name).mkdir()
@@ -105,8 +175,8 @@ class DemoRun:
         self._sent = 0
         self._ends: dict[TopicPartition, int] | None = None
         self._broker: EmbeddedKafka | None = None
-        self._producer: RecordProducer | None = None
-        self._session: SharedSession | None = None
+        self._lines: Lines | None = None
+        self._session: Spark | None = None
         self._streams: KafkaStreams | None = None
         self._spark_ready = threading.Event()
 
@@ -146,8 +216,6 @@ class DemoRun:
         Raises:
             InvalidStateStoreException: it cannot be read now.
         """
-        from millstream.cli.word_count import STORE
-
         return self._client().store(
             StoreQueryParameters.from_name_and_type(STORE, QueryableStoreTypes.key_value_store())
         )
@@ -158,11 +226,9 @@ class DemoRun:
         Raises:
             StreamsException: it could not be written.
         """
-        from millstream.cli.word_count import LINES
-
-        assert self._producer is not None
-        self._producer.send(LINES, line.encode(errors="replace"))
-        self._producer.flush()
+        assert self._lines is not None
+        self._lines.send(line.encode(errors="replace"))
+        self._lines.flush()
 
     # --- the end -----------------------------------------------------------------------------------------
 
@@ -180,11 +246,12 @@ class DemoRun:
         closer.join(0.2 if starting else patience_s)
         gently = not closer.is_alive() and not starting
         self.kill_children()
-        for _ in looks(_REMOVALS * _REMOVAL_PAUSE_S, every_s=_REMOVAL_PAUSE_S):
+        for _ in range(_REMOVALS):
             # A thread that has not ended may be making a file just now.
             shutil.rmtree(self.work, ignore_errors=True)
             if not self.work.exists():
                 break
+            time.sleep(_REMOVAL_PAUSE_S)
         return gently
 
     def kill_children(self) -> None:
@@ -208,8 +275,8 @@ class DemoRun:
         psutil.wait_procs(doomed, timeout=0.5)
 
     def _close_gently(self) -> None:
-        if self._producer is not None:
-            self._producer.close()
+        if self._lines is not None:
+            self._lines.close()
         if self._streams is not None:
             self._streams.close(timedelta(seconds=30))
         if self._session is not None:
@@ -221,11 +288,9 @@ class DemoRun:
 
     def _start_spark(self) -> None:
         self._begin("spark", "Spark is starting")
-        from millstream.spark.session import SharedSession
-
         config = self._config("127.0.0.1:1")
         # The client joins this one; it is held here so that it can start before there is a broker.
-        session = SharedSession(config.spark, config.application_id)
+        session = self._machine.start_spark(config)
         self._session = session
         self._end("spark", f"Spark {session.spark.version} is up")
         self._spark_ready.set()
@@ -237,46 +302,38 @@ class DemoRun:
         if self._closing.is_set():
             broker.close()
             return
-        from millstream.cli.word_count import LINES, WORD_COUNTS, word_count
-
         broker.create_topic(LINES, PARTITIONS)
         broker.create_topic(WORD_COUNTS, PARTITIONS)
         self._end("kafka", f"Kafka is up at {broker.bootstrap_servers}")
         config = self._config(broker.bootstrap_servers)
-        self._in_thread("demo-producer", lambda: self._produce(config))
+        self._in_thread("demo-producer", self._produce)
         # Lines are read from disk and sent while Spark starts; the client waits for Spark in its threads.
         self._begin("client", "the client is starting")
         streams = KafkaStreams(word_count(), config)
         self._streams = streams
         streams.start()
-        self._in_thread("demo-monitor", lambda: self._monitor(streams, config))
+        self._in_thread("demo-monitor", lambda: self._monitor(streams))
         streams.wait_until_running()
         self._end("client", f"the client is {State.RUNNING}")
 
-    def _produce(self, config: StreamsConfig) -> None:
-        from millstream.cli.word_count import LINES
-        from millstream.kafka.producer import RecordProducer
-        from millstream.kafka.topics import KafkaTopics
-
+    def _produce(self) -> None:
         self._begin("lines", "lines are being sent")
-        producer = self._producer = RecordProducer(config)
+        lines = self._lines = Lines(self.bootstrap_servers)
         sent = 0
         for line in self.corpus.lines():
-            producer.send(LINES, line.encode())
+            lines.send(line.encode())
             sent += 1
             self._sent = sent
-        producer.flush()
-        topics = KafkaTopics(config)
+        lines.flush()
+        offsets = Offsets(self.bootstrap_servers)
         try:
-            self._ends = topics.end_offsets([TopicPartition(LINES, number) for number in range(PARTITIONS)])
+            self._ends = offsets.ends({TopicPartition(LINES, number) for number in range(PARTITIONS)})
         finally:
-            topics.close()
+            offsets.close()
         self._end("lines", f"{sent:,} lines are in Kafka")
 
-    def _monitor(self, streams: KafkaStreams, config: StreamsConfig) -> None:
-        from millstream.kafka.topics import KafkaTopics
-
-        topics = KafkaTopics(config)
+    def _monitor(self, streams: KafkaStreams) -> None:
+        offsets = Offsets(self.bootstrap_servers)
         next_scan = 0.0
         moved_at, moved = time.monotonic(), (-1, -1)
         began: float | None = None
@@ -295,7 +352,7 @@ class DemoRun:
                     next_scan = time.monotonic() + max(_SCAN_S, _SCAN_SHARE * (time.monotonic() - now))
                 with self._lock:
                     self._found = _Found(streams.state.name, threads, progress, counts)
-                if began is not None and self._is_complete(threads, topics):
+                if began is not None and self._is_complete(threads, offsets):
                     break
                 if (progress.counted, progress.store_lag + self._sent) != moved:
                     moved_at, moved = now, (progress.counted, progress.store_lag + self._sent)
@@ -307,7 +364,7 @@ class DemoRun:
                     )
                 self._closing.wait(_LOOK_S)
         finally:
-            topics.close()
+            offsets.close()
         if self._closing.is_set():
             return
         self._end("counting", f"{self._found.progress.counted:,} lines are counted, the store is up to date")
@@ -332,7 +389,7 @@ class DemoRun:
             batch_id=max((pipeline.batch_id for pipeline in pipelines), default=-1),
         )
 
-    def _is_complete(self, threads: tuple[ThreadMetadata, ...], topics: Any) -> bool:
+    def _is_complete(self, threads: tuple[ThreadMetadata, ...], offsets: Offsets) -> bool:
         """Whether the pipeline is at the lines' ends, and the store at the end of what it wrote."""
         if self._ends is None:
             return False
@@ -353,7 +410,7 @@ class DemoRun:
             for at, offset in task.committed_offsets.items()
         }
         changelog = {at for thread in threads for task in thread.active_tasks for at in task.topic_partitions}
-        ends = topics.end_offsets(changelog)
+        ends = offsets.ends(changelog)
         return bool(changelog) and all(stored.get(at, 0) >= end for at, end in ends.items())
 
     def _scan(self, before: Counts) -> Counts:

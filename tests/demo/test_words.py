@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from millstream_demo.words import WordTooLong, count_words, pieces, words_of
 from tiers import examples
-
-from millstream.cli.words import WordTooLong, count_words, pieces, words_of
 
 TEXTS = {
     "": [],
@@ -68,8 +67,9 @@ def test_a_word_that_no_record_can_take_is_refused() -> None:
 @pytest.mark.spark
 def test_spark_and_python_find_the_same_words() -> None:
     """The demo's topology on Spark counts each of the texts above as plain Python does."""
+    from millstream_demo.word_count import LINES, STORE, word_count
+
     from millstream import Serdes
-    from millstream.cli.word_count import LINES, STORE, word_count
     from millstream.testing import TopologyTestDriver
 
     with TopologyTestDriver(word_count()) as driver:

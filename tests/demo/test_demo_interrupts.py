@@ -5,16 +5,17 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 import pytest
+from millstream_demo import main
+from millstream_demo import run as at_work
+from millstream_demo.corpus import Corpus
+from millstream_demo.main import Interrupts
+from millstream_demo.run import DemoRun
 from rich.console import Console
-
-from millstream.cli import demo, demo_run
-from millstream.cli.corpus import Corpus
-from millstream.cli.demo import Interrupts
-from millstream.cli.demo_run import DemoRun
 
 MOMENTS = 120
 """Some rounds of the loop in which the demo waits."""
@@ -56,6 +57,21 @@ class _Blind:
         pass
 
 
+class _Machine:
+    """One on which everything is there."""
+
+    program = "millstream"
+
+    def prepare(self) -> None:
+        pass
+
+    def start_spark(self, config: object) -> Any:
+        raise AssertionError("nothing is started here")
+
+    def print_error(self, error: Exception) -> None:
+        raise error
+
+
 class _Counted(_Run):
     """A run that has counted everything, and has closed when it is asked to."""
 
@@ -71,18 +87,17 @@ class _Counted(_Run):
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_demo_that_is_not_kept_ends_and_says_what_to_try_next(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keep: bool
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, keep: bool
 ) -> None:
     """Its exit code is 0; with `--keep` it is the questions that come then."""
     kept: list[object] = []
-    monkeypatch.setattr(demo_run, "DemoRun", _Counted)
-    monkeypatch.setattr(demo, "_prepare", lambda: None)
-    monkeypatch.setattr(demo, "_presenter", lambda console, plain: _Blind())
-    monkeypatch.setattr(demo, "_conclude", lambda run, console: 0)
-    monkeypatch.setattr(demo, "_keep", lambda run, console, interrupts: kept.append(run))
+    monkeypatch.setattr(at_work, "DemoRun", _Counted)
+    monkeypatch.setattr(main, "_presenter", lambda console, plain: _Blind())
+    monkeypatch.setattr(main, "_conclude", lambda run, console: 0)
+    monkeypatch.setattr(main, "_keep", lambda run, console, interrupts: kept.append(run))
     with Interrupts() as interrupts:
-        code = demo._demo(
-            cast(Any, None), Corpus((), ""), interrupts, began=0.0, keep=keep, plain=True, log=None
+        code = main._demo(
+            _Machine(), Corpus((), ""), tmp_path, interrupts, began=0.0, keep=keep, plain=True, log=None
         )
     assert code == 0
     assert ("what to try next" in capsys.readouterr().out, len(kept)) == ((False, 1) if keep else (True, 0))
@@ -91,8 +106,8 @@ def test_a_demo_that_is_not_kept_ends_and_says_what_to_try_next(
 @pytest.mark.timeout(30)
 def test_a_signal_ends_the_demo_at_any_moment_of_its_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before each line that runs meanwhile; a handler that needs what the wait holds never ends."""
-    monkeypatch.setattr(demo, "_FRAME_S", 0.0)
-    monkeypatch.setattr(demo, "_presenter", lambda console, plain: _Blind())
+    monkeypatch.setattr(main, "_FRAME_S", 0.0)
+    monkeypatch.setattr(main, "_presenter", lambda console, plain: _Blind())
     console = Console()
     for moment in range(MOMENTS):
         run = _Run()
@@ -102,7 +117,7 @@ def test_a_signal_ends_the_demo_at_any_moment_of_its_waiting(monkeypatch: pytest
             before = sys.gettrace()
             sys.settrace(signalled)
             try:
-                demo._watch(cast(DemoRun, run), console, interrupts, plain=True)
+                main._watch(cast(DemoRun, run), console, interrupts, plain=True)
             except KeyboardInterrupt:
                 pass
             finally:

@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-
-from millstream.cli import corpus
-from millstream.cli.corpus import UnfitText, given, standard_library
-from millstream.cli.words import LINE_LIMIT, count_words
+from millstream_demo import corpus
+from millstream_demo.corpus import UnfitText, given, standard_library
+from millstream_demo.words import LINE_LIMIT, count_words
 
 
 @pytest.fixture

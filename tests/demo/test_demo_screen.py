@@ -6,11 +6,11 @@ import io
 from pathlib import Path
 
 import pytest
+from millstream_demo.corpus import Corpus, TextFile
+from millstream_demo.screen import LivePresenter, PlainPresenter, report, size_text, suggestions, title
+from millstream_demo.view import Check, Counts, Progress, Step, View
 from rich.console import Console
 
-from millstream.cli.corpus import Corpus, TextFile
-from millstream.cli.demo_screen import LivePresenter, PlainPresenter, report, size_text, suggestions, title
-from millstream.cli.demo_view import Check, Counts, Progress, Step, View
 from millstream.model import PipelineMetadata, TaskId, TaskMetadata, ThreadMetadata
 
 COUNTS = Counts((("the", 12_345), ("[red]x[/red]" * 9, 77), ("don't", 1)), 12_423, 3)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from millstream.cli.words import WORD
-from millstream.dsl.builder import StreamsBuilder
-from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
-from millstream.topology.topology import Topology
+from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
+from millstream_demo.words import WORD
 
 __all__ = ["LINES", "STORE", "WORD_COUNTS", "word_count"]
 

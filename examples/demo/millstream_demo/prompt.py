@@ -8,10 +8,9 @@ from itertools import islice
 from rich.console import Console
 from rich.text import Text
 
-from millstream.cli.demo_run import DemoRun
-from millstream.cli.words import WORD, words_of
-from millstream.errors import InvalidStateStoreException
-from millstream.polling import looks
+from millstream import InvalidStateStoreException
+from millstream_demo.run import DemoRun
+from millstream_demo.words import WORD, words_of
 
 __all__ = ["answer", "ask_and_answer", "explain"]
 
@@ -93,11 +92,10 @@ def _sent(run: DemoRun, line: str) -> list[str]:
     wanted = {word: (store.get(word) or 0) + words.count(word) for word in words}
     began = time.monotonic()
     run.send(line)
-    for _ in looks(_ARRIVAL_S, every_s=_LOOK_S):
-        if all((store.get(word) or 0) >= count for word, count in wanted.items()):
-            break
-    else:
-        return [f"sent, but not counted within {_ARRIVAL_S:.0f} s"]
+    while any((store.get(word) or 0) < count for word, count in wanted.items()):
+        if time.monotonic() > began + _ARRIVAL_S:
+            return [f"sent, but not counted within {_ARRIVAL_S:.0f} s"]
+        time.sleep(_LOOK_S)
     seconds = time.monotonic() - began
     counts = "   ".join(f"{word} {store.get(word):,}" for word in wanted)
     return [f"from here through Kafka and Spark into the store in {seconds * 1000:,.0f} ms: {counts}"]

@@ -32,9 +32,10 @@ from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
-from millstream.spark.archived import start_with_archive
+from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
 from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
     OBJECT_STORE_SETTINGS,
     has_connector,
@@ -48,7 +49,7 @@ from millstream.spark.settings import (
 from millstream.spark.stale import forget_java_halves
 from millstream.spark.testing_later import postpone_testing
 
-__all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
+__all__ = ["SharedSession", "check_connector", "class_data_archive", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -115,6 +116,7 @@ class SharedSession:
             check_connector(base)
             know_classes(base._jvm)
             deliver_kernel(base)
+            deliver_package(base)
             fixed = OBJECT_STORE_SETTINGS if object_store else {}
             self.spark = with_settings(base, {**sql_settings(settings, told), **fixed})
             self._gateway = SparkContext._gateway
@@ -246,6 +248,19 @@ def _ends_soon(gateway: Any) -> bool:
     except Exception:  # subprocess.TimeoutExpired; the process is PySpark's
         return False
     return True
+
+
+def class_data_archive(timeout_s: float) -> Path | None:
+    """The archive that Spark's next start will use; waits for it if it is being made.
+
+    None: there is none, and the log says why.
+    """
+    launched: Launched | None = getattr(SparkContext._gateway, "__dict__", {}).get("launched")
+    if launched is None or launched.archive is None:
+        return None
+    if launched.making is not None:
+        launched.making.wait_until_done(timeout_s)
+    return launched.archive.find()
 
 
 def has_jvm_ended() -> bool:
@@ -436,7 +451,9 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    # Python workers are started later, with the same variable.
+    # Python workers are started later, with the same variable. PySpark itself looks at nothing else.
+    if python := conf.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     told = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files have records in them.
@@ -486,10 +503,10 @@ def _start_directly(
         command = direct.command(java.java, path, settings, options)
         return direct.start(command, environment, umask=umask, output=writes_to)
 
-    started, making = start_with_archive(java, path, settings, class_list, start)
-    gateway = direct.connect(*started, settings)
+    launched = start_with_archive(java, path, settings, class_list, start)
+    gateway = direct.connect(*launched.started, settings)
     gateway.direct = True
-    gateway.making = making
+    gateway.launched = launched
     return gateway
 
 
@@ -624,8 +641,9 @@ def _forget_in_child(gateway: Any) -> None:
 def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
-    if (making := vars(gateway).get("making")) is not None:
-        making.stop()
+    launched: Launched | None = vars(gateway).get("launched")
+    if launched is not None and launched.making is not None:
+        launched.making.stop()
     if process is None or process.poll() is not None:
         _remove_scratch(gateway)
         return

@@ -20,8 +20,8 @@ from millstream import (
     UncaughtExceptionPolicy,
 )
 
-# A missing topic may still be created. Anything else that fails five times in ten minutes, without getting past
-# the same records, ends all clients.
+# A missing topic may still be created. Anything else that fails five times in ten minutes, at the same
+# records, ends all clients.
 policy = UncaughtExceptionPolicy.by_exception(
     {MissingSourceTopicException: UncaughtExceptionPolicy.replace(first_delay=timedelta(seconds=10))},
     otherwise=UncaughtExceptionPolicy.replace(

@@ -131,6 +131,9 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTILINE | re.DOTALL)
+
+
 def java_api() -> str:
     """The classes of Kafka Streams, with what becomes of each method.
 
@@ -166,6 +169,23 @@ def java_api() -> str:
         raise ValueError(f"java_api.toml: no such methods: {sorted(stray)}")
     rows += ["", "| has no class here | instead |", "| --- | --- |"]
     rows += [f"| {names} | {instead} |" for names, instead in told["classes"].items()]
+    return "\n".join(rows)
+
+
+def exceptions() -> str:
+    """Each exception with what it means and what to do next, from its docstring."""
+    tree = ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))
+    rows = ["| exception | what it means | what to do |", "| --- | --- | --- |"]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            text = ast.get_docstring(node) or ""
+            first = " ".join(text.split("\n\n", 1)[0].split())
+            following = NEXT.search(text)
+            todo = " ".join(following[1].split()) if following else ""
+            cells = (
+                cell.replace("|", "\\|") for cell in (f"`{node.name}`", first, todo[:1].upper() + todo[1:])
+            )
+            rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -321,6 +341,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
+    "troubleshooting.md": {"exceptions": exceptions},
     "migrating.md": {"api": java_api},
     "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},

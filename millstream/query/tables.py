@@ -172,7 +172,7 @@ class OpenTable:
 
     def __init__(self, codecs: Codecs, sources: Sequence[Any], position: Position) -> None:
         self.position = position
-        self.name = codecs.store
+        self.name: str = codecs.store
         self._sources = sources
         self._codecs = _Columns(codecs)
 

@@ -293,9 +293,9 @@ def topics(facts: Facts) -> Verdict | None:
         return Verdict(
             "topics",
             Grade.FAILED,
-            f"topics {listed(lost)} do not exist"
+            f"topics {listed(lost)} do not exist, or this user may not DESCRIBE them"
             if len(lost) > 1
-            else f"topic {listed(lost)} does not exist",
+            else f"topic {listed(lost)} does not exist, or this user may not DESCRIBE it",
             "create what is missing: applications do not create the topics that they share with others",
         )
     if cluster.internal_problems:

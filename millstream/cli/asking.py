@@ -74,8 +74,7 @@ class Client:
 
     def __init__(self, url: str, token: str | None, ca_file: str | None = None) -> None:
         from millstream.server.entrance import checked_token
-        from millstream.server.tls import trusting
-        from millstream.server.wire import Wire, base_of
+        from millstream.server.wire import Wire, base_of, trusting
 
         try:
             self._base = base_of(url)

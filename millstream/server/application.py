@@ -21,8 +21,7 @@ from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.server import events
 from millstream.server.answers import Answer, Refused
-from millstream.server.cors import Origins
-from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, headers_of
+from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, Origins, headers_of
 from millstream.server.peers import Peers
 from millstream.server.proof import Seal
 from millstream.server.reading import QueriedStreams

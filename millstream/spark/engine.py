@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
+from millstream.locations import Kind, kind_of
 from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
-from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
@@ -93,6 +94,7 @@ class SparkSettings:
         registry: the schema registry, or None.
         modes: which pipelines run in Real-Time Mode.
         real_time_batch: how long a batch lasts in it.
+        checkpoints: where checkpoints are, if the configuration says; None: on this machine.
     """
 
     application_id: str
@@ -112,6 +114,7 @@ class SparkSettings:
     registry: RegistrySettings | None = None
     modes: Modes = field(default_factory=Modes)
     real_time_batch: timedelta = timedelta(minutes=1)
+    checkpoints: str | None = None
 
 
 class SparkEngine:
@@ -150,7 +153,14 @@ class SparkEngine:
             spark,
             self._closing,
             defaults=launch_defaults() if settings.modes.any else {},
+            object_store=kind_of(settings.checkpoints or "") is Kind.OBJECTS,
         )
+        if settings.checkpoints is not None and "://" in settings.checkpoints:
+            try:
+                check_location(self.spark, settings.checkpoints)
+            except BaseException:
+                self._session.close()
+                raise
         if settings.transaction_timeout_ms is not None:
             fit_session(self.spark, settings.spark)
             check_session(self.spark)
@@ -513,7 +523,7 @@ class SparkEngine:
 
     def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
         """The checkpoints under a directory or URI, with the settings and rights that Spark has."""
-        return HadoopCheckpointFiles(self.spark, root)
+        return checkpoint_files(self.spark, root)
 
     def close(self) -> None:
         with self._lock:

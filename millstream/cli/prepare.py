@@ -111,4 +111,3 @@ def _run() -> dict[str, Any]:
             first = round(time.monotonic() - began, 1)
             archive = class_data_archive(_ARCHIVE_SECONDS)
     return {"first_output_seconds": first, "archive": None if archive is None else str(archive)}
-

@@ -61,21 +61,22 @@ def check_location(spark: SparkSession, location: str) -> None:
     try:
         files.read(name)  # is it there at all?
         won = files.winners(name, _WRITERS)
-        if won != 1 or files.create_file(name):
-            raise ConfigException(
-                f"checkpoint.location '{location}' lets several clients create the same file: of {_WRITERS} "
-                f"that tried at once, {won} were told that they had. Two clients could both go on with one "
-                "checkpoint. "
-                + (
-                    "The store ignores conditional writes (If-None-Match), as older versions of several "
-                    "stores do: use a newer one, or a file system that all clients reach"
-                    if kind_of(location) is Kind.OBJECTS
-                    else "Use a file system that creates files exclusively"
-                )
-            )
+        again = files.create_file(name)
         files.delete(name)
     finally:
         files.close()
+    if won == 1 and not again:
+        return
+    raise ConfigException(
+        f"checkpoint.location '{location}' lets several clients create the same file: of {_WRITERS} that "
+        f"tried at once, {won} were told that they had. Two clients could both go on with one checkpoint. "
+        + (
+            "The store ignores conditional writes (If-None-Match), as older versions of several stores do: "
+            "use a newer one, or a file system that all clients reach"
+            if kind_of(location) is Kind.OBJECTS
+            else "Use a file system that creates files exclusively"
+        )
+    )
 
 
 class HadoopCheckpointFiles:

@@ -17,10 +17,10 @@ export PYTHONUNBUFFERED := 1
 export PYTHONFAULTHANDLER := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check chaos bench format docs lock clean
+.PHONY: help setup demo test lint check chaos bench format docs docs-site lock clean
 
 help: ## What there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: ## Make or update the environment in .venv and the kernel (the other targets do it by themselves)
 	@scripts/python.sh environment.py setup $(VENV) $(if $(SPARK),--spark $(SPARK))
@@ -50,6 +50,11 @@ format: setup ## Format the code, and mend what ruff can mend
 
 docs: setup ## Write the generated parts of docs/ anew, and CHANGELOG.md from changes/ (ARGS="--release 0.1.0")
 	@$(BIN)/python scripts/make_docs.py $(ARGS)
+
+docs-site: ## Build the documentation site into build/site; a broken link ends it (ARGS=--dirty)
+	@scripts/python.sh environment.py docs .venv-docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
+	@echo "build/site/index.html"
 
 lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)
 	@scripts/python.sh environment.py lock $(ARGS)

@@ -183,6 +183,7 @@ from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
 from millstream.stores.updater import StateRestoreListener
+from millstream.topology.columns import RecordContext
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (
     DailyTimeWindows,
@@ -291,6 +292,7 @@ __all__ = [
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Repartitioned",
     "ResultOrder",

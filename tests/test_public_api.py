@@ -109,6 +109,7 @@ PUBLIC = [
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Repartitioned",
     "ResultOrder",

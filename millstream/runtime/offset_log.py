@@ -17,7 +17,7 @@ from typing import Any
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Scan
-from millstream.runtime.fencing import places
+from millstream.runtime.object_fencing import live_of
 
 __all__ = [
     "OffsetLog",
@@ -160,12 +160,12 @@ def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartitio
         StreamsException: the files cannot be read.
     """
     for _ in range(_TRIES):
-        live = places(pipeline, files.list()).live
+        live = live_of(pipeline, files)
         if live is None:
             return None
         log = log_of(files, live)
         planned = _numbers(files.list(f"{live}/offsets"))
-        if places(pipeline, files.list()).live != live:
+        if live_of(pipeline, files) != live:
             continue  # it was claimed, and so renamed, meanwhile
         if log is not None:
             return log.positions

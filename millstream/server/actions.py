@@ -48,6 +48,12 @@ class Actions:
             self._streams.resume()
         return self._answer(paused=self._streams.is_paused)
 
+    def close(self) -> Answer:
+        """Have the client close, in the background: this server is a part of it, and has yet to answer."""
+        log.warning("%s is closed over HTTP", self._streams.client_id)
+        self._streams.close(timedelta(0))
+        return self._answer(closing=True)
+
     def change_threads(self, body: bytes) -> Answer:
         """Add a thread, or remove one; `done`: whether the one that goes has ended.
 

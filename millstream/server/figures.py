@@ -23,7 +23,7 @@ from millstream.metrics.table import (
     STORES,
 )
 
-__all__ = ["batches_of", "flow_of", "group_of", "sizes_of"]
+__all__ = ["batches_of", "figures_of", "flow_of", "group_of", "sizes_of"]
 
 Number = int | float
 
@@ -60,6 +60,22 @@ def batches_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
     for name, tags, value in _numbers(metrics, SPARK_STATE):
         of(tags["pipeline"])["operators"].setdefault(tags["operator"], {})[name] = value
     return [found[pipeline] for pipeline in sorted(found)]
+
+
+def figures_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
+    """Every metric, by group, name and tags."""
+    return [
+        {
+            "group": name.group,
+            "name": name.name,
+            "tags": dict(name.tags),
+            "value": metric.value if isinstance(metric.value, str) or math.isfinite(metric.value) else None,
+            "description": name.description,
+        }
+        for name, metric in sorted(
+            metrics.items(), key=lambda each: (each[0].group, each[0].name, each[0].tags)
+        )
+    ]
 
 
 def flow_of(metrics: ClientMetrics) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.dashboard import Dashboard
 from millstream.server.entrance import Limits
 from millstream.server.exports import Exports
+from millstream.server.figures import figures_of
 from millstream.server.forms import Form, form_of
 from millstream.server.live import Live
 from millstream.server.openapi import index_answer, openapi_answer
@@ -61,6 +62,12 @@ class About:
         except SetupException as error:
             raise Refused(501, "NotImplemented", str(error)) from None
         return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
+
+    def figures(self) -> Answer:
+        """All metrics as JSON; one that is not a number now is null."""
+        return Answer(
+            200, {"client": self._streams.client_id, "metrics": figures_of(self._streams.metrics())}
+        )
 
     def topology(self) -> Answer:
         """The program, as boxes and arrows."""
@@ -156,7 +163,7 @@ class QueryService:
         self._one_key = OneKey(self._reach, self._many_keys)
         self._exports = Exports(self._reach, self._asked)
         self._watching = Watching(self._reach, self._asked)
-        self._sql = Sql(self._reach, streams.client_id, enabled=sql)
+        self._sql = Sql(self._reach, self._ranges, streams.client_id, enabled=sql)
         self._dashboard = Dashboard(streams, self._about, self._actions, commands=commands)
         self._others = Others(peers, host)
         self._live = Live(self._look, limits.watchers)
@@ -189,6 +196,8 @@ class QueryService:
                 return await self._watch.run(lambda: about.health(request.route.name))
             case "metrics":
                 return await read(deadline, about.metrics)
+            case "figures":
+                return await read(deadline, about.figures)
             case "topology":
                 return await read(deadline, about.topology)
             case "threads":
@@ -199,6 +208,8 @@ class QueryService:
                 return await read(deadline, lambda: actions.pause(request.route.name == "pause"))
             case "change_threads":
                 return await read(deadline, lambda: actions.change_threads(body))
+            case "close":
+                return await read(deadline, actions.close)
             case "ui" | "ui_file" | "still" | "watch":
                 return await self._shown(request, deadline)
             case "stores":

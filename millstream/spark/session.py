@@ -26,17 +26,20 @@ from pyspark.sql import SparkSession
 
 from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
-from millstream.jars import connector_set, ensure_jars
+from millstream.jars import connector_set, ensure_jars, object_store_set
 from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
-from millstream.spark.archived import start_with_archive
+from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
 from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
+    OBJECT_STORE_SETTINGS,
     has_connector,
+    has_s3a,
     java_options,
     launch_settings,
     quiet_options,
@@ -46,7 +49,7 @@ from millstream.spark.settings import (
 from millstream.spark.stale import forget_java_halves
 from millstream.spark.testing_later import postpone_testing
 
-__all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
+__all__ = ["SharedSession", "check_connector", "class_data_archive", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -77,6 +80,7 @@ class SharedSession:
         closing: threading.Event | None = None,
         *,
         defaults: Mapping[str, str] | None = None,
+        object_store: bool = False,
     ) -> None:
         """Start Spark, or join the one that runs.
 
@@ -85,6 +89,7 @@ class SharedSession:
             defaults: what a Spark that is started has where nobody says otherwise, over our other defaults.
             given: the user's own session; it is left running.
             closing: set, from any thread, when the session is not wanted any more; starting ends soon then.
+            object_store: checkpoints are in one; a Spark that is started has what it takes.
 
         Raises:
             SetupException: there is no Java, a jar is missing, or Spark does not start.
@@ -101,7 +106,7 @@ class SharedSession:
         else:
             _acquire(SharedSession._lock, closing)
             try:
-                base = _start(settings, app_name, closing, defaults or {})
+                base = _start(settings, app_name, closing, defaults or {}, object_store=object_store)
                 SharedSession._users += 1
                 told = SharedSession._told
             finally:
@@ -111,7 +116,9 @@ class SharedSession:
             check_connector(base)
             know_classes(base._jvm)
             deliver_kernel(base)
-            self.spark = with_settings(base, sql_settings(settings, told))
+            deliver_package(base)
+            fixed = OBJECT_STORE_SETTINGS if object_store else {}
+            self.spark = with_settings(base, {**sql_settings(settings, told), **fixed})
             self._gateway = SparkContext._gateway
         except BaseException:
             self.close()
@@ -243,6 +250,19 @@ def _ends_soon(gateway: Any) -> bool:
     return True
 
 
+def class_data_archive(timeout_s: float) -> Path | None:
+    """The archive that Spark's next start will use; waits for it if it is being made.
+
+    None: there is none, and the log says why.
+    """
+    launched: Launched | None = getattr(SparkContext._gateway, "__dict__", {}).get("launched")
+    if launched is None or launched.archive is None:
+        return None
+    if launched.making is not None:
+        launched.making.wait_until_done(timeout_s)
+    return launched.archive.find()
+
+
 def has_jvm_ended() -> bool:
     """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
     gateway = SparkContext._gateway
@@ -272,7 +292,12 @@ def _forget_jvm() -> None:
 
 
 def _start(
-    settings: Mapping[str, str], app_name: str, closing: threading.Event, defaults: Mapping[str, str]
+    settings: Mapping[str, str],
+    app_name: str,
+    closing: threading.Event,
+    defaults: Mapping[str, str],
+    *,
+    object_store: bool,
 ) -> SparkSession:
     if not _has_jvm():
         _forget_jvm()
@@ -291,6 +316,8 @@ def _start(
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
+    if object_store and not has_s3a(chosen):
+        own += ensure_jars(object_store_set(_hadoop_version()))
     own_heap = not {*told, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
@@ -327,6 +354,12 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _hadoop_version() -> str:
+    """Of the Hadoop that PySpark brings."""
+    found = sorted((_HOME / "jars").glob("hadoop-client-api-*.jar"))
+    return found[-1].stem.removeprefix("hadoop-client-api-") if found else "unknown"
 
 
 def _why_not_directly(settings: Mapping[str, str]) -> str | None:
@@ -418,7 +451,9 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    # Python workers are started later, with the same variable.
+    # Python workers are started later, with the same variable. PySpark itself looks at nothing else.
+    if python := conf.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     told = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files have records in them.
@@ -468,10 +503,10 @@ def _start_directly(
         command = direct.command(java.java, path, settings, options)
         return direct.start(command, environment, umask=umask, output=writes_to)
 
-    started, making = start_with_archive(java, path, settings, class_list, start)
-    gateway = direct.connect(*started, settings)
+    launched = start_with_archive(java, path, settings, class_list, start)
+    gateway = direct.connect(*launched.started, settings)
     gateway.direct = True
-    gateway.making = making
+    gateway.launched = launched
     return gateway
 
 
@@ -606,8 +641,9 @@ def _forget_in_child(gateway: Any) -> None:
 def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
-    if (making := vars(gateway).get("making")) is not None:
-        making.stop()
+    launched: Launched | None = vars(gateway).get("launched")
+    if launched is not None and launched.making is not None:
+        launched.making.stop()
     if process is None or process.poll() is not None:
         _remove_scratch(gateway)
         return

@@ -25,6 +25,7 @@ MAY_IMPORT = (
     "org.apache.kafka.clients.",
     "org.apache.kafka.common.",
     "org.slf4j.",
+    "org.apache.hadoop.conf.Configuration",
     "org.apache.hadoop.fs.",  # comes with Spark; a file system of ours is one of Hadoop's
     # Spark's public interfaces
     "org.apache.spark.SparkFiles",
@@ -64,6 +65,9 @@ IN_SIGNATURES = {
     # Of StatefulProcessor, whose rows come and go as Scala's iterators.
     "scala.collection.Iterator": ("state/", "python/"),
     "scala.jdk.javaapi.CollectionConverters": ("state/", "python/"),
+    # Of the setting checkpointFileManagerClass: what a manager of ones own has to be, and is made by.
+    "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": "files/",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager": "files/",
     # What an array in a row is.
     "scala.collection.Iterable": "state/",
 }
@@ -172,12 +176,12 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 8,400 lines, without comments and empty ones. A thousand of them are joins,
-    which Spark has no operator for (docs/decisions/0033), eight hundred run processors (0034), and a
-    thousand are formats that it cannot read (0035).
+    """It consists of few parts: 8,600 lines, without comments and empty ones. A thousand of them are joins,
+    which Spark has no operator for (docs/decisions/0033), eight hundred run processors (0034), a thousand
+    are formats that it cannot read (0035), and two hundred and fifty are object stores (0049).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 8400
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 8600
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

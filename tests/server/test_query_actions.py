@@ -21,7 +21,7 @@ HEADER = {b"authorization": [b"Bearer secret"]}
 
 def test_what_changes_a_client_is_a_post_and_marked() -> None:
     """All that is posted, but for the read of many keys."""
-    assert {route.name for route in ROUTES if route.acts} == {"pause", "resume", "change_threads"}
+    assert {route.name for route in ROUTES if route.acts} == {"pause", "resume", "close", "change_threads"}
     assert {route.name for route in ROUTES if route.method == "POST" and not route.acts} == {
         "multi_get",
         "sql",

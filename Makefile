@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 export PYTHONFAULTHANDLER := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check chaos bench format docs docs-site lock clean
+.PHONY: help setup demo test lint check chaos bench format docs docs-site wheel lock clean
 
 help: ## What there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,10 @@ docs-site: ## Build the documentation site into build/site; a broken link ends i
 	@scripts/python.sh environment.py docs .venv-docs
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
 	@echo "build/site/index.html"
+
+wheel: setup ## Build what is published into dist/: the wheel, with the kernel in it, and the sources
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --target sdist --target wheel --directory dist
 
 lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)
 	@scripts/python.sh environment.py lock $(ARGS)

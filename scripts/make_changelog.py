@@ -1,4 +1,8 @@
-"""Moves the fragments in changes/ into CHANGELOG.md, as a release: make_changelog.py 0.2.0 [2027-01-31]"""
+"""Moves the fragments in changes/ into CHANGELOG.md, as a release.
+
+make_changelog.py 0.2.0 [2027-01-31]     a release of today, or of that day
+make_changelog.py --notes 0.2.0          print what CHANGELOG.md says of a release
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,24 @@ def released(changelog: str, version: str, date: str, fragments: Mapping[str, st
     return f"{head.rstrip()}\n\n{separator.join(new)}\n" + (f"\n## {rest}" if first else "")
 
 
+def notes(changelog: str, version: str) -> str | None:
+    """What the changelog says of a release, without its heading; None where it has none."""
+    of_release = re.compile(rf"^## {re.escape(version)} - [^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    found = of_release.search(changelog)
+    return found and found.group(1).strip() + "\n"
+
+
 def main(arguments: Sequence[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "--notes":
+        told = notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), arguments[1])
+        if told is None:
+            print(
+                f"CHANGELOG.md has no release {arguments[1]}: make_changelog.py {arguments[1]}",
+                file=sys.stderr,
+            )
+            return 1
+        print(told, end="")
+        return 0
     if not arguments or not re.fullmatch(r"\d+\.\d+\.\d+\S*", arguments[0]):
         print(__doc__, file=sys.stderr)
         return 2

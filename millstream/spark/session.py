@@ -497,6 +497,10 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
+    if "SPARK_LOCAL_IP" not in environment:
+        # Else Spark looks up this machine's name, and does not start where nobody knows it (in the sandbox of
+        # an image's build), or waits for a name server that does not answer.
+        environment.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
 
     def start(options: Sequence[str]) -> direct.Started:

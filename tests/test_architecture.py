@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "program_end": {"errors"},
     "permissions": set(),
     "machine": {"clock", "errors"},
-    "config": {"client_keys", "config_keys", "errors", "foreign"},
+    "config": {"client_keys", "config_keys", "errors", "foreign", "locations"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
     "scratch": set(),

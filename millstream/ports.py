@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from millstream.errors import StreamsException
 from millstream.model import BatchReport, PipelineMetadata, TaskId, TopicPartition
@@ -17,6 +17,7 @@ from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
+    "FENCE",
     "BytesStore",
     "ChangelogBatch",
     "ChangelogConsumer",
@@ -29,6 +30,7 @@ __all__ = [
     "InternalTopic",
     "KeyValueBytesStore",
     "Membership",
+    "ObjectFiles",
     "OffsetOutOfRange",
     "PipelineEnd",
     "RunningPipeline",
@@ -130,6 +132,27 @@ class CheckpointFiles(Protocol):
         """A file's new content, as a whole; the directory it is in is made."""
 
 
+FENCE = b"fenced: another client has claimed this checkpoint\n"
+"""An object with this content takes the name of one that an earlier claim's query would create next."""
+
+
+@runtime_checkable
+class ObjectFiles(CheckpointFiles, Protocol):
+    """The files of checkpoints in an object store, which renames nothing and writes on conditions.
+
+    `delete` leaves fences where they are, and `write` replaces none.
+    """
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Make a file with this content. False: there is one of that name, with another content."""
+
+    def copy(self, old: str, new: str) -> None:
+        """A directory with all that is in it, but for fences. None there: nothing happens."""
+
+    def remove(self, path: str) -> None:
+        """Delete a directory or a file, fences and all. Nothing there: nothing happens."""
+
+
 class RunningPipeline(Protocol):
     """A Spark query that was started."""
 
@@ -174,6 +197,13 @@ class Engine(Protocol):
 
         `on_end` is called once, and `on_batch` with each report of the query, in order; both on a thread of
         the engine. `on_batch` is quick, and raises nothing.
+        """
+
+    def check_reach(self, root: str) -> None:
+        """See to it that all who run queries have a directory of this machine, as one and the same.
+
+        Raises:
+            SetupException: some have not.
         """
 
     def rebuild(

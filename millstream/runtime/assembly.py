@@ -51,10 +51,11 @@ from millstream.runtime.assignment import StorePart
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.cleaner import StateCleaner
 from millstream.runtime.epochs import check_epoch, floor, highest_epoch
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, Owner, checkpoint_identity
+from millstream.runtime.fencing import LocalCheckpointFiles, Owner, checkpoint_identity
 from millstream.runtime.global_tables import declared_serdes, find_global_parts
 from millstream.runtime.identity import Policies, Role, topics_of
 from millstream.runtime.measuring import Measuring
+from millstream.runtime.object_fencing import claims_of
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.preparation import (
     check_dead_letters,
@@ -563,7 +564,7 @@ class Assembly:
                 claim = self._claims.get(pipeline)
             if claim is None or self._reconciler is None or self._files is None:
                 return  # whoever claims it next looks for itself
-            claims = CheckpointClaims(self._files, self._checkpoints.root)
+            claims = claims_of(self._files, self._checkpoints.root)
             if not claims.is_held(claim):
                 return
             try:
@@ -610,7 +611,7 @@ class Assembly:
             return None
         root = self._checkpoints.root
         try:
-            owner = CheckpointClaims(LocalCheckpointFiles(root), root).owner(pipeline)
+            owner = claims_of(LocalCheckpointFiles(root), root).owner(pipeline)
         except StreamsException as error:
             log.warning("who runs pipeline '%s' cannot be looked up: %s", printable(pipeline), error)
             return None
@@ -625,7 +626,9 @@ class Assembly:
         name = compiled.pipeline.name
         root = self._checkpoints.root
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
-        claims = CheckpointClaims(files, root, clock=self._parts.clock)
+        claims = claims_of(files, root, clock=self._parts.clock)
+        if self._checkpoints.is_local:
+            engine.check_reach(root)
         with self._claiming:
             if self._interrupted:
                 raise Stopped  # while it waited for its turn
@@ -689,7 +692,7 @@ class Assembly:
         if name is None:
             return
         files = self._checkpoints.files
-        owner = CheckpointClaims(files, self._checkpoints.root).owner(name) if files is not None else None
+        owner = claims_of(files, self._checkpoints.root).owner(name) if files is not None else None
         check_epoch(partition, epoch, offset, owner.epoch if owner is not None else None)
 
     @property

@@ -20,8 +20,9 @@ from millstream.config import StreamsConfig
 from millstream.errors import StreamsException, TopologyException
 from millstream.permissions import make_private
 from millstream.ports import CheckpointClaim, CheckpointFiles
-from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete, places
+from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete
 from millstream.runtime.identity import Noted, Notes
+from millstream.runtime.object_fencing import live_of
 from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, Suppress, ToTable
 from millstream.topology.pipeline import Pipeline, input_label, state_before
 
@@ -180,7 +181,7 @@ class Checkpoints:
         """Note it, once the checkpoint is claimed: from now on this is what its progress belongs to."""
         if Notes.parse(files.read(_notes_of(pipeline))) != notes:
             files.write(_notes_of(pipeline), notes.to_bytes())
-        live = places(pipeline, files.list()).live
+        live = live_of(pipeline, files)
         if live is not None and files.exists(f"{live}/{_NEW_TOPICS}"):
             files.delete(f"{live}/{_NEW_TOPICS}")  # they are in the notes now
 
@@ -221,7 +222,7 @@ class Checkpoints:
             files.delete(name)
 
     def _stored(self, pipeline: str, files: CheckpointFiles) -> Fingerprint | None:
-        if not places(pipeline, files.list()).live:
+        if not live_of(pipeline, files):
             return None  # whoever deleted the checkpoint wants to start afresh
         kept = files.read(_fingerprint_of(pipeline))
         if kept is None:
@@ -272,7 +273,7 @@ class Checkpoints:
 def read_notes(pipeline: str, files: CheckpointFiles) -> Notes | None:
     """What was noted of the pipeline's topics, at its last claim and since; None: nothing, or damaged."""
     notes = Notes.parse(files.read(_notes_of(pipeline)))
-    live = places(pipeline, files.list()).live
+    live = live_of(pipeline, files)
     new = Notes.parse(files.read(f"{live}/{_NEW_TOPICS}")) if live is not None else None
     if notes is None or new is None:
         return notes

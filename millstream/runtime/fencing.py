@@ -22,8 +22,8 @@ client that has that number. And fences are put from the newest number down, so 
 the checkpoint to a number that a faster one has passed: a file is there. A directory is put aside only by who
 has seen the checkpoint under its own, higher number.
 
-This takes a file system whose renames and exclusive creations are atomic: local ones, NFS, HDFS. Object
-stores have neither.
+This takes a file system whose renames and exclusive creations are atomic: local ones, NFS, HDFS. For object
+stores there is object_fencing.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import secrets
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +51,7 @@ from millstream.polling import pause
 from millstream.ports import CheckpointClaim, CheckpointFiles
 
 __all__ = [
+    "KEPT_CLAIMS",
     "CheckpointClaims",
     "LocalCheckpointFiles",
     "Owner",
@@ -58,13 +59,15 @@ __all__ = [
     "checkpoint_identity",
     "kept_after_delete",
     "name_of",
+    "owner_of",
     "places",
+    "ready_of",
     "stale",
 ]
 
 log = logging.getLogger(__name__)
 
-_KEPT = 100
+KEPT_CLAIMS = 100
 """How many earlier claims keep their fence. A zombie that has slept through more is not held off any more."""
 _TRIES = 100
 _FENCE_S = 10.0
@@ -84,6 +87,7 @@ class Places:
         fences: files where directories were.
         owners: claims that were made.
         aside: the names of what was put aside, sorted.
+        decided: in an object store, claims that have come out one way or the other.
     """
 
     pipeline: str
@@ -91,6 +95,7 @@ class Places:
     fences: frozenset[int] = frozenset()
     owners: frozenset[int] = frozenset()
     aside: tuple[str, ...] = ()
+    decided: frozenset[int] = frozenset()
 
     @property
     def head(self) -> int:
@@ -116,8 +121,9 @@ def places(pipeline: str, names: Mapping[str, bool]) -> Places:
     directories: set[int] = set()
     fences: set[int] = set()
     owners: set[int] = set()
+    decided: set[int] = set()
     aside: list[str] = []
-    family = re.compile(rf"{re.escape(pipeline)}(?:\.([1-9][0-9]*))?(\.owner|\.aside-[0-9a-f]+)?")
+    family = re.compile(rf"{re.escape(pipeline)}(?:\.([1-9][0-9]*))?(\.owner|\.ready|\.aside-[0-9a-f]+)?")
     for name, is_directory in names.items():
         found = family.fullmatch(name)
         if found is None:
@@ -127,21 +133,28 @@ def places(pipeline: str, names: Mapping[str, bool]) -> Places:
             (directories if is_directory else fences).add(number)
         elif kind == ".owner":
             owners.add(number)
+        elif kind == ".ready":
+            decided.add(number)
         else:
             aside.append(name)
     return Places(
-        pipeline, frozenset(directories), frozenset(fences), frozenset(owners), tuple(sorted(aside))
+        pipeline,
+        frozenset(directories),
+        frozenset(fences),
+        frozenset(owners),
+        tuple(sorted(aside)),
+        frozenset(decided),
     )
 
 
 def stale(there: Places, number: int) -> tuple[str, ...]:
     """What the claim with `number` may delete: what was put aside before, and what is older than the last
     hundred claims."""
-    oldest = number - _KEPT
+    oldest = number - KEPT_CLAIMS
     return (
         *there.aside,
         *(name_of(there.pipeline, each) for each in sorted(there.fences) if each < oldest),
-        *(_owner_of(there.pipeline, each) for each in sorted(there.owners) if each < oldest),
+        *(owner_of(there.pipeline, each) for each in sorted(there.owners) if each < oldest),
     )
 
 
@@ -152,11 +165,17 @@ def kept_after_delete(names: Mapping[str, bool]) -> frozenset[str]:
         found = re.fullmatch(r"(.+)\.([1-9][0-9]*)\.owner", name)
         if found is not None:
             last[found[1]] = max(last.get(found[1], 0), int(found[2]))
-    return frozenset({_IDENTITY, *(_owner_of(pipeline, number) for pipeline, number in last.items())})
+    return frozenset({_IDENTITY, *(owner_of(pipeline, number) for pipeline, number in last.items())})
 
 
-def _owner_of(pipeline: str, number: int) -> str:
+def owner_of(pipeline: str, number: int) -> str:
+    """What says who made a claim."""
     return f"{pipeline}.{number}.owner"
+
+
+def ready_of(pipeline: str, number: int) -> str:
+    """What says how a claim came out, in an object store."""
+    return f"{name_of(pipeline, number)}.ready"
 
 
 @dataclass(frozen=True)
@@ -222,26 +241,20 @@ class CheckpointClaims:
         number = self._take_number(pipeline)
         before = self._places(pipeline)
         previous = self._newest_owner(pipeline, number - 1, before)
-        epoch = max(generation, number, previous.epoch + 1 if previous is not None else 0)
-        secret = secrets.token_hex(16)
-        at = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        self._files.write(_owner_of(pipeline, number), Owner(epoch, holder, at, secret).to_bytes())
+        owner = self._next_owner(number, generation, holder, previous)
+        self._files.write(owner_of(pipeline, number), owner.to_bytes())
         self._raise_if_passed(pipeline, number)  # also below; here it saves what would be for nothing
-        wanted = before.directories | set(range(max(0, number - _KEPT), number))
+        wanted = before.directories | set(range(max(0, number - KEPT_CLAIMS), number))
         for each in sorted(wanted - before.fences, reverse=True):
             if each < number:
                 self._fence(pipeline, each, number)
         self._raise_if_passed(pipeline, number)
         for name in stale(before, number):
             self._delete(name)
-        log.info(
-            "%s has claimed the checkpoint of pipeline %s, epoch %d%s",
-            holder,
-            pipeline,
-            epoch,
-            f"; before: {previous.holder}, epoch {previous.epoch}, {previous.at}" if previous else "",
+        self._tell(holder, pipeline, owner.epoch, previous)
+        return CheckpointClaim(
+            pipeline, f"{self._root}/{name_of(pipeline, number)}", owner.epoch, owner.secret
         )
-        return CheckpointClaim(pipeline, f"{self._root}/{name_of(pipeline, number)}", epoch, secret)
 
     def is_held(self, claim: CheckpointClaim) -> bool:
         """Whether nobody has claimed it since.
@@ -261,14 +274,31 @@ class CheckpointClaims:
     def _take_number(self, pipeline: str) -> int:
         for _ in range(_TRIES):
             number = self._places(pipeline).head + 1
-            if self._files.create_file(_owner_of(pipeline, number)):
-                if self._places(pipeline).head - number < _KEPT:
+            if self._files.create_file(owner_of(pipeline, number)):
+                if self._places(pipeline).head - number < KEPT_CLAIMS:
                     return number
                 # Others have gone so far ahead since the names were listed that this number was forgotten.
-                self._files.delete(_owner_of(pipeline, number))
-        raise StreamsException(
-            f"the checkpoint of pipeline '{pipeline}' at '{self._root}' could not be claimed in {_TRIES} "
+                self._files.delete(owner_of(pipeline, number))
+        raise self._crowded(pipeline, _TRIES)
+
+    def _crowded(self, pipeline: str, tries: int) -> StreamsException:
+        return StreamsException(
+            f"the checkpoint of pipeline '{pipeline}' at '{self._root}' could not be claimed in {tries} "
             "tries: others claim it all the time; check that the clients of the application form one group"
+        )
+
+    def _next_owner(self, number: int, generation: int, holder: str, previous: Owner | None) -> Owner:
+        epoch = max(generation, number, previous.epoch + 1 if previous is not None else 0)
+        at = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        return Owner(epoch, holder, at, secrets.token_hex(16))
+
+    def _tell(self, holder: str, pipeline: str, epoch: int, previous: Owner | None) -> None:
+        log.info(
+            "%s has claimed the checkpoint of pipeline %s, epoch %d%s",
+            holder,
+            pipeline,
+            epoch,
+            f"; before: {previous.holder}, epoch {previous.epoch}, {previous.at}" if previous else "",
         )
 
     def _fence(self, pipeline: str, earlier: int, number: int) -> None:
@@ -316,17 +346,20 @@ class CheckpointClaims:
     def _raise_if_passed(self, pipeline: str, number: int) -> None:
         there = self._places(pipeline)
         if there.head > number or number in there.fences:
-            later = self._newest_owner(pipeline, there.head, there)
-            by = f" by {later.holder} (epoch {later.epoch})" if later is not None else ""
-            raise TaskMigratedException(
-                f"the checkpoint of pipeline '{pipeline}' at '{self._root}' was claimed at the same time"
-                f"{by}; this client leaves it to that one"
-            )
+            raise self._passed(pipeline, there)
+
+    def _passed(self, pipeline: str, there: Places) -> TaskMigratedException:
+        later = self._newest_owner(pipeline, there.head, there)
+        by = f" by {later.holder} (epoch {later.epoch})" if later is not None else ""
+        return TaskMigratedException(
+            f"the checkpoint of pipeline '{pipeline}' at '{self._root}' was claimed at the same time"
+            f"{by}; this client leaves it to that one"
+        )
 
     def _newest_owner(self, pipeline: str, number: int, there: Places) -> Owner | None:
         for each in sorted(there.owners, reverse=True):
             if each <= number:
-                owner = Owner.parse(self._files.read(_owner_of(pipeline, each)))
+                owner = Owner.parse(self._files.read(owner_of(pipeline, each)))
                 if owner is not None:
                     return owner
         return None
@@ -335,8 +368,11 @@ class CheckpointClaims:
         return places(pipeline, self._files.list())
 
     def _delete(self, name: str) -> None:
+        self._quietly(self._files.delete, name)
+
+    def _quietly(self, delete: Callable[[str], None], name: str) -> None:
         try:
-            self._files.delete(name)
+            delete(name)
         except StreamsException as error:
             # The claim is good without it, and the next one tries again.
             log.warning(

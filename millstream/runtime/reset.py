@@ -24,6 +24,7 @@ from millstream.ports import CheckpointFiles, Groups, Topics
 from millstream.runtime.checkpoints import Checkpoints, read_notes
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, places
 from millstream.runtime.identity import Role
+from millstream.runtime.object_fencing import claims_of, live_of
 from millstream.runtime.reset_plan import (
     ResetPlan,
     To,
@@ -116,7 +117,7 @@ def reset_application(
         plan = job.plan(asked)
         if not dry_run:
             raise_if_alive(plan, asked.force)
-            job.perform(plan, CheckpointClaims(files, checkpoints.root, clock=parts.clock))
+            job.perform(plan, claims_of(files, checkpoints.root, clock=parts.clock))
         return plan
 
 
@@ -168,7 +169,7 @@ class _Job:
             internal,
             foreign if asked.internals is None else {},
             self.root,
-            tuple(name for name in pipelines if places(name, self.files.list()).live is not None),
+            tuple(name for name in pipelines if live_of(name, self.files) is not None),
             str(self.directory.path),
             len(self.directory.tasks()) + self.directory.global_path.exists(),
             self.groups.members(application_id),

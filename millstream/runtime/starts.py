@@ -19,7 +19,7 @@ from typing import Any
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, Scan, TopicDescription, Topics
-from millstream.runtime.fencing import places
+from millstream.runtime.object_fencing import live_of
 from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Source, TableSource
 from millstream.topology.pipeline import Pipeline, input_label
 
@@ -136,7 +136,7 @@ def told_to_begin(files: CheckpointFiles, location: str, pipeline: str) -> bool:
     if read_starts(files, location) is None:
         return False
     names = files.list()
-    return f"{pipeline}.topics.json" not in names or places(pipeline, names).live is not None
+    return f"{pipeline}.topics.json" not in names or live_of(pipeline, files) is not None
 
 
 def initial_offsets(

@@ -126,6 +126,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             registry=RegistrySettings.of(config.given, config.application_id),
             modes=modes_of(config),
             real_time_batch=timedelta(milliseconds=config["real.time.batch.ms"]),
+            checkpoints=config.checkpoint_location,
         ),
         spark,
         closing=closing,

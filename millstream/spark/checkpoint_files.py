@@ -5,31 +5,88 @@ has for it; so this asks the session's JVM and knows no file system of its own. 
 py4j, a millisecond each on a local disk.
 
 What a claim needs of the file system: `create_file` has to be atomic, and `rename` of a directory too. Local
-disks and HDFS hold both. Object stores do not rename atomically, which Spark's own checkpoints need as well.
+disks and HDFS hold both. Object stores rename nothing: there the kernel creates and replaces objects on
+conditions, for `ObjectCheckpointFiles`. Which of them it is, `locations.py` says by the scheme.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from millstream.errors import StreamsException
+from millstream.errors import ConfigException, SetupException, StreamsException, TaskMigratedException
+from millstream.locations import Kind, kind_of
+from millstream.ports import FENCE
 from millstream.spark.failures import first_line
 from millstream.spark.java_names import java_class
+from millstream.spark.kernel import S3A
 
-__all__ = ["HadoopCheckpointFiles"]
+__all__ = ["HadoopCheckpointFiles", "ObjectCheckpointFiles", "check_location", "checkpoint_files"]
 
+_KERNEL = "io.millstream.kernel.files.ObjectFiles"
+_WRITERS = 4
+_AT_ONCE = {
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "2",
+    "fs.s3a.connection.establish.timeout": "5s",
+}
+"""For the first look at a store. With Hadoop's patience, right for a query that runs, a wrong address takes
+minutes to show."""
+_LOGS = ("offsets", "commits")
 _EXISTS = ("FileAlreadyExistsException", "ParentNotDirectoryException")
+
+
+def checkpoint_files(
+    spark: SparkSession, root: str, options: Mapping[str, str] | None = None
+) -> HadoopCheckpointFiles:
+    """The files below a root, by what its file system can do. Raises as their constructors do."""
+    made = ObjectCheckpointFiles if kind_of(root) is Kind.OBJECTS else HadoopCheckpointFiles
+    return made(spark, root, options)
+
+
+def check_location(spark: SparkSession, location: str) -> None:
+    """That of several clients which create the same file one wins, whatever the location promises.
+
+    Raises:
+        ConfigException: it is not so.
+        SetupException: this session does not know the location's file system.
+        StreamsException: the location cannot be written, or not be reached.
+    """
+    files = checkpoint_files(spark, location, _AT_ONCE)
+    name = f".check-{uuid.uuid4().hex}"
+    try:
+        files.read(name)  # is it there at all?
+        won = files.winners(name, _WRITERS)
+        again = files.create_file(name)
+        files.delete(name)
+    finally:
+        files.close()
+    if won == 1 and not again:
+        return
+    raise ConfigException(
+        f"checkpoint.location '{location}' lets several clients create the same file: of {_WRITERS} that "
+        f"tried at once, {won} were told that they had. Two clients could both go on with one checkpoint. "
+        + (
+            "The store ignores conditional writes (If-None-Match), as older versions of several stores do: "
+            "use a newer one, or a file system that all clients reach"
+            if kind_of(location) is Kind.OBJECTS
+            else "Use a file system that creates files exclusively"
+        )
+    )
 
 
 class HadoopCheckpointFiles:
     """`ports.CheckpointFiles` on the file system that a root's URI names."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, options: Mapping[str, str] | None = None) -> None:
         """Look up the file system.
+
+        Args:
+            options: make it one of its own, with these over Hadoop's; `close` it.
 
         Raises:
             StreamsException: Hadoop knows none for the root's scheme, or refuses.
@@ -40,9 +97,19 @@ class HadoopCheckpointFiles:
         self._path: Any = java_class(jvm, "org.apache.hadoop.fs.Path")
         try:
             conf = spark._jsparkSession.sessionState().newHadoopConf()
-            self._fs: Any = self._path(self._root).getFileSystem(conf)
+            for name, value in (options or {}).items():
+                conf.set(name, value)
+            at = self._path(self._root)
+            system = java_class(jvm, "org.apache.hadoop.fs.FileSystem")
+            self._fs: Any = (
+                at.getFileSystem(conf) if options is None else system.newInstance(at.toUri(), conf)
+            )
         except Py4JJavaError as error:
             raise self._failed("opened", "", error) from error
+
+    def close(self) -> None:
+        """Give up a file system that was made with options."""
+        self._fs.close()
 
     def list(self, path: str = "") -> dict[str, bool]:
         """The names in a directory, and whether each is a directory itself; empty if there is none."""
@@ -118,6 +185,10 @@ class HadoopCheckpointFiles:
             raise self._failed("copied", old, error) from error
         raise StreamsException(f"checkpoint '{self._name(old)}' could not be copied to '{self._name(new)}'")
 
+    def winners(self, path: str, writers: int) -> int:
+        """How many of some writers are told that they have created a file, one after the other."""
+        return sum(self.create_file(path) for _ in range(writers))
+
     def delete(self, path: str) -> None:
         """With all that is in it. Nothing there: nothing happens."""
         try:
@@ -181,6 +252,112 @@ class HadoopCheckpointFiles:
             f"{first_line(str(error.java_exception.toString()))}; check checkpoint.location, and that this "
             "client may write there"
         )
+
+
+class ObjectCheckpointFiles(HadoopCheckpointFiles):
+    """`ports.ObjectFiles` on an object store that a root's URI names."""
+
+    def __init__(self, spark: SparkSession, root: str, options: Mapping[str, str] | None = None) -> None:
+        """Look up the store.
+
+        Args:
+            options: as for other file systems.
+
+        Raises:
+            SetupException: the session has no S3A.
+            StreamsException: Hadoop refuses.
+        """
+        loader = java_class(spark._jvm, "java.lang.Thread").currentThread().getContextClassLoader()
+        try:
+            java_class(spark._jvm, "java.lang.Class").forName(S3A, False, loader)
+        except Py4JJavaError as error:
+            raise SetupException(
+                f"this Spark session (version {spark.version}) has no S3A, Hadoop's file system for S3, "
+                f"which '{root}' needs. Let Millstream start Spark: KafkaStreams(topology, config) without a "
+                "session, as the first client of its process; or start yours with the same jars:\n"
+                "  from millstream.jars import ensure_jars, object_store_set\n"
+                "  jars = ensure_jars(object_store_set())\n"
+                "  SparkSession.builder.config('spark.jars', ','.join(map(str, jars))).getOrCreate()"
+            ) from error
+        super().__init__(spark, root, options)
+        self._objects: Any = java_class(self._jvm, _KERNEL)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Make a file with this content. False: there is one of that name, with another content."""
+        try:
+            return bool(self._objects.create(self._fs, self._at(path), bytearray(content)))
+        except Py4JJavaError as error:
+            raise self._failed("made", path, error) from error
+
+    def create_file(self, path: str) -> bool:
+        return self.create(path, b"")
+
+    def winners(self, path: str, writers: int) -> int:
+        """How many of some writers at the same moment are told that they have created a file."""
+        try:
+            return int(self._objects.winners(self._fs, self._at(path), writers))
+        except Py4JJavaError as error:
+            raise self._failed("made", path, error) from error
+
+    def write(self, path: str, content: bytes) -> None:
+        """A file's new content, as a whole.
+
+        Raises:
+            TaskMigratedException: it is of a checkpoint's log, and another client has put a fence there.
+        """
+        try:
+            if not _is_of_a_log(path):
+                self._objects.put(self._fs, self._at(path), bytearray(content))
+                return
+            done = self._objects.replace(self._fs, self._at(path), bytearray(content), bytearray(FENCE))
+        except Py4JJavaError as error:
+            raise self._failed("written", path, error) from error
+        if not done:
+            raise self._migrated(path)
+
+    def _migrated(self, path: str) -> TaskMigratedException:
+        return TaskMigratedException(
+            f"'{self._name(path)}' is not this client's to write any more: another one has claimed the "
+            "checkpoint"
+        )
+
+    def copy(self, old: str, new: str) -> None:
+        """A directory with all that is in it, but for fences. None there: nothing happens."""
+        try:
+            self._objects.copy(self._fs, self._at(old), self._at(new), bytearray(FENCE))
+        except Py4JJavaError as error:
+            raise self._failed("copied", old, error) from error
+
+    def delete(self, path: str) -> None:
+        """A file, or a directory with all that is in it, but for fences. Nothing there: nothing happens.
+
+        Raises:
+            TaskMigratedException: it is of a checkpoint's log, and another client has put a fence there.
+        """
+        if _is_of_a_log(path) and self.read(path) == FENCE:
+            # What is there and no fence cannot become one: only a name that is free is fenced.
+            raise self._migrated(path)
+        try:
+            at = self._at(path)
+            if not self._fs.exists(at):
+                return
+            if self._fs.getFileStatus(at).isDirectory():
+                self._objects.clear(self._fs, at, bytearray(FENCE))
+            else:
+                self._fs.delete(at, False)
+        except Py4JJavaError as error:
+            raise self._failed("deleted", path, error) from error
+
+    def remove(self, path: str) -> None:
+        """A file or a directory, fences and all. Nothing there: nothing happens."""
+        super().delete(path)
+
+    def rename(self, old: str, new: str) -> bool:
+        raise StreamsException(f"'{self._name(old)}' cannot be renamed: object stores rename nothing")
+
+
+def _is_of_a_log(path: str) -> bool:
+    return path.rpartition("/")[0].rpartition("/")[2] in _LOGS
 
 
 def _is(error: Py4JJavaError, *classes: str) -> bool:

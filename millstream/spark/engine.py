@@ -20,14 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
+from millstream.locations import Kind, kind_of
 from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
-from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
-from millstream.spark.executors import ExecutorWatch
+from millstream.spark.executors import Executors, slots_of
 from millstream.spark.failures import Report, first_line, is_fenced, is_jvm_lost, may_be_damage, translate
 from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
@@ -42,7 +43,7 @@ from millstream.spark.real_time import (
     has_python,
     is_of_micro_batches,
     launch_defaults,
-    slots_of,
+    practise_planning,
     tasks_behind_shuffles,
 )
 from millstream.spark.rebuild import rebuild
@@ -94,6 +95,7 @@ class SparkSettings:
         registry: the schema registry, or None.
         modes: which pipelines run in Real-Time Mode.
         real_time_batch: how long a batch lasts in it.
+        checkpoints: where checkpoints are, if the configuration says; None: on this machine.
     """
 
     application_id: str
@@ -113,6 +115,7 @@ class SparkSettings:
     registry: RegistrySettings | None = None
     modes: Modes = field(default_factory=Modes)
     real_time_batch: timedelta = timedelta(minutes=1)
+    checkpoints: str | None = None
 
 
 class SparkEngine:
@@ -151,11 +154,18 @@ class SparkEngine:
             spark,
             self._closing,
             defaults=launch_defaults() if settings.modes.any else {},
+            object_store=kind_of(settings.checkpoints or "") is Kind.OBJECTS,
         )
+        if settings.checkpoints is not None and "://" in settings.checkpoints:
+            try:
+                check_location(self.spark, settings.checkpoints)
+            except BaseException:
+                self._session.close()
+                raise
         if settings.transaction_timeout_ms is not None:
             fit_session(self.spark, settings.spark)
             check_session(self.spark)
-        self._executors = ExecutorWatch(self.spark)
+        self._executors = Executors(self.spark)
 
     @property
     def spark(self) -> SparkSession:
@@ -442,7 +452,10 @@ class SparkEngine:
             real_time_ms=None if plan.run is None else self._real_time_ms,
         )
 
+        over = threading.Event()
+
         def ended(end: PipelineEnd) -> None:
+            over.set()
             _forget(run)
             # With an error class it is what Spark has told, such as a user's function that met no server.
             told = getattr(end.error, "error_class", None) is not None
@@ -468,6 +481,8 @@ class SparkEngine:
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
+        if run is not None and rows is not None:
+            practise_planning(rows, name, self._real_time_ms / 1000, over)
         return running
 
     @property
@@ -479,6 +494,9 @@ class SparkEngine:
             return {"realTime": f"{self._real_time_ms} milliseconds"}
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         return {"processingTime": f"{interval_ms} milliseconds"}
+
+    def check_reach(self, root: str) -> None:
+        self._executors.check_reach(root, self._closing)
 
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
@@ -510,7 +528,7 @@ class SparkEngine:
 
     def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
         """The checkpoints under a directory or URI, with the settings and rights that Spark has."""
-        return HadoopCheckpointFiles(self.spark, root)
+        return checkpoint_files(self.spark, root)
 
     def close(self) -> None:
         with self._lock:

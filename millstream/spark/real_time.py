@@ -7,18 +7,20 @@ it comes. At the end of a batch Spark commits; the next one begins some tenths o
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles
+from millstream.spark.executors import is_cluster
 from millstream.spark.java_names import java_class
 
 __all__ = [
@@ -29,16 +31,17 @@ __all__ = [
     "has_python",
     "is_of_micro_batches",
     "launch_defaults",
+    "planned",
+    "practise_planning",
     "read_options",
 ]
+
+log = logging.getLogger(__name__)
 
 RUN = "real.time.run"
 """The option by which the kernel's source and sink know the run that they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"
-_EXECUTORS_S = 30.0
-"""How long the first query waits at most for executors that are still starting."""
-_LOOK_S = 1.0
 _SLOTS = 256
 """A slot is a thread that is made when a task needs it. There have to be more than tasks, which do not end
 while their batch lasts; and topics get more partitions."""
@@ -89,7 +92,7 @@ class RealTimeRun:
     ) -> None:
         self.name = name
         self._batches: Any = java_class(spark._jvm, _BATCHES)
-        self._is_reachable = _is_local(spark)
+        self._is_reachable = not is_cluster(str(spark.sparkContext.master))
         self._begun: Any = self._batches.begin(name, pipeline, slots, behind_shuffles)
 
     def end(self, patience_s: float) -> bool:
@@ -124,6 +127,43 @@ class RealTimeRun:
         return found
 
 
+def practise_planning(rows: DataFrame, pipeline: str, batch_s: float, ended: threading.Event) -> None:
+    """Have Spark plan the query again and again while its first batch lasts, for nothing.
+
+    It plans each batch, and nothing is processed meanwhile. Java compiles what is done often, which planning
+    once a minute is not: it takes 80 ms and more then, and 25 in a query of micro-batches.
+
+    Args:
+        ended: set when the query has ended.
+    """
+    threading.Thread(
+        target=_practise,
+        args=(rows, max(_SHORTEST_PAUSE_S, batch_s / _TIMES), ended),
+        name=f"pipeline-{pipeline}-planning",
+        daemon=True,
+    ).start()
+
+
+_TIMES = 60
+_SHORTEST_PAUSE_S = 0.5
+
+
+def _practise(rows: DataFrame, pause_s: float, ended: threading.Event) -> None:
+    try:
+        for _ in range(_TIMES):
+            if ended.wait(pause_s):
+                return
+            planned(rows)
+    except (PySparkException, Py4JError, OSError):  # the JVM may be gone
+        log.debug("practising how to plan", exc_info=True)
+
+
+def planned(rows: DataFrame) -> str:
+    """The plan of a query of streams, as Spark makes it for a batch: anew with each call."""
+    mode = java_class(rows.sparkSession._jvm, "org.apache.spark.sql.execution.ExplainMode")
+    return str(rows._jdf.queryExecution().explainString(mode.fromString("simple")))
+
+
 def is_of_micro_batches(checkpoint: CheckpointFiles) -> bool:
     """Whether a checkpoint goes on in format 1, which Real-Time Mode refuses, with state or without.
 
@@ -132,27 +172,6 @@ def is_of_micro_batches(checkpoint: CheckpointFiles) -> bool:
     done = [int(name) for name in checkpoint.list("commits") if name.isdecimal()]
     newest = checkpoint.read(f"commits/{max(done)}") if done else None
     return newest is not None and newest.startswith(b"v1\n")
-
-
-def slots_of(spark: SparkSession, closing: threading.Event) -> int:
-    """How many tasks Spark can run at once, when no more executors of a cluster come.
-
-    Raises:
-        StreamsException: `closing` was set meanwhile.
-    """
-    context: Any = spark.sparkContext._jsc.sc()
-    profile = context.resourceProfileManager().defaultResourceProfile()
-    there, deadline = 0, time.monotonic() + _EXECUTORS_S
-    while True:
-        before, there = there, int(context.maxNumConcurrentTasks(profile))
-        if _is_local(spark) or 0 < there == before or time.monotonic() >= deadline:
-            return there
-        if closing.wait(_LOOK_S):
-            raise StreamsException("the client was closed while Spark's executors were starting")
-
-
-def _is_local(spark: SparkSession) -> bool:
-    return str(spark.conf.get("spark.master", "")).startswith("local")
 
 
 _BEHIND_SHUFFLES = re.compile(r"^[\s:+|~'-]*(?:TransformWithState|Aggregate)\b", re.MULTILINE)

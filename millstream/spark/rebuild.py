@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointClaim, CompiledPipeline
-from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.checkpoint_files import HadoopCheckpointFiles, checkpoint_files
 from millstream.spark.compiler import (
     BY_SPARK,
     CompileContext,
@@ -63,7 +63,7 @@ def rebuild(
         StreamsException: the state of one of them cannot be read.
     """
     root, _, directory = claim.path.rpartition("/")
-    files = HadoopCheckpointFiles(spark, root)
+    files = checkpoint_files(spark, root)
     done = max((int(name) for name in files.list(f"{directory}/commits") if name.isdecimal()), default=None)
     if done is None:
         return  # nothing was ever finished, so there is no state

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -25,17 +26,20 @@ from pyspark.sql import SparkSession
 
 from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
-from millstream.jars import connector_set, ensure_jars
+from millstream.jars import connector_set, ensure_jars, object_store_set
 from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
-from millstream.spark.archived import start_with_archive
+from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
-from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, S3A, add_to_driver, deliver_kernel
+from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
+    OBJECT_STORE_SETTINGS,
     has_connector,
+    has_s3a,
     java_options,
     launch_settings,
     quiet_options,
@@ -45,7 +49,7 @@ from millstream.spark.settings import (
 from millstream.spark.stale import forget_java_halves
 from millstream.spark.testing_later import postpone_testing
 
-__all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
+__all__ = ["SharedSession", "check_connector", "class_data_archive", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -76,6 +80,7 @@ class SharedSession:
         closing: threading.Event | None = None,
         *,
         defaults: Mapping[str, str] | None = None,
+        object_store: bool = False,
     ) -> None:
         """Start Spark, or join the one that runs.
 
@@ -84,6 +89,7 @@ class SharedSession:
             defaults: what a Spark that is started has where nobody says otherwise, over our other defaults.
             given: the user's own session; it is left running.
             closing: set, from any thread, when the session is not wanted any more; starting ends soon then.
+            object_store: checkpoints are in one; a Spark that is started has what it takes.
 
         Raises:
             SetupException: there is no Java, a jar is missing, or Spark does not start.
@@ -100,7 +106,7 @@ class SharedSession:
         else:
             _acquire(SharedSession._lock, closing)
             try:
-                base = _start(settings, app_name, closing, defaults or {})
+                base = _start(settings, app_name, closing, defaults or {}, object_store=object_store)
                 SharedSession._users += 1
                 told = SharedSession._told
             finally:
@@ -110,7 +116,9 @@ class SharedSession:
             check_connector(base)
             know_classes(base._jvm)
             deliver_kernel(base)
-            self.spark = with_settings(base, sql_settings(settings, told))
+            deliver_package(base)
+            fixed = OBJECT_STORE_SETTINGS if object_store else {}
+            self.spark = with_settings(base, {**sql_settings(settings, told), **fixed})
             self._gateway = SparkContext._gateway
         except BaseException:
             self.close()
@@ -242,6 +250,19 @@ def _ends_soon(gateway: Any) -> bool:
     return True
 
 
+def class_data_archive(timeout_s: float) -> Path | None:
+    """The archive that Spark's next start will use; waits for it if it is being made.
+
+    None: there is none, and the log says why.
+    """
+    launched: Launched | None = getattr(SparkContext._gateway, "__dict__", {}).get("launched")
+    if launched is None or launched.archive is None:
+        return None
+    if launched.making is not None:
+        launched.making.wait_until_done(timeout_s)
+    return launched.archive.find()
+
+
 def has_jvm_ended() -> bool:
     """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
     gateway = SparkContext._gateway
@@ -271,7 +292,12 @@ def _forget_jvm() -> None:
 
 
 def _start(
-    settings: Mapping[str, str], app_name: str, closing: threading.Event, defaults: Mapping[str, str]
+    settings: Mapping[str, str],
+    app_name: str,
+    closing: threading.Event,
+    defaults: Mapping[str, str],
+    *,
+    object_store: bool,
 ) -> SparkSession:
     if not _has_jvm():
         _forget_jvm()
@@ -283,13 +309,19 @@ def _start(
             )
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
+    if object_store:
+        _end_jvm_without_s3a()
     told = SharedSession._told = _told_on_the_way()
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
+    if python := chosen.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # PySpark itself looks at nothing else
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
+    if object_store and not has_s3a(chosen):
+        own += ensure_jars(object_store_set(_hadoop_version()))
     own_heap = not {*told, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
@@ -319,12 +351,34 @@ def _start(
         session = SparkSession(SparkContext.getOrCreate(conf))
         _keep_quiet(session)
         _write_no_checksum_files(session)
+        _forget_origins(session)
         return session
     except PySparkException as error:
         raise SetupException(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _end_jvm_without_s3a() -> None:
+    """A JVM of ours that ran for another client, and whose class path is fixed, makes room for a new one."""
+    gateway = SparkContext._gateway
+    if gateway is None or not vars(gateway).get("direct"):
+        return
+    try:
+        gateway.jvm.java.lang.Class.forName(S3A)
+    except Py4JError:
+        log.info("Spark's Java process has no S3A, and is started anew for checkpoints in an object store")
+        program_end.forget(gateway)
+        _end(gateway)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _hadoop_version() -> str:
+    """Of the Hadoop that PySpark brings."""
+    found = sorted((_HOME / "jars").glob("hadoop-client-api-*.jar"))
+    return found[-1].stem.removeprefix("hadoop-client-api-") if found else "unknown"
 
 
 def _why_not_directly(settings: Mapping[str, str]) -> str | None:
@@ -373,6 +427,22 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
     assert spark._jvm is not None
     local = spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
     local.setWriteChecksum(False)
+
+
+def _forget_origins(spark: SparkSession) -> None:
+    """Have Hadoop's configuration not know which file each of its settings is from.
+
+    Each micro-batch brings the configuration to the tasks, once for each operator with state, and Hadoop
+    compresses the origins of its thousand settings one by one: 5 ms of a batch. Nobody reads them.
+    """
+    try:
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        configuration.size()  # it is read from its files now, and not later
+        origins = configuration.getClass().getDeclaredField("updatingResource")
+        origins.setAccessible(True)
+        origins.get(configuration).clear()
+    except Py4JError:  # a Hadoop that keeps them elsewhere, or shows nobody
+        log.debug("the origins of Hadoop's settings", exc_info=True)
 
 
 def _stderr() -> int | None:
@@ -444,16 +514,20 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
+    if "SPARK_LOCAL_IP" not in environment:
+        # Else Spark looks up this machine's name, and does not start where nobody knows it (in the sandbox of
+        # an image's build), or waits for a name server that does not answer.
+        environment.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
 
     def start(options: Sequence[str]) -> direct.Started:
         command = direct.command(java.java, path, settings, options)
         return direct.start(command, environment, umask=umask, output=writes_to)
 
-    started, making = start_with_archive(java, path, settings, class_list, start)
-    gateway = direct.connect(*started, settings)
+    launched = start_with_archive(java, path, settings, class_list, start)
+    gateway = direct.connect(*launched.started, settings)
     gateway.direct = True
-    gateway.making = making
+    gateway.launched = launched
     return gateway
 
 
@@ -588,8 +662,9 @@ def _forget_in_child(gateway: Any) -> None:
 def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
-    if (making := vars(gateway).get("making")) is not None:
-        making.stop()
+    launched: Launched | None = vars(gateway).get("launched")
+    if launched is not None and launched.making is not None:
+        launched.making.stop()
     if process is None or process.poll() is not None:
         _remove_scratch(gateway)
         return

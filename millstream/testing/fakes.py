@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.errors import IllegalStateException, PipelineException, StreamsException
+from millstream.errors import (
+    IllegalStateException,
+    PipelineException,
+    StreamsException,
+    TaskMigratedException,
+)
 from millstream.model import BatchReport, PipelineMetadata, TopicPartition
 from millstream.ports import (
+    FENCE,
     ChangelogBatch,
     CheckpointClaim,
     CompiledPipeline,
@@ -27,6 +33,7 @@ __all__ = [
     "FakeEngine",
     "FakeGroups",
     "FakeLog",
+    "FakeObjectFiles",
     "FakePipeline",
     "FakeTopics",
     "ManualClock",
@@ -537,6 +544,9 @@ class FakeEngine:
             self._changed.notify_all()
         return running
 
+    def check_reach(self, root: str) -> None:
+        """It is this process that runs them."""
+
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
@@ -712,3 +722,87 @@ class FakeCheckpointFiles:
             if self._files.get(at) is not None:
                 raise StreamsException(f"'{at}' is a file, and not a directory")
             self._files[at] = None
+
+
+class FakeObjectFiles:
+    """`ports.ObjectFiles` over a dict: the name of an object to its bytes. There are no directories."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[str, bytes] = {}
+
+    def list(self, path: str = "") -> dict[str, bool]:
+        """What follows in the names of objects, and whether more follows; empty if there is none."""
+        with self._lock:
+            prefix = f"{path}/" if path else ""
+            found: dict[str, bool] = {}
+            for name in self._objects:
+                if name.startswith(prefix):
+                    first, _, rest = name.removeprefix(prefix).partition("/")
+                    found[first] = bool(rest) or found.get(first, False)
+            return found
+
+    def exists(self, path: str) -> bool:
+        """Whether there is an object of that name, or below it."""
+        with self._lock:
+            return any(name == path or name.startswith(f"{path}/") for name in self._objects)
+
+    def make_directories(self, path: str) -> None:
+        """There is nothing to make."""
+
+    def rename(self, old: str, new: str) -> bool:
+        raise StreamsException(f"'{old}' cannot be renamed: object stores rename nothing")
+
+    def create_file(self, path: str) -> bool:
+        """An empty object. False: there is one."""
+        return self.create(path, b"")
+
+    def create(self, path: str, content: bytes) -> bool:
+        """An object. False: there is another one."""
+        with self._lock:
+            if path in self._objects:
+                return bool(content) and self._objects[path] == content
+            self._objects[path] = content
+            return True
+
+    def copy(self, old: str, new: str) -> None:
+        """One object after the other: others may write meanwhile."""
+        for name in self._below(old):
+            content = self.read(name)
+            if content is not None and content != FENCE:
+                self.write(f"{new}/{name.removeprefix(f'{old}/')}", content)
+
+    def delete(self, path: str) -> None:
+        """An object that is no fence, or all below a name but for fences."""
+        for name in self._below(path):
+            if self.read(name) != FENCE:
+                self.remove(name)
+        with self._lock:
+            self._raise_if_fenced(path)
+            self._objects.pop(path, None)
+
+    def remove(self, path: str) -> None:
+        """Fences and all."""
+        names = [path, *self._below(path)]
+        with self._lock:
+            for name in names:
+                self._objects.pop(name, None)
+
+    def read(self, path: str) -> bytes | None:
+        """An object's content; None: there is none."""
+        with self._lock:
+            return self._objects.get(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        """An object's new content, unless it is a fence."""
+        with self._lock:
+            self._raise_if_fenced(path)
+            self._objects[path] = content
+
+    def _raise_if_fenced(self, path: str) -> None:
+        if self._objects.get(path) == FENCE:
+            raise TaskMigratedException(f"'{path}' is not this client's to write any more")
+
+    def _below(self, path: str) -> Iterator[str]:
+        with self._lock:
+            return iter(sorted(name for name in self._objects if name.startswith(f"{path}/")))

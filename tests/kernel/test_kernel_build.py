@@ -25,6 +25,7 @@ MAY_IMPORT = (
     "org.apache.kafka.clients.",
     "org.apache.kafka.common.",
     "org.slf4j.",
+    "org.apache.hadoop.conf.Configuration",
     "org.apache.hadoop.fs.",  # comes with Spark; a file system of ours is one of Hadoop's
     # Spark's public interfaces
     "org.apache.spark.SparkFiles",
@@ -64,6 +65,9 @@ IN_SIGNATURES = {
     # Of StatefulProcessor, whose rows come and go as Scala's iterators.
     "scala.collection.Iterator": ("state/", "python/"),
     "scala.jdk.javaapi.CollectionConverters": ("state/", "python/"),
+    # Of the setting checkpointFileManagerClass: what a manager of ones own has to be, and is made by.
+    "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": "files/",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager": "files/",
     # What an array in a row is.
     "scala.collection.Iterable": "state/",
 }

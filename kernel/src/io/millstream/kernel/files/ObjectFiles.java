@@ -1,0 +1,285 @@
+package io.millstream.kernel.files;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.hadoop.fs.EtagSource;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+
+/**
+ * Objects of a store with conditional writes (S3), through Hadoop's file system for it.
+ *
+ * <p>An object comes to be as a whole. {@code create} makes one only where there is none (If-None-Match), and
+ * {@code replace} another one only in the place of the one that was seen (If-Match): the store decides, so of
+ * any number of clients one wins. A <em>fence</em> is an object with a content of its own: it takes the name that
+ * somebody else would create next.
+ */
+public final class ObjectFiles {
+    // Of Options.CreateFileOptionKeys, which a Hadoop before 3.5 has not: its S3A refuses what it does not know.
+    private static final String IF_NONE = "fs.option.create.conditional.overwrite";
+    private static final String IF_IT_IS = "fs.option.create.conditional.overwrite.etag";
+    private static final int AT_ONCE = 16;
+
+    private ObjectFiles() {}
+
+    /** An object where there is none; whether it is this one that is there now. */
+    @SuppressWarnings("resource") // what it opens is closed where it is written
+    public static boolean create(FileSystem files, Path path, byte[] content) throws IOException {
+        try {
+            write(conditional(files, path), content);
+            return true;
+        } catch (IOException error) {
+            byte[] there = readOrNull(files, path);
+            if (there == null) {
+                throw error;
+            }
+            // A request that was repeated, because its answer was lost, finds what it has made itself.
+            return content.length > 0 && Arrays.equals(there, content);
+        }
+    }
+
+    /** Another content, unless the object is a fence or becomes another one meanwhile; whether it is there now. */
+    public static boolean replace(FileSystem files, Path path, byte[] content, byte[] fence) throws IOException {
+        String seen = etagOrNull(files, path);
+        if (seen == null) {
+            return create(files, path, content);
+        }
+        if (Arrays.equals(readOrNull(files, path), fence)) {
+            return false;
+        }
+        try {
+            FSDataOutputStream stream = (FSDataOutputStream) files.createFile(path)
+                    .overwrite(true)
+                    .recursive()
+                    .must(IF_IT_IS, seen)
+                    .build();
+            write(stream, content);
+            return true;
+        } catch (IOException error) {
+            if (Arrays.equals(readOrNull(files, path), content)) {
+                return true;
+            }
+            if (seen.equals(etagOrNull(files, path))) {
+                throw error; // it is as it was: something else went wrong
+            }
+            return false;
+        }
+    }
+
+    /** A new content, whatever is there. */
+    @SuppressWarnings("resource") // as above
+    public static void put(FileSystem files, Path path, byte[] content) throws IOException {
+        write(overwriting(files, path), content);
+    }
+
+    /**
+     * How many of some writers that create one object at the same moment are told that they have. All have opened
+     * it, and seen nothing there, before the first one closes.
+     */
+    @SuppressWarnings("resource") // each is closed by its writer
+    public static int winners(FileSystem files, Path path, int writers) throws IOException {
+        List<FSDataOutputStream> streams = new ArrayList<>();
+        for (int each = 0; each < writers; each++) {
+            FSDataOutputStream stream = conditional(files, path);
+            stream.write(("writer " + each).getBytes(StandardCharsets.US_ASCII));
+            streams.add(stream);
+        }
+        CountDownLatch start = new CountDownLatch(1);
+        AtomicInteger winners = new AtomicInteger();
+        List<Work> work = new ArrayList<>();
+        for (FSDataOutputStream stream : streams) {
+            work.add(() -> {
+                start.await();
+                try {
+                    stream.close();
+                    winners.incrementAndGet();
+                } catch (IOException lost) {
+                    if (readOrNull(files, path) == null) {
+                        throw lost;
+                    }
+                }
+            });
+        }
+        atOnce(work, start);
+        return winners.get();
+    }
+
+    /** All that is below a directory, also below another one, but for fences; how many objects. */
+    public static int copy(FileSystem files, Path from, Path to, byte[] fence) throws IOException {
+        List<Work> work = new ArrayList<>();
+        AtomicInteger copied = new AtomicInteger();
+        for (FileStatus each : below(files, from)) {
+            work.add(() -> {
+                Path target = new Path(to, relative(from, each.getPath()));
+                try (FSDataInputStream in = files.open(each.getPath())) {
+                    if (each.getLen() == fence.length) {
+                        byte[] content = in.readAllBytes();
+                        if (!Arrays.equals(content, fence)) {
+                            put(files, target, content);
+                            copied.incrementAndGet();
+                        }
+                        return;
+                    }
+                    try (FSDataOutputStream out = overwriting(files, target)) {
+                        try {
+                            in.transferTo(out);
+                        } catch (IOException | RuntimeException error) {
+                            out.abort();
+                            throw error;
+                        }
+                    }
+                    copied.incrementAndGet();
+                } catch (IOException error) {
+                    // Whoever had it may still clear away what is too old to be needed.
+                    if (!(error instanceof FileNotFoundException)) {
+                        throw error;
+                    }
+                }
+            });
+        }
+        atOnce(work, new CountDownLatch(0));
+        return copied.get();
+    }
+
+    /** Delete all that is below a directory, but for fences. */
+    public static void clear(FileSystem files, Path directory, byte[] fence) throws IOException {
+        List<Work> work = new ArrayList<>();
+        for (FileStatus each : below(files, directory)) {
+            work.add(() -> {
+                boolean stays = each.getLen() == fence.length
+                        && Arrays.equals(readOrNull(files, each.getPath()), fence);
+                if (!stays) {
+                    files.delete(each.getPath(), false);
+                }
+            });
+        }
+        atOnce(work, new CountDownLatch(0));
+    }
+
+    static FSDataOutputStream overwriting(FileSystem files, Path path) throws IOException {
+        // One request: nothing is looked for before, and no marker of the directory afterwards.
+        return (FSDataOutputStream) files.createFile(path)
+                .overwrite(true)
+                .recursive()
+                .opt("fs.s3a.create.performance", true)
+                .build();
+    }
+
+    private static FSDataOutputStream conditional(FileSystem files, Path path) throws IOException {
+        return (FSDataOutputStream) files.createFile(path)
+                .overwrite(true)
+                .recursive()
+                .must(IF_NONE, true)
+                .build();
+    }
+
+    private static void write(FSDataOutputStream opened, byte[] content) throws IOException {
+        try (FSDataOutputStream stream = opened) {
+            stream.write(content); // into memory: what can fail is to close it
+        }
+    }
+
+    private static String etagOrNull(FileSystem files, Path path) throws IOException {
+        try {
+            return ((EtagSource) files.getFileStatus(path)).getEtag();
+        } catch (IOException error) {
+            return nothing(error);
+        }
+    }
+
+    private static byte[] readOrNull(FileSystem files, Path path) throws IOException {
+        try (FSDataInputStream in = files.open(path)) {
+            return in.readAllBytes();
+        } catch (IOException error) {
+            return nothing(error);
+        }
+    }
+
+    private static <T> T nothing(IOException error) throws IOException {
+        if (error instanceof FileNotFoundException) {
+            return null;
+        }
+        throw error;
+    }
+
+    private static List<FileStatus> below(FileSystem files, Path directory) throws IOException {
+        List<FileStatus> found = new ArrayList<>();
+        try {
+            // By name, and so digits before letters: a snapshot's list is seen before the files that it names,
+            // which were there first.
+            RemoteIterator<LocatedFileStatus> each = files.listFiles(directory, true);
+            while (each.hasNext()) {
+                found.add(each.next());
+            }
+        } catch (IOException error) {
+            return nothing(error) == null ? List.of() : found;
+        }
+        return found;
+    }
+
+    private static String relative(Path above, Path path) {
+        String root = above.toUri().getPath();
+        return path.toUri().getPath().substring(root.length() + (root.endsWith("/") ? 0 : 1));
+    }
+
+    private interface Work {
+        void run() throws IOException, InterruptedException;
+    }
+
+    private static void atOnce(List<Work> work, CountDownLatch start) throws IOException {
+        if (work.isEmpty()) {
+            return;
+        }
+        AtomicInteger number = new AtomicInteger();
+        ExecutorService threads = Executors.newFixedThreadPool(Math.min(AT_ONCE, work.size()), task -> {
+            Thread thread = new Thread(task, "millstream-objects-" + number.incrementAndGet());
+            thread.setDaemon(true);
+            return thread;
+        });
+        try {
+            List<Future<?>> waiting = new ArrayList<>();
+            for (Work each : work) {
+                waiting.add(threads.submit(() -> {
+                    each.run();
+                    return null;
+                }));
+            }
+            start.countDown();
+            for (Future<?> each : waiting) {
+                each.get();
+            }
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof IOException cause) {
+                throw cause;
+            }
+            throw new IOException(error.getCause());
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw (IOException) new InterruptedIOException().initCause(error);
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+
+    /** What Spark's logs expect where another one was quicker. */
+    static FileAlreadyExistsException taken(Path path) {
+        return new FileAlreadyExistsException("'" + path + "' was created by another client, or is a fence");
+    }
+}

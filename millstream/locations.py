@@ -1,0 +1,62 @@
+"""Where checkpoints can be kept, by the scheme of their URI, and what claiming one stands on there. Pure.
+
+A checkpoint has one owner (runtime/fencing.py), which takes a file system whose renames and exclusive
+creations are atomic, or an object store that can be told to write an object only where there is none. Any
+other place is refused.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from urllib.parse import urlsplit
+
+from millstream.errors import ConfigException
+
+__all__ = ["Kind", "kind_of"]
+
+
+class Kind(Enum):
+    """What a claim of a checkpoint stands on."""
+
+    FILES = "atomic renames and exclusive creations"
+    OBJECTS = "conditional writes"
+
+
+_KINDS = {
+    "": Kind.FILES,
+    "file": Kind.FILES,
+    "hdfs": Kind.FILES,
+    "viewfs": Kind.FILES,
+    "abfs": Kind.FILES,
+    "abfss": Kind.FILES,
+    "s3a": Kind.OBJECTS,
+}
+
+_INSTEAD = {
+    "s3": "write s3a:// instead: Hadoop's file system for S3 has conditional writes, others may have none",
+    "s3n": "write s3a:// instead: Hadoop has given s3n:// up",
+    "wasb": "write abfs:// instead, with an account that has a hierarchical namespace",
+    "wasbs": "write abfss:// instead, with an account that has a hierarchical namespace",
+    "gs": "Google Cloud Storage has preconditions, but Millstream has not been tried on it; use s3a:// or a "
+    "file system that all clients reach",
+}
+
+
+def kind_of(location: str) -> Kind:
+    """What claims at this path or URI stand on.
+
+    Raises:
+        ConfigException: it is not known that two clients cannot have one checkpoint there.
+    """
+    scheme = urlsplit(location).scheme.lower() if "://" in location or ":/" in location else ""
+    if len(scheme) == 1:
+        scheme = ""  # a drive
+    try:
+        return _KINDS[scheme]
+    except KeyError:
+        known = ", ".join(f"{each}://" for each in _KINDS if each)
+        raise ConfigException(
+            f"checkpoint.location cannot be on {scheme}://: a checkpoint has one owner, and nothing is known "
+            f"there that would keep a second client from writing it. It can be a path, or on {known}"
+            + (f"; {_INSTEAD[scheme]}" if scheme in _INSTEAD else "")
+        ) from None

@@ -1,0 +1,168 @@
+"""Claims of checkpoints in an object store, which renames nothing, but creates an object for one client only.
+
+What fencing.py says holds here too, by other means. Below the root a pipeline `p0` that was claimed seven
+times has
+
+    p0.7                the checkpoint's directory
+    p0.1 … p0.6         of those before, what is left: fences
+    p0.7.owner          who made this claim, when, and its epoch; one for each of the last claims
+    p0.7.ready          how the claim came out: `ready`, or `lost` to a later one
+
+A claim is five steps. Whoever dies between two of them leaves something that the next claim goes on from:
+
+1. Take the next number, by creating its `.owner` object.
+2. From the newest earlier claim down, find the last one that came out ready. One that has not come out yet
+   is lost from now on: its `.ready` object says so, and its client cannot create another.
+3. Fence the log of that one's checkpoint: fences take the next name in `offsets`, and the last one in
+   `commits` if it is free. Its query can begin no further batch, and not commit the one that it is at.
+4. Copy the checkpoint to the own directory. What it is copied from is final by now.
+5. Create the own `.ready` object. If it is there already, a later claim was quicker. Then clear the
+   directories before, but for the fences in them.
+
+Why no progress is lost, and none is made twice: the log has one next name, which is the old query's or the
+fence's. Either the fence comes after a batch, and the copy has that batch; or the batch never begins. And of
+two claims that copy the same checkpoint, the later one has made the earlier one lose before.
+"""
+
+from __future__ import annotations
+
+import time
+
+from millstream.clock import Clock
+from millstream.errors import StreamsException
+from millstream.ports import FENCE, CheckpointClaim, CheckpointFiles, ObjectFiles
+from millstream.runtime.fencing import (
+    KEPT_CLAIMS,
+    CheckpointClaims,
+    Owner,
+    name_of,
+    owner_of,
+    places,
+    ready_of,
+)
+
+__all__ = ["ObjectClaims", "claims_of", "live_of"]
+
+_READY = b"ready\n"
+_LOST = b"lost\n"
+_FENCE_S = 30.0
+_TRIES = 100
+
+
+def claims_of(files: CheckpointFiles, root: str, *, clock: Clock | None = None) -> CheckpointClaims:
+    """Claims of the checkpoints below a root, by what its files can do."""
+    if isinstance(files, ObjectFiles):
+        return ObjectClaims(files, root, clock=clock)
+    return CheckpointClaims(files, root, clock=clock)
+
+
+def live_of(pipeline: str, files: CheckpointFiles) -> str | None:
+    """The name of the checkpoint's directory; None: nothing was processed yet, or it was deleted.
+
+    Raises:
+        StreamsException: the files cannot be read.
+    """
+    there = places(pipeline, files.list())
+    for number in sorted(there.decided, reverse=True):
+        if files.read(ready_of(pipeline, number)) == _READY:
+            name = name_of(pipeline, number)
+            return name if number in there.directories and _has_more_than_fences(name, files) else None
+    return there.live
+
+
+def _has_more_than_fences(directory: str, files: CheckpointFiles) -> bool:
+    names = files.list(directory)
+    if names.keys() - {"offsets", "commits"}:
+        return True
+    return any(
+        files.read(f"{directory}/{part}/{name}") != FENCE
+        for part in names
+        for name in files.list(f"{directory}/{part}")
+    )
+
+
+class ObjectClaims(CheckpointClaims):
+    """`CheckpointClaims` by conditional writes."""
+
+    def __init__(self, files: ObjectFiles, root: str, *, clock: Clock | None = None) -> None:
+        super().__init__(files, root, clock=clock)
+        self._objects = files
+
+    def claim(self, pipeline: str, generation: int, holder: str) -> CheckpointClaim:
+        number, owner, previous = self._take(pipeline, generation, holder)
+        source = self._source(pipeline, number)
+        if source is not None:
+            self._fence_log(name_of(pipeline, source))
+            self._raise_if_passed(pipeline, number)  # it saves a copy that would be for nothing
+            self._objects.copy(name_of(pipeline, source), name_of(pipeline, number))
+        if not self._objects.create(ready_of(pipeline, number), _READY):
+            raise self._passed(pipeline, self._places(pipeline))
+        self._clear(pipeline, number, source)
+        self._tell(holder, pipeline, owner.epoch, previous)
+        return CheckpointClaim(
+            pipeline, f"{self._root}/{name_of(pipeline, number)}", owner.epoch, owner.secret
+        )
+
+    def is_held(self, claim: CheckpointClaim) -> bool:
+        number = int(claim.path.rpartition(".")[2])
+        return max(self._places(claim.pipeline).owners, default=0) <= number
+
+    def _take(self, pipeline: str, generation: int, holder: str) -> tuple[int, Owner, Owner | None]:
+        for _ in range(_TRIES):
+            there = self._places(pipeline)
+            number = there.head + 1
+            previous = self._newest_owner(pipeline, number - 1, there)
+            owner = self._next_owner(number, generation, holder, previous)
+            if self._objects.create(owner_of(pipeline, number), owner.to_bytes()):
+                if self._places(pipeline).head - number < KEPT_CLAIMS:
+                    return number, owner, previous
+                # Others have gone so far ahead since the names were listed that this number was forgotten.
+                self._objects.remove(owner_of(pipeline, number))
+        raise self._crowded(pipeline, _TRIES)
+
+    def _source(self, pipeline: str, number: int) -> int | None:
+        """The last claim before this one that came out ready; whatever is between can no longer."""
+        there = self._places(pipeline)
+        if not there.decided and there.directories:
+            # What an older version kept here, which knew no decisions.
+            self._objects.create(ready_of(pipeline, max(there.directories)), _READY)
+        for each in sorted(there.owners | there.directories, reverse=True):
+            if each >= number:
+                continue
+            decision = ready_of(pipeline, each)
+            if self._objects.read(decision) is None:
+                self._objects.create(decision, _LOST)
+            if self._objects.read(decision) == _READY:
+                return each
+        return None
+
+    def _fence_log(self, directory: str) -> None:
+        deadline = time.monotonic() + _FENCE_S
+        while time.monotonic() < deadline:
+            written = [int(name) for name in self._files.list(f"{directory}/offsets") if name.isdecimal()]
+            last = max(written, default=-1)
+            if last >= 0 and self._files.read(f"{directory}/offsets/{last}") == FENCE:
+                last -= 1
+            elif not self._objects.create(f"{directory}/offsets/{last + 1}", FENCE):
+                continue  # its query has begun another batch meanwhile
+            if last >= 0:
+                self._objects.create(f"{directory}/commits/{last}", FENCE)
+            return
+        raise StreamsException(
+            f"'{self._root}/{directory}' could not be fenced in {_FENCE_S:g} s: the client that still writes "
+            "there is quicker each time; stop it"
+        )
+
+    def _clear(self, pipeline: str, number: int, source: int | None) -> None:
+        there = self._places(pipeline)
+        oldest = number - KEPT_CLAIMS
+        for each in sorted(there.directories):
+            if (source or 0) <= each < number:
+                self._delete(name_of(pipeline, each))
+        for each in sorted(there.directories | there.owners | there.decided):
+            if each < oldest:
+                for name in (name_of(pipeline, each), owner_of(pipeline, each), ready_of(pipeline, each)):
+                    self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        self._quietly(self._objects.remove, name)

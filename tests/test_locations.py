@@ -1,0 +1,34 @@
+"""Where checkpoints can be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.config import StreamsConfig
+from millstream.errors import ConfigException
+from millstream.locations import Kind, kind_of
+
+
+def test_paths_and_known_schemes_have_a_kind() -> None:
+    """A drive is a path; a scheme is one whatever its letters."""
+    for location in ("/srv/cp", "relative", "C:/cp", "file:///cp", "hdfs://nn:8020/cp", "abfss://c@a.net/cp"):
+        assert kind_of(location) is Kind.FILES
+    for location in ("s3a://bucket/cp", "S3A://bucket"):
+        assert kind_of(location) is Kind.OBJECTS
+
+
+@pytest.mark.parametrize(
+    ("location", "says"),
+    [
+        ("s3://bucket/cp", "write s3a:// instead"),
+        ("gs://bucket/cp", "has not been tried"),
+        ("wasbs://c@a.net/cp", "write abfss:// instead"),
+        ("dbfs:/cp", "cannot be on dbfs://.*It can be a path, or on file://, hdfs://"),
+    ],
+)
+def test_any_other_place_is_refused(location: str, says: str) -> None:
+    """With what to do instead, where that is known."""
+    with pytest.raises(ConfigException, match=says):
+        StreamsConfig(
+            {"application.id": "a", "bootstrap.servers": "localhost:9092", "checkpoint.location": location}
+        )

@@ -21,6 +21,7 @@ import platformdirs
 from millstream.client_keys import CLIENT_KEYS, KINDS, NO_EFFECT, TOPIC_KEYS
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
 from millstream.errors import ConfigException
+from millstream.locations import kind_of
 
 __all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
 
@@ -140,6 +141,8 @@ class StreamsConfig(Mapping[str, Any]):
         self._given: dict[str, Any] = given
         defaults = {key.name: key.default for key in KEYS.values() if key.default is not None}
         self._values: dict[str, Any] = {**defaults, "state.dir": _default_state_dir(), **given}
+        if self.checkpoint_location is not None:
+            kind_of(self.checkpoint_location)
         if self.exactly_once:
             _check_exactly_once(self)
 
@@ -604,10 +607,10 @@ def exception_handler(name: str, value: Any) -> Any:
         text = value.strip()
         if text.lower() in ("fail", "continue"):
             return text.lower()
-        short = text.removeprefix(_KAFKAS_HANDLERS).removeprefix("millstream.")
+        short = text.removeprefix(_KAFKAS_HANDLERS).removeprefix("millstream.").removeprefix("dsl.handlers.")
     else:
         given = value if isinstance(value, type) else type(value)
-        ours = given.__module__ in ("millstream", "millstream.dsl.handlers")
+        ours = given.__module__ == "millstream.dsl.handlers"
         short = given.__name__ if ours else ""
     if short in handlers:
         return handlers[short]
@@ -654,7 +657,7 @@ def _own_handler(value: Any) -> str | None:
     of = value if isinstance(value, type) else type(value)
     for each in of.__mro__:
         kind = each.__name__.removesuffix("ExceptionHandler").lower()
-        if each.__module__ in ("millstream", "millstream.dsl.error_handlers") and kind in _HANDLERS:
+        if each.__module__ == "millstream.dsl.error_handlers" and kind in _HANDLERS:
             return each.__name__
     return None
 

@@ -34,7 +34,7 @@ from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
 from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
-from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, S3A, add_to_driver, deliver_kernel
 from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
     OBJECT_STORE_SETTINGS,
@@ -309,10 +309,14 @@ def _start(
             )
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
+    if object_store:
+        _end_jvm_without_s3a()
     told = SharedSession._told = _told_on_the_way()
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
+    if python := chosen.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # PySpark itself looks at nothing else
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
@@ -354,6 +358,21 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _end_jvm_without_s3a() -> None:
+    """A JVM of ours that ran for another client, and whose class path is fixed, makes room for a new one."""
+    gateway = SparkContext._gateway
+    if gateway is None or not vars(gateway).get("direct"):
+        return
+    try:
+        gateway.jvm.java.lang.Class.forName(S3A)
+    except Py4JError:
+        log.info("Spark's Java process has no S3A, and is started anew for checkpoints in an object store")
+        program_end.forget(gateway)
+        _end(gateway)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
 
 
 def _hadoop_version() -> str:
@@ -451,9 +470,7 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    # Python workers are started later, with the same variable. PySpark itself looks at nothing else.
-    if python := conf.get("spark.pyspark.python"):
-        os.environ["PYSPARK_PYTHON"] = python
+    # Python workers are started later, with the same variable.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     told = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files have records in them.
@@ -497,6 +514,10 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
+    if "SPARK_LOCAL_IP" not in environment:
+        # Else Spark looks up this machine's name, and does not start where nobody knows it (in the sandbox of
+        # an image's build), or waits for a name server that does not answer.
+        environment.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
 
     def start(options: Sequence[str]) -> direct.Started:

@@ -372,10 +372,3 @@ __all__ = [
     "processor",
     "windowed_text",
 ]
-
-# Reprs and tracebacks say `millstream.KafkaStreams`: where one imports it, not where it is written.
-for _name in __all__:
-    _object = globals()[_name]
-    if isinstance(_object, type):
-        _object.__module__ = __name__
-del _name, _object

@@ -12,6 +12,7 @@ version that requirements/uv.lock pins, which pip puts into a folder of its own.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -22,7 +23,8 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -307,8 +309,81 @@ def _environment(*, plain: bool = False) -> dict[str, str]:
     return environment | {"UV_PYTHON_DOWNLOADS": "never"}
 
 
+# --- what a machine says of its network ------------------------------------------------------------------
+
+_OF_PIP = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+}
+"""pip's settings that uv knows by other names."""
+
+_TRANSPORT = {"SSL_CERT_FILE", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST", "ALL_PROXY", "UV_HTTP_TIMEOUT"}
+"""How the network is reached; a lock is made with these alone, since what it says must not depend on more."""
+
+
+def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> dict[str, str]:
+    """What to tell uv, which reads none of pip's settings: the same index, proxy and certificates.
+
+    Where nobody names certificates, uv takes the system's, as pip does: behind a proxy that inspects TLS its
+    own do not suffice. What the environment has for uv already stands.
+    """
+    settings = {"UV_SYSTEM_CERTS": "true"}
+    for name, variable in _OF_PIP.items():
+        value = of_pip.get(name, "").strip()
+        if not value:
+            continue
+        if variable in ("UV_FIND_LINKS", "UV_INSECURE_HOST"):
+            value = ",".join(value.split())
+        elif variable == "UV_INDEX":
+            value = " ".join(value.split())
+        elif variable == "UV_NO_INDEX" and value.lower() in ("0", "false", "no", "off"):
+            continue
+        settings[variable] = value
+    if "ALL_PROXY" in settings and any(each in environment for each in ("HTTPS_PROXY", "https_proxy")):
+        del settings["ALL_PROXY"]
+    if "SSL_CERT_FILE" in settings or "SSL_CERT_FILE" in environment:
+        del settings["UV_SYSTEM_CERTS"]  # it would go before the file
+    return {name: value for name, value in settings.items() if name not in environment}
+
+
+@cache
+def pip_settings() -> dict[str, str]:
+    """pip's settings on this machine, from its files and its variables, as pip itself tells them.
+
+    A variable goes before a file, and what is said for `pip install` before what is said for all commands.
+    """
+    command = [_base_python(), "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:  # this Python has no pip: its variables can be read without
+        lines = [
+            f":env:.{name[4:].lower().replace('_', '-')}={value!r}"
+            for name, value in os.environ.items()
+            if name.startswith("PIP_")
+        ]
+    else:
+        lines = done.stdout.splitlines()
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in lines:
+        said = re.match(r"(:env:|global|install)\.([\w-]+)=(.*)$", line)
+        if said:
+            found[said.group(1)][said.group(2)] = str(ast.literal_eval(said.group(3)))
+    return found["global"] | found["install"] | found[":env:"]
+
+
 def _run(command: Sequence[str], *, plain: bool = False) -> None:
-    if subprocess.run(command, cwd=ROOT, env=_environment(plain=plain), check=False).returncode != 0:
+    environment = _environment(plain=plain)
+    given = uv_settings(environment, pip_settings())
+    if plain:
+        given = {name: value for name, value in given.items() if name in _TRANSPORT}
+    environment |= given
+    if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
         raise SetupError(f"this command failed, see above: {' '.join(command)}")
 
 

@@ -132,6 +132,16 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+def tree_of_exceptions() -> str:
+    """As it is drawn at the top of errors.py."""
+    text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
+    drawn = [line for line in text.splitlines() if line.startswith("    ")]
+    return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
+
+
+NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTILINE | re.DOTALL)
+
+
 def java_api() -> str:
     """The classes of Kafka Streams, with what becomes of each method.
 
@@ -167,6 +177,23 @@ def java_api() -> str:
         raise ValueError(f"java_api.toml: no such methods: {sorted(stray)}")
     rows += ["", "| has no class here | instead |", "| --- | --- |"]
     rows += [f"| {names} | {instead} |" for names, instead in told["classes"].items()]
+    return "\n".join(rows)
+
+
+def exceptions() -> str:
+    """Each exception with what it means and what to do next, from its docstring."""
+    tree = ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))
+    rows = ["| exception | what it means | what to do |", "| --- | --- | --- |"]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            text = ast.get_docstring(node) or ""
+            first = " ".join(text.split("\n\n", 1)[0].split())
+            following = NEXT.search(text)
+            todo = " ".join(following[1].split()) if following else ""
+            cells = (
+                cell.replace("|", "\\|") for cell in (f"`{node.name}`", first, todo[:1].upper() + todo[1:])
+            )
+            rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -322,6 +349,8 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
+    "troubleshooting.md": {"exceptions": exceptions},
+    "reference/errors.md": {"tree": tree_of_exceptions},
     "migrating.md": {"api": java_api},
     "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},

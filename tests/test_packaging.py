@@ -40,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_has_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """Sources, the kernel, the jars' table, `py.typed`, the demonstration; no tests, scripts, caches."""
+    """Sources, the kernel, the table of jars, `py.typed`, the demonstration; no tests, scripts or caches."""
     expected = {
         path.relative_to(package.parent).as_posix()
         for package in (ROOT / "millstream", ROOT / "examples" / "demo" / "millstream_demo")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import time
 from datetime import timedelta
@@ -41,7 +40,6 @@ def prepare(
     from millstream.jars import ensure_jars
     from millstream.jars.table import connector_set
 
-    logging.getLogger("millstream.kafka").setLevel(logging.ERROR)  # a young broker has clients try again
     began = time.monotonic()
     paths = ensure_jars(connector_set(metadata.version("pyspark")))
     found: dict[str, Any] = {"jars": len(paths), "jars_folder": str(paths[0].parent)}
@@ -78,10 +76,10 @@ def _run() -> dict[str, Any]:
     Raises:
         StreamsException: the count was not right in time.
     """
+    from confluent_kafka import Producer
+
     from millstream import KafkaStreams
     from millstream.broker import EmbeddedKafka
-    from millstream.config import StreamsConfig
-    from millstream.kafka.producer import RecordProducer
     from millstream.polling import looks
     from millstream.spark.session import class_data_archive
 
@@ -93,9 +91,10 @@ def _run() -> dict[str, Any]:
             "bootstrap.servers": broker.bootstrap_servers,
             "state.dir": folder,
         }
-        with RecordProducer(StreamsConfig(config)) as producer:
-            producer.send(_INPUT, b"to be or not to be")
-            producer.flush()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce(_INPUT, b"to be or not to be")
+        if producer.flush(_RUN_SECONDS):
+            raise StreamsException(f"the broker that was started did not take a record in {_RUN_SECONDS:g} s")
         began = time.monotonic()
         with KafkaStreams(_topology(), config) as streams:
             streams.wait_until_running(timedelta(seconds=_RUN_SECONDS))

@@ -27,7 +27,7 @@ from millstream.foreign import ESCAPED
 from millstream.spark.failures import first_line
 from millstream.spark.java_names import java_class
 
-__all__ = ["Executor", "Executors", "is_cluster", "losses", "slots_of"]
+__all__ = ["Absence", "Executor", "Executors", "is_cluster", "losses", "slots_of"]
 
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
@@ -86,7 +86,7 @@ class Executors:
         self._clock = clock or SystemClock()
         self._known: set[str] = set()
         self._lost: deque[tuple[float, Executor]] = deque(maxlen=_MOST)
-        self._none_since: float | None = None
+        self._absence = Absence()
         self._checking = threading.Lock()
         self._checked: set[tuple[str, str]] = set()
         self._closing = threading.Event()
@@ -155,24 +155,31 @@ class Executors:
                     "(spark.executor.memory)",
                     executor,
                 )
-            self._tell_of_none(any(each.gone is None for each in listed))
+            if self._absence.is_to_be_told(any(each.gone is None for each in listed), self._clock.now()):
+                log.warning(
+                    "Spark has had no executor for %.0f s, so nothing is processed. Does the cluster have a "
+                    "worker with a core and %s of memory to spare (spark.executor.memory), and can it "
+                    "connect to spark.driver.host?",
+                    _NONE_S,
+                    self._spark.conf.get("spark.executor.memory", "1g"),
+                )
 
-    def _tell_of_none(self, some: bool) -> None:
-        """Spark waits for executors for ever, and is silent about that, too."""
-        now = self._clock.now()
-        if some:
-            self._none_since = None
-        elif self._none_since is None:
-            self._none_since = now
-        elif now - self._none_since >= _NONE_S:
-            self._none_since = now
-            log.warning(
-                "Spark has had no executor for %.0f s, so nothing is processed. Does the cluster have a "
-                "worker with a core and %s of memory to spare (spark.executor.memory), and can it connect "
-                "to spark.driver.host?",
-                _NONE_S,
-                self._spark.conf.get("spark.executor.memory", "1g"),
-            )
+
+class Absence:
+    """Since when there is no executor at all. Spark waits for one for ever, and is silent about that, too."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def is_to_be_told(self, some: bool, now: float) -> bool:
+        """Whether there has been none for another minute; `now` in seconds."""
+        if some or self._since is None:
+            self._since = None if some else now
+            return False
+        if now - self._since < _NONE_S:
+            return False
+        self._since = now
+        return True
 
 
 def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Event) -> list[str]:

@@ -313,6 +313,8 @@ def _start(
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
+    if python := chosen.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # PySpark itself looks at nothing else
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
@@ -451,9 +453,7 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    # Python workers are started later, with the same variable. PySpark itself looks at nothing else.
-    if python := conf.get("spark.pyspark.python"):
-        os.environ["PYSPARK_PYTHON"] = python
+    # Python workers are started later, with the same variable.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     told = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files have records in them.
@@ -497,6 +497,10 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
+    if "SPARK_LOCAL_IP" not in environment:
+        # Else Spark looks up this machine's name, and does not start where nobody knows it (in the sandbox of
+        # an image's build), or waits for a name server that does not answer.
+        environment.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
 
     def start(options: Sequence[str]) -> direct.Started:

@@ -92,7 +92,7 @@ def read_kafka(
         since = max(0, time.time_ns() // 1_000_000 - reset.duration_ms)
         reader = reader.option("startingTimestamp", str(since))
         reader = reader.option("startingOffsetsByTimestampStrategy", "latest")  # if nothing is so new
-    else:  # with NONE there is a checkpoint, or the pipeline does not begin (starts.py)
+    else:  # with NONE there is a checkpoint, or the pipeline does not begin (runtime/starts.py)
         known = OffsetReset.EARLIEST if reset is OffsetReset.NONE else reset
         reader = reader.option("startingOffsets", known.value)
     if max_records_per_batch is not None and not isinstance(node, GlobalRead):  # which comes first, whole

@@ -9,8 +9,10 @@ executors do not have.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import lengths  # type: ignore[import-not-found]
@@ -68,6 +70,7 @@ def refusal(topic: str, config: dict[str, Any]) -> str:
 
 
 def main(servers: str, application_id: str, topic: str, state_dir: str, settings: str) -> None:
+    os.chdir(Path(state_dir).parent)  # so that what is made beside each process is the test's
     config = {
         "application.id": application_id,
         "bootstrap.servers": servers,

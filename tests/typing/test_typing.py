@@ -1,4 +1,4 @@
-"""Type checkers see what the DSL accepts and refuses: pyright (as basedpyright, which has Node.js), and mypy.
+"""Type checkers see what the DSL accepts and refuses: pyright (as basedpyright), and mypy.
 
 `ok/` has programs that are right, in each form that there is; no checker complains of one in its strict
 mode. `wrong/` has what compiling a topology would refuse: a checker complains of each line that ends in

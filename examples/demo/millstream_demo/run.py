@@ -12,6 +12,7 @@ the end of its changelog.
 from __future__ import annotations
 
 import heapq
+import logging
 import os
 import shutil
 import threading
@@ -59,6 +60,9 @@ TOP = 100
 STALL_S = 180.0
 """When nothing at all has moved for so long, it is given up."""
 
+_LOG = logging.getLogger(__name__)
+"""For what librdkafka has to say, which would otherwise tear the screen."""
+
 _LOOK_S = 0.2
 _ANSWER_S = 30.0
 _SCAN_S = 1.0
@@ -89,7 +93,8 @@ class Lines:
     """Writes lines into their topic."""
 
     def __init__(self, servers: str) -> None:
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True})
+        settings = {"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True}
+        self._producer = Producer(settings, logger=_LOG)
         self._closed = threading.Event()
         self._failure: object = None
 
@@ -135,7 +140,8 @@ class Offsets:
     """Asks the broker how many records there are."""
 
     def __init__(self, servers: str) -> None:
-        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": "millstream-demo-offsets"})
+        settings = {"bootstrap.servers": servers, "group.id": "millstream-demo-offsets"}
+        self._consumer = Consumer(settings, logger=_LOG)
 
     def ends(self, partitions: Set[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each partition."""

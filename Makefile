@@ -17,10 +17,10 @@ export PYTHONUNBUFFERED := 1
 export PYTHONFAULTHANDLER := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check chaos bench format docs lock clean
+.PHONY: help setup demo test lint check chaos bench format docs docs-site wheel lock clean
 
 help: ## What there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: ## Make or update the environment in .venv and the kernel (the other targets do it by themselves)
 	@scripts/python.sh environment.py setup $(VENV) $(if $(SPARK),--spark $(SPARK))
@@ -48,8 +48,17 @@ chaos: setup ## Random faults for minutes, then exact counts (ARGS="--seed 7 --m
 format: setup ## Format the code, and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-docs: setup ## Write the generated parts of docs/ anew, and CHANGELOG.md from changes/ (ARGS="--release 0.1.0")
+docs: setup ## Write the generated parts of docs/ anew, drawings among them
 	@$(BIN)/python scripts/make_docs.py $(ARGS)
+
+docs-site: ## Build the documentation site into build/site; a broken link ends it (ARGS=--dirty)
+	@scripts/python.sh environment.py docs .venv-docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
+	@echo "build/site/index.html"
+
+wheel: setup ## Build what is published into dist/: the wheel, with the kernel in it, and the sources
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --target sdist --target wheel --directory dist
 
 lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)
 	@scripts/python.sh environment.py lock $(ARGS)

@@ -183,6 +183,7 @@ from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
 from millstream.stores.updater import StateRestoreListener
+from millstream.topology.columns import RecordContext
 from millstream.topology.topology import Topology
 from millstream.topology.windows import (
     DailyTimeWindows,
@@ -291,6 +292,7 @@ __all__ = [
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Repartitioned",
     "ResultOrder",
@@ -370,10 +372,3 @@ __all__ = [
     "processor",
     "windowed_text",
 ]
-
-# Reprs and tracebacks say `millstream.KafkaStreams`: where one imports it, not where it is written.
-for _name in __all__:
-    _object = globals()[_name]
-    if isinstance(_object, type):
-        _object.__module__ = __name__
-del _name, _object

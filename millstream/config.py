@@ -607,10 +607,10 @@ def exception_handler(name: str, value: Any) -> Any:
         text = value.strip()
         if text.lower() in ("fail", "continue"):
             return text.lower()
-        short = text.removeprefix(_KAFKAS_HANDLERS).removeprefix("millstream.")
+        short = text.removeprefix(_KAFKAS_HANDLERS).removeprefix("millstream.").removeprefix("dsl.handlers.")
     else:
         given = value if isinstance(value, type) else type(value)
-        ours = given.__module__ in ("millstream", "millstream.dsl.handlers")
+        ours = given.__module__ == "millstream.dsl.handlers"
         short = given.__name__ if ours else ""
     if short in handlers:
         return handlers[short]
@@ -657,7 +657,7 @@ def _own_handler(value: Any) -> str | None:
     of = value if isinstance(value, type) else type(value)
     for each in of.__mro__:
         kind = each.__name__.removesuffix("ExceptionHandler").lower()
-        if each.__module__ in ("millstream", "millstream.dsl.error_handlers") and kind in _HANDLERS:
+        if each.__module__ == "millstream.dsl.error_handlers" and kind in _HANDLERS:
             return each.__name__
     return None
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["Changes", "Until", "Wait", "awaitable", "awaited", "block", "run"]
+__all__ = ["Changes", "Do", "Until", "Wait", "awaitable", "awaited", "block", "run"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -193,16 +193,25 @@ class Until:
     changes: Changes
 
 
-Wait: TypeAlias = Generator[Until, bool, T]
-"""Yields what it waits for, is sent whether that has come in time, and returns or raises what follows."""
+@dataclass(frozen=True)
+class Do:
+    """Something to be done within a wait that can take long: in a coroutine on a thread of this name."""
+
+    call: Callable[[], bool]
+    thread: str
+
+
+Wait: TypeAlias = Generator[Until | Do, bool, T]
+"""Yields what it waits for, or what is to be done; is sent whether that has come in time, or what was
+returned; and returns or raises what follows."""
 
 
 def block(wait: Wait[T]) -> T:
     """Go through a wait on this thread."""
     try:
-        until = next(wait)
+        step = next(wait)
         while True:
-            until = wait.send(until.block())
+            step = wait.send(step.call() if isinstance(step, Do) else step.block())
     except StopIteration as end:
         result: T = end.value
         return result
@@ -211,9 +220,10 @@ def block(wait: Wait[T]) -> T:
 async def awaited(wait: Wait[T]) -> T:
     """Go through a wait in this coroutine."""
     try:
-        until = next(wait)
+        step = next(wait)
         while True:
-            until = wait.send(await _until(until))
+            done = await (run(step.call, thread=step.thread) if isinstance(step, Do) else _until(step))
+            step = wait.send(done)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -328,7 +328,7 @@ class PipelineException(StreamsException):
         super().__init__(message, task_id=task_id)
         self.pipeline = pipeline
         self.error_class = error_class
-        self.offsets = dict(offsets or {})
+        self.offsets: dict[TopicPartition, tuple[int, int]] = dict(offsets or {})
         self.batch_id = batch_id
 
 

@@ -296,6 +296,26 @@ class OperatorReport:
     removed: int = 0
     memory_bytes: int = 0
     commit_ms: int = 0
+    rocksdb: Mapping[str, int] = field(default_factory=dict)
+    """What its RocksDB counted, by Spark's names (`rocksdbGetCount`, …)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenReport:
+    """What a micro-batch has written to a topic.
+
+    Attributes:
+        bytes: as Kafka's producer counts them, at most, and before it compresses.
+        timed: how many had a timestamp; of these `least_ms`, `most_ms` and `sum_ms` say how old they were
+            when they were sent, by the executor's clock.
+    """
+
+    records: int
+    bytes: int
+    timed: int = 0
+    least_ms: int = 0
+    most_ms: int = 0
+    sum_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +329,7 @@ class BatchReport:
         lag: how many there still are to read, by source partition; None where it is not known.
         state: of each operator that keeps state.
         dropped: how many records were dropped, by the reason and the name of the node.
+        written: what was written, by the topic's whole name; changelogs and dead letters too.
         input_rate, processed_rate: records per second, as Spark reckons.
         real_time_ms: how long each of its batches lasts, in Real-Time Mode; None: it has micro-batches.
     """
@@ -321,6 +342,7 @@ class BatchReport:
     lag: Mapping[TopicPartition, int] | None = None
     state: tuple[OperatorReport, ...] = ()
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    written: Mapping[str, WrittenReport] = field(default_factory=dict)
     input_rate: float = 0.0
     processed_rate: float = 0.0
     real_time_ms: int | None = None

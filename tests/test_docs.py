@@ -10,10 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import millstream
+import millstream.broker
+import millstream.server
+import millstream.testing
 from millstream import FailureContext, KafkaStreams, StreamsException, StreamThreadExceptionResponse
 from millstream.client_keys import CLIENT_KEYS
 from millstream.config_keys import KEYS
@@ -67,6 +71,29 @@ def test_what_a_document_imports_of_millstream_is_there() -> None:
             assert missing_in(ast.parse(snippet)) == [], document.name
 
 
+def test_each_program_in_a_document_builds() -> None:
+    """A snippet that makes a topology is a whole program, and Spark queries can run it."""
+    programs = [
+        (document.name, snippet)
+        for document in DOCUMENTS
+        for snippet in snippets(document)
+        if re.search(r"^topology = ", snippet, re.MULTILINE)
+        and re.search(r"import .*\bStreamsBuilder\b|^    StreamsBuilder,$", snippet, re.MULTILINE)
+    ]
+    assert len(programs) > 4
+    for name, snippet in programs:
+        topology = run(snippet, name)["topology"]
+        assert topology.pipelines, name
+        assert "Topologies:" in str(topology.describe()), name
+
+
+def run(snippet: str, name: str) -> dict[str, Any]:
+    """What a snippet defines; not as the main program."""
+    made: dict[str, Any] = {"__name__": "a_document"}
+    exec(compile(snippet, name, "exec"), made)
+    return made
+
+
 def missing_in(snippet: ast.Module) -> list[str]:
     """What a program takes for a name of ours that is none."""
     missing = []
@@ -112,8 +139,86 @@ def test_each_link_leads_to_a_file() -> None:
     assert wrong == []
 
 
+NAV = re.compile(r"^ +- .*: ([\w./-]+\.md|[\w-]+/)$", re.MULTILINE)
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+CODE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+
+
+def anchor(heading: str) -> str:
+    """What GitHub and the site call a heading: lower case, hyphens for spaces, no other signs."""
+    plain = re.sub(r"`|\*|\[([^]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
+def test_each_link_leads_to_a_heading() -> None:
+    """A link into a document names one of its headings, as GitHub and the site make anchors of them."""
+    wrong = []
+    for document in DOCUMENTS:
+        text = CODE.sub("", document.read_text(encoding="utf-8"))
+        for target, name in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+            path = document.parent / target if target else document
+            if "://" in target or path.suffix != ".md":
+                continue
+            headings = HEADING.findall(CODE.sub("", path.read_text(encoding="utf-8")))
+            if name not in [anchor(heading) for heading in headings]:
+                wrong.append(f"{document.name}: {target}#{name}")
+    assert wrong == []
+
+
+def test_each_page_has_its_place_in_the_site() -> None:
+    """mkdocs.yml names each page of docs/, or its folder, once; and none that is not there."""
+    named = NAV.findall((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert len(named) > 25
+    assert sorted({name for name in named if named.count(name) > 1}) == []
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    of_hooks = {"index.md"} | {name for name in named if name.startswith("project/")}
+    assert sorted({name for name in named if name.endswith(".md")} - pages - of_hooks) == []
+    folders = tuple(name for name in named if name.endswith("/"))
+    assert sorted(page for page in pages - {*named} if not page.startswith(folders)) == []
+
+
+def test_each_public_name_is_in_the_reference() -> None:
+    """Once, in docs/reference, and nothing else is there."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")]
+    named = [name for text in texts for name in re.findall(r"^::: millstream\.(.+)$", text, re.MULTILINE)]
+    public = {*millstream.__all__, "logging"}
+    for module in (millstream.broker, millstream.server, millstream.testing):
+        public |= {f"{module.__name__.removeprefix('millstream.')}.{name}" for name in module.__all__}
+    assert sorted(named) == sorted(public)
+
+
+def texts_of_the_code() -> set[str]:
+    """Each text in the package that is no docstring, with … for what is put into it."""
+    found: set[str] = set()
+    for path in (ROOT / "millstream").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = (str(p.value) if isinstance(p, ast.Constant) else "…" for p in node.values)
+                found.add("".join(parts))
+    return found
+
+
+def test_each_message_that_troubleshooting_quotes_is_in_the_code() -> None:
+    """Word for word, with … for names and numbers; and each is followed by what to do."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    tables = page.partition("## By exception")[0].split("| message | what it means, and what to do |")[1:]
+    rows = [row for table in tables for row in re.findall(r"^\| (`.*) \|$", table, re.MULTILINE)]
+    assert len(rows) > 50
+    texts = " ␞ ".join(texts_of_the_code())
+    missing = []
+    for row in rows:
+        message, _, advice = row.partition("` | ")
+        words = message.strip("`")
+        pattern = "[^␞]{0,80}?".join(re.escape(part) for part in words.split("…"))
+        if not re.search(pattern.replace(re.escape("\\|"), re.escape("|")), texts) or not advice:
+            missing.append(words)
+    assert missing == []
+
+
 def test_the_generated_parts_of_the_documents_are_current() -> None:
-    """State diagrams and the table of keys are what the program's own tables say: `make docs`."""
+    """Drawings and the table of keys are what the program's own tables say: `make docs`."""
     script = ROOT / "scripts" / "make_docs.py"
     done = subprocess.run(
         [sys.executable, str(script), "--check"],

@@ -40,10 +40,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_has_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """Sources, the kernel, the table of jars, and `py.typed`; no tests, no scripts, no caches."""
+    """Sources, the kernel, the table of jars, `py.typed`, the demonstration; no tests, scripts or caches."""
     expected = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "millstream").rglob("*")
+        path.relative_to(package.parent).as_posix()
+        for package in (ROOT / "millstream", ROOT / "examples" / "demo" / "millstream_demo")
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}

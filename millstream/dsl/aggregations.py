@@ -14,12 +14,11 @@ from millstream.dsl.options import Materialized, Named, option
 from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.topology import nodes
+from millstream.topology.columns import Expression, Folder, Reducer
 from millstream.topology.functions import accepts, arity, describe_function
 from millstream.topology.windows import SlidingWindows, Windows
 
 __all__ = ["Aggregating", "Unmerged"]
-
-Function = nodes.Function
 
 
 class Aggregating(ABC):
@@ -57,7 +56,7 @@ class Aggregating(ABC):
         )
 
     def reduce(
-        self, reducer: Function, materialized: Materialized | None = None, *, named: str | Named | None = None
+        self, reducer: Reducer, materialized: Materialized | None = None, *, named: str | Named | None = None
     ) -> KTable:
         """One value of the values' own type.
 
@@ -89,7 +88,7 @@ class Unmerged(Aggregating):
     @overload
     def aggregate(
         self,
-        expression: Function,
+        expression: Expression,
         /,
         materialized: Materialized | None = None,
         *,
@@ -100,7 +99,7 @@ class Unmerged(Aggregating):
     def aggregate(
         self,
         initializer: Callable[[], Any],
-        adder: Function,
+        adder: Folder,
         /,
         materialized: Materialized | None = None,
         *,
@@ -109,7 +108,7 @@ class Unmerged(Aggregating):
 
     def aggregate(
         self,
-        first: Function,
+        first: Any,
         /,
         *rest: Any,
         materialized: Materialized | None = None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.dsl.drafts import Drafts
-from millstream.dsl.frames import DataFrameTable, Frame, add_frame_table
+from millstream.dsl.frames import DataFrameTable, add_frame_table
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable, declare_store
@@ -16,6 +16,8 @@ from millstream.dsl.options import Consumed, Materialized, Named, option
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.processors.api import Processor
+from millstream.topology.columns import Frame, Supplier
 from millstream.topology.copartition import check_declared_partitions
 from millstream.topology.names import validate_name, validate_topic
 from millstream.topology.nodes import GlobalTable, Source, TableSource
@@ -187,7 +189,7 @@ class StreamsBuilder(TellsWhatIsMissing):
         return self
 
     def add_global_store(
-        self, builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: Any
+        self, builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: Supplier[Processor]
     ) -> StreamsBuilder:
         """A topic in a store that every client has whole, filled by a processor: it is given each record, and
         puts what it likes into the store. All processors can read it, by its name.

@@ -14,6 +14,7 @@ from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
+from millstream.topology.columns import Folder
 from millstream.topology.functions import accepts, describe_function
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CogroupedKStream", "SessionWindowedCogroupedKStream", "TimeWindowedCogroupedKStream"]
 
-Function = nodes.Function
-Group = tuple[KGroupedStream, Function]
+Group = tuple[KGroupedStream, Folder]
 """A grouped stream, and the function that adds its records."""
 
 
@@ -46,7 +46,7 @@ class _Cogrouped:
     def _table(
         self,
         initializer: Any,
-        merger: Function | None,
+        merger: Folder | None,
         materialized: Materialized | None,
         named: str | Named | None,
     ) -> KTable:
@@ -135,7 +135,7 @@ class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
     Differs: with Python functions alone: a Spark expression aggregates one stream.
     """
 
-    def cogroup(self, grouped_stream: KGroupedStream, aggregator: Function) -> CogroupedKStream:
+    def cogroup(self, grouped_stream: KGroupedStream, aggregator: Folder) -> CogroupedKStream:
         """One more grouped stream: `.cogroup(refunds, lambda key, refund, total: total - refund)`.
 
         Raises:
@@ -215,7 +215,7 @@ class SessionWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
     def aggregate(
         self,
         initializer: Callable[[], Any],
-        merger: Function | None = None,
+        merger: Folder | None = None,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -237,7 +237,7 @@ class SessionWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
 def cogroup(
     groups: tuple[Group, ...],
     grouped_stream: KGroupedStream,
-    aggregator: Function,
+    aggregator: Folder,
     repartitions: dict[KGroupedStream, Draft],
 ) -> CogroupedKStream:
     """These groups and one more; one that is there already gets another aggregator.

@@ -81,7 +81,7 @@ class Drafts:
     """All drafts of one builder."""
 
     def __init__(self) -> None:
-        self.names = NameProvider()
+        self.names: NameProvider = NameProvider()
         self._sources: list[Draft] = []
         self._priorities = 0
         self._node_names: dict[str, str] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.globalktable import GlobalKTable
@@ -16,17 +16,14 @@ from millstream.dsl.repartition import check_repartition
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.topology import nodes
+from millstream.topology.columns import Frame, Writer
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import validate_name, validate_topic
-from millstream.topology.nodes import Function
 
 if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
-__all__ = ["DataFrameTable", "Frame", "SparkOutputs", "StreamDataFrame", "add_frame_table", "check_frame"]
-
-Frame: TypeAlias = Any
-"""A DataFrame of pyspark, or `lambda spark: spark.read…`, which gets the client's session and returns one."""
+__all__ = ["DataFrameTable", "SparkOutputs", "StreamDataFrame", "add_frame_table", "check_frame"]
 
 _FACTORY = "builder.from_dataframe(lambda spark: spark.read.parquet('…'), key='id')"
 
@@ -170,7 +167,7 @@ class SparkOutputs:
 
     def to_spark(
         self,
-        writer: Function,
+        writer: Writer,
         repartitioned: Repartitioned | None = None,
         *,
         table: str | None = None,

@@ -15,6 +15,7 @@ from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
+from millstream.topology.columns import Folder
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
             )
         return TimeWindowedKStream(self._table, windows, self._value_serde)
 
-    def cogroup(self, aggregator: nodes.Function) -> CogroupedKStream:
+    def cogroup(self, aggregator: Folder) -> CogroupedKStream:
         """This group as the first of several, whose records become one value.
 
         `sales.cogroup(lambda key, sale, total: total + sale).cogroup(refunds, …).aggregate(lambda: 0)`

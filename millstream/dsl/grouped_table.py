@@ -12,11 +12,10 @@ from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
+from millstream.topology.columns import Expression, Folder
 from millstream.topology.functions import accepts, describe_function
 
 __all__ = ["KGroupedTable"]
-
-Function = nodes.Function
 
 
 class KGroupedTable(TellsWhatIsMissing):
@@ -53,8 +52,8 @@ class KGroupedTable(TellsWhatIsMissing):
 
     def reduce(
         self,
-        adder: Function,
-        subtractor: Function | None = None,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any] | None = None,
         /,
         materialized: Materialized | None = None,
         *,
@@ -68,7 +67,7 @@ class KGroupedTable(TellsWhatIsMissing):
         Raises:
             TopologyException: one of them is missing, or is not a function of two arguments.
         """
-        functions: list[Function] = []
+        functions: list[nodes.Function] = []
         for word, function in (("adder", adder), ("subtractor", subtractor)):
             if function is None or not callable(function) or not accepts(function, 2):
                 raise TopologyException(
@@ -88,7 +87,7 @@ class KGroupedTable(TellsWhatIsMissing):
     @overload
     def aggregate(
         self,
-        expression: Function,
+        expression: Expression,
         /,
         materialized: Materialized | None = None,
         *,
@@ -99,8 +98,8 @@ class KGroupedTable(TellsWhatIsMissing):
     def aggregate(
         self,
         initializer: Callable[[], Any],
-        adder: Function,
-        subtractor: Function,
+        adder: Folder,
+        subtractor: Folder,
         /,
         materialized: Materialized | None = None,
         *,
@@ -109,7 +108,7 @@ class KGroupedTable(TellsWhatIsMissing):
 
     def aggregate(
         self,
-        first: Function,
+        first: Any,
         /,
         *rest: Any,
         materialized: Materialized | None = None,

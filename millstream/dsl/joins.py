@@ -23,6 +23,7 @@ from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.topology import nodes
+from millstream.topology.columns import Joiner, Mapper
 from millstream.topology.nodes import JoinType
 from millstream.topology.windows import JoinWindows, milliseconds
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
 __all__ = ["StreamJoins"]
-
-Function = nodes.Function
 
 _JOINABLE = "a KStream, a KTable or a GlobalKTable"
 _OF_TABLE = "(table, joiner, joined=None)"
@@ -54,9 +53,8 @@ class StreamJoins:
     def join(
         self,
         other: DataFrameTable,
-        joiner_or_key_selector: Function,
+        joiner: Joiner,
         /,
-        joiner: Function | None = None,
         *,
         named: str | Named | None = None,
     ) -> KStream: ...
@@ -65,7 +63,7 @@ class StreamJoins:
     def join(
         self,
         other: KTable,
-        joiner: Function,
+        joiner: Joiner,
         /,
         joined: Joined | None = None,
         *,
@@ -76,7 +74,7 @@ class StreamJoins:
     def join(
         self,
         other: KStream,
-        joiner: Function,
+        joiner: Joiner,
         /,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
@@ -88,9 +86,9 @@ class StreamJoins:
     def join(
         self,
         other: GlobalKTable,
-        key_selector: Function,
+        key_selector: Mapper,
         /,
-        joiner: Function,
+        joiner: Joiner,
         *,
         named: str | Named | None = None,
     ) -> KStream: ...
@@ -123,9 +121,8 @@ class StreamJoins:
     def left_join(
         self,
         other: DataFrameTable,
-        joiner_or_key_selector: Function,
+        joiner: Joiner,
         /,
-        joiner: Function | None = None,
         *,
         named: str | Named | None = None,
     ) -> KStream: ...
@@ -134,7 +131,7 @@ class StreamJoins:
     def left_join(
         self,
         other: KTable,
-        joiner: Function,
+        joiner: Joiner,
         /,
         joined: Joined | None = None,
         *,
@@ -145,7 +142,7 @@ class StreamJoins:
     def left_join(
         self,
         other: KStream,
-        joiner: Function,
+        joiner: Joiner,
         /,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
@@ -157,9 +154,9 @@ class StreamJoins:
     def left_join(
         self,
         other: GlobalKTable,
-        key_selector: Function,
+        key_selector: Mapper,
         /,
-        joiner: Function,
+        joiner: Joiner,
         *,
         named: str | Named | None = None,
     ) -> KStream: ...
@@ -180,7 +177,7 @@ class StreamJoins:
     def outer_join(
         self,
         other: KStream,
-        joiner: Function,
+        joiner: Joiner,
         /,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
@@ -240,7 +237,7 @@ class StreamJoins:
         operation: str,
         type: JoinType,
         table: KTable,
-        joiner: Function,
+        joiner: Joiner,
         joined: Joined | None = None,
         *,
         named: str | Named | None = None,
@@ -278,8 +275,8 @@ class StreamJoins:
         operation: str,
         type: JoinType,
         table: GlobalKTable,
-        key_selector: Function,
-        joiner: Function,
+        key_selector: Mapper,
+        joiner: Joiner,
         *,
         named: str | Named | None = None,
     ) -> KStream:
@@ -300,8 +297,8 @@ class StreamJoins:
         operation: str,
         type: JoinType,
         table: DataFrameTable,
-        function: Function,
-        joiner: Function | None = None,
+        function: Any,
+        joiner: Joiner | None = None,
         *,
         named: str | Named | None = None,
     ) -> KStream:
@@ -314,7 +311,7 @@ class StreamJoins:
         operation: str,
         type: JoinType,
         other: KStream,
-        joiner: Function,
+        joiner: Joiner,
         windows: JoinWindows | None = None,
         stream_joined: StreamJoined | None = None,
         *,

@@ -30,14 +30,23 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.topology import nodes
+from millstream.topology.columns import (
+    Action,
+    ArrayMapper,
+    Mapper,
+    PairMapper,
+    PairsMapper,
+    Predicate,
+    Supplier,
+    TopicName,
+)
 from millstream.topology.functions import describe_function
 from millstream.topology.names import validate_name, validate_topic
 from millstream.topology.suppliers import check_supplier
 
 __all__ = ["BranchedKStream", "KStream"]
-
-Function = nodes.Function
 
 
 class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
@@ -67,48 +76,48 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
 
     # --- one record in, records out ----------------------------------------------------------------------
 
-    def filter(self, predicate: Function, *, named: str | Named | None = None) -> KStream:
+    def filter(self, predicate: Predicate, *, named: str | Named | None = None) -> KStream:
         """Keep the records for which `predicate` is true."""
         check_function("filter", predicate)
         return self._then(nodes.Filter("", (), predicate), "KSTREAM-FILTER-", named)
 
-    def filter_not(self, predicate: Function, *, named: str | Named | None = None) -> KStream:
+    def filter_not(self, predicate: Predicate, *, named: str | Named | None = None) -> KStream:
         """Drop the records for which `predicate` is true."""
         check_function("filter_not", predicate)
         return self._then(nodes.Filter("", (), predicate, negate=True), "KSTREAM-FILTER-", named)
 
-    def map(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+    def map(self, mapper: PairMapper, *, named: str | Named | None = None) -> KStream:
         """Make each record another one: `mapper` returns a pair of Columns, key and value."""
         check_function("map", mapper)
         return self._then(
             nodes.Map("", (), mapper), "KSTREAM-MAP-", named, keeps_key=False, keeps_value=False
         )
 
-    def map_values(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+    def map_values(self, mapper: Mapper, *, named: str | Named | None = None) -> KStream:
         """Make each value another one; the key stays."""
         check_function("map_values", mapper)
         return self._then(nodes.MapValues("", (), mapper), "KSTREAM-MAPVALUES-", named, keeps_value=False)
 
-    def flat_map(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+    def flat_map(self, mapper: PairsMapper, *, named: str | Named | None = None) -> KStream:
         """Make each record any number of records: `mapper` returns an array of structs of key and value."""
         check_function("flat_map", mapper)
         return self._then(
             nodes.FlatMap("", (), mapper), "KSTREAM-FLATMAP-", named, keeps_key=False, keeps_value=False
         )
 
-    def flat_map_values(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+    def flat_map_values(self, mapper: ArrayMapper, *, named: str | Named | None = None) -> KStream:
         """Make each value any number of values: `mapper` returns an array; the key stays."""
         check_function("flat_map_values", mapper)
         return self._then(
             nodes.FlatMapValues("", (), mapper), "KSTREAM-FLATMAPVALUES-", named, keeps_value=False
         )
 
-    def select_key(self, mapper: Function, *, named: str | Named | None = None) -> KStream:
+    def select_key(self, mapper: Mapper, *, named: str | Named | None = None) -> KStream:
         """Give each record another key; the value stays."""
         check_function("select_key", mapper)
         return self._then(nodes.SelectKey("", (), mapper), "KSTREAM-KEY-SELECT-", named, keeps_key=False)
 
-    def peek(self, action: Function, *, named: str | Named | None = None) -> KStream:
+    def peek(self, action: Action, *, named: str | Named | None = None) -> KStream:
         """Call a Python function with the records of each micro-batch; they pass through unchanged.
 
         With two parameters it is called for each record, with key and value as Python values; with one, for
@@ -123,7 +132,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         check_function("peek", action)
         return self._then(nodes.Peek("", (), action), "KSTREAM-PEEK-", named)
 
-    def foreach(self, action: Function, *, named: str | Named | None = None) -> None:
+    def foreach(self, action: Action, *, named: str | Named | None = None) -> None:
         """Call a Python function with the records of each micro-batch, and end the stream there.
 
         Runs on: as with `peek`.
@@ -154,7 +163,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
 
     def process(
         self,
-        supplier: Any,
+        supplier: Supplier[Processor],
         *stores: str | StoreBuilder,
         named: str | Named | None = None,
         key_serde: Serde | None = None,
@@ -193,7 +202,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
 
     def process_values(
         self,
-        supplier: Any,
+        supplier: Supplier[FixedKeyProcessor],
         *stores: str | StoreBuilder,
         named: str | Named | None = None,
         value_serde: Serde | None = None,
@@ -301,7 +310,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     # --- groups and tables -------------------------------------------------------------------------------
 
     def group_by(
-        self, selector: Function, grouped: Grouped | None = None, *, named: str | Named | None = None
+        self, selector: Mapper, grouped: Grouped | None = None, *, named: str | Named | None = None
     ) -> KGroupedStream:
         """Group records by a new key."""
         check_function("group_by", selector)
@@ -356,7 +365,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
 
     def to(
         self,
-        topic: str | Function,
+        topic: str | TopicName,
         produced: Produced | None = None,
         *,
         named: str | Named | None = None,
@@ -414,7 +423,7 @@ class BranchedKStream(TellsWhatIsMissing):
         self._branches: dict[str, KStream] = {}
         self._ended = False
 
-    def branch(self, predicate: Function, branched: Branched | None = None) -> BranchedKStream:
+    def branch(self, predicate: Predicate, branched: Branched | None = None) -> BranchedKStream:
         """One more branch, for what no earlier branch took and `predicate` is true for."""
         check_function("branch", predicate)
         branched = option(branched, Branched, "branch")

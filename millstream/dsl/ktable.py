@@ -14,8 +14,18 @@ from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
+from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.functions import FunctionTransformers, is_function_of_rows
 from millstream.topology import nodes
+from millstream.topology.columns import (
+    ForeignKey,
+    Joiner,
+    Mapper,
+    PairMapper,
+    Predicate,
+    RowFunction,
+    Supplier,
+)
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import NameProvider
 from millstream.topology.suppliers import check_transformers, declared_store, stores_of
@@ -27,8 +37,6 @@ if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
 __all__ = ["KTable", "check_function", "check_joiner", "check_sides", "connected_stores", "declare_store"]
-
-Function = nodes.Function
 
 
 class KTable(TellsWhatIsMissing):
@@ -60,7 +68,7 @@ class KTable(TellsWhatIsMissing):
 
     def filter(
         self,
-        predicate: Function,
+        predicate: Predicate,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -77,7 +85,7 @@ class KTable(TellsWhatIsMissing):
 
     def filter_not(
         self,
-        predicate: Function,
+        predicate: Predicate,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -94,7 +102,7 @@ class KTable(TellsWhatIsMissing):
 
     def map_values(
         self,
-        mapper: Function,
+        mapper: Mapper,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -112,7 +120,7 @@ class KTable(TellsWhatIsMissing):
 
     def transform_values(
         self,
-        supplier: Any,
+        supplier: RowFunction | Supplier[ValueTransformerWithKey],
         *stores: str | StoreBuilder,
         materialized: Materialized | None = None,
         named: str | Named | None = None,
@@ -211,7 +219,7 @@ class KTable(TellsWhatIsMissing):
     # A table is not a sequence; without this, `for row in table` would ask for field 0, 1, 2, …
     __iter__ = None
 
-    def to_stream(self, mapper: Function | None = None, *, named: str | Named | None = None) -> KStream:
+    def to_stream(self, mapper: Mapper | None = None, *, named: str | Named | None = None) -> KStream:
         """The table's changes as records; a deletion has a null value. With `mapper`, under new keys."""
         from millstream.dsl.kstream import KStream  # a stream can become a table, and a table a stream
 
@@ -281,7 +289,7 @@ class KTable(TellsWhatIsMissing):
         self,
         other: KTable,
         /,
-        joiner: Function,
+        joiner: Joiner,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -292,8 +300,8 @@ class KTable(TellsWhatIsMissing):
         self,
         other: KTable,
         /,
-        foreign_key_extractor: Function,
-        joiner: Function,
+        foreign_key_extractor: ForeignKey,
+        joiner: Joiner,
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
         *,
@@ -326,7 +334,7 @@ class KTable(TellsWhatIsMissing):
         self,
         other: KTable,
         /,
-        joiner: Function,
+        joiner: Joiner,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -337,8 +345,8 @@ class KTable(TellsWhatIsMissing):
         self,
         other: KTable,
         /,
-        foreign_key_extractor: Function,
-        joiner: Function,
+        foreign_key_extractor: ForeignKey,
+        joiner: Joiner,
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
         *,
@@ -361,7 +369,7 @@ class KTable(TellsWhatIsMissing):
     def outer_join(
         self,
         other: KTable,
-        joiner: Function,
+        joiner: Joiner,
         materialized: Materialized | None = None,
         *,
         named: str | Named | None = None,
@@ -394,7 +402,7 @@ class KTable(TellsWhatIsMissing):
         operation: str,
         type: nodes.JoinType,
         other: KTable,
-        joiner: Function,
+        joiner: Joiner,
         materialized: Materialized | None,
         named: str | Named | None,
     ) -> KTable:
@@ -431,7 +439,7 @@ class KTable(TellsWhatIsMissing):
         return KTable(drafts, draft, key_serde, given.value_serde, given.store_name)
 
     def group_by(
-        self, mapper: Function, grouped: Grouped | None = None, *, named: str | Named | None = None
+        self, mapper: PairMapper, grouped: Grouped | None = None, *, named: str | Named | None = None
     ) -> KGroupedTable:
         """Group the rows by another key: `mapper` returns a pair of Columns, the new key and the new value.
 

@@ -19,6 +19,7 @@ from millstream.dsl.serdes import Serde
 from millstream.dsl.store_suppliers import StoreSupplier
 from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
+from millstream.topology.columns import Partitioner
 from millstream.topology.functions import accepts, arity, describe_function
 from millstream.topology.names import validate_name
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy
@@ -62,11 +63,11 @@ class Named:
         validate_name(self.name)
 
     @classmethod
-    def as_(cls, name: str) -> Named:
+    def as_(cls, name: str) -> Self:
         """An operation of this name."""
         return cls(name)
 
-    def with_name(self, name: str) -> Named:
+    def with_name(self, name: str) -> Self:
         """The same with another name."""
         return replace(self, name=name)
 
@@ -212,7 +213,7 @@ class Produced(WithSerdesAndName):
     Source: org.apache.kafka.streams.kstream.Produced.
     """
 
-    partitioner: Callable[..., Any] | None = None
+    partitioner: Partitioner | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -223,12 +224,12 @@ class Produced(WithSerdesAndName):
         cls,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
-        partitioner: Callable[..., Any] | None = None,
+        partitioner: Partitioner | None = None,
     ) -> Produced:
         """Write with these serdes; None means the stream's, else the configured default."""
         return cls(key_serde, value_serde, None, partitioner)
 
-    def with_stream_partitioner(self, partitioner: Callable[..., Any] | None) -> Produced:
+    def with_stream_partitioner(self, partitioner: Partitioner | None) -> Produced:
         """The same with another partitioner."""
         return replace(self, partitioner=partitioner)
 
@@ -266,7 +267,7 @@ class Repartitioned(WithSerdesAndName):
     """
 
     number_of_partitions: int | None = None
-    partitioner: Callable[..., Any] | None = None
+    partitioner: Partitioner | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -281,12 +282,12 @@ class Repartitioned(WithSerdesAndName):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         number_of_partitions: int | None = None,
-        partitioner: Callable[..., Any] | None = None,
+        partitioner: Partitioner | None = None,
     ) -> Repartitioned:
         """A topic with these serdes; without a number, it has as many partitions as upstream."""
         return cls(key_serde, value_serde, None, number_of_partitions, partitioner)
 
-    def with_stream_partitioner(self, partitioner: Callable[..., Any] | None) -> Repartitioned:
+    def with_stream_partitioner(self, partitioner: Partitioner | None) -> Repartitioned:
         """The same with another partitioner."""
         return replace(self, partitioner=partitioner)
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from millstream.errors import TopologyException
+from millstream.topology.columns import Mapper
 from millstream.topology.functions import arity, describe_function
 
 __all__ = [
@@ -75,7 +76,7 @@ class WallclockTimestampExtractor(TimestampExtractor):
     """
 
 
-Extractor = TimestampExtractor | Callable[..., Any]
+Extractor: TypeAlias = "TimestampExtractor | Mapper"
 """A ready-made extractor, or a function of `value`, `key, value` or `key, value, record`."""
 
 _READY_MADE: dict[str, type[TimestampExtractor]] = {

@@ -18,7 +18,7 @@ from millstream.dsl.options import Materialized, Named
 from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
-from millstream.topology import nodes
+from millstream.topology.columns import Expression, Folder
 from millstream.topology.windows import UnlimitedWindows, Windows
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 __all__ = ["SessionWindowedKStream", "TimeWindowedKStream", "windowed_text"]
-
-Function = nodes.Function
 
 
 class _WindowedKStream(Aggregating, TellsWhatIsMissing):
@@ -90,7 +88,7 @@ class SessionWindowedKStream(_WindowedKStream):
     @overload
     def aggregate(
         self,
-        expression: Function,
+        expression: Expression,
         /,
         materialized: Materialized | None = None,
         *,
@@ -101,8 +99,8 @@ class SessionWindowedKStream(_WindowedKStream):
     def aggregate(
         self,
         initializer: Callable[[], Any],
-        adder: Function,
-        merger: Function,
+        adder: Folder,
+        merger: Folder,
         /,
         materialized: Materialized | None = None,
         *,
@@ -111,7 +109,7 @@ class SessionWindowedKStream(_WindowedKStream):
 
     def aggregate(
         self,
-        first: Function,
+        first: Any,
         /,
         *rest: Any,
         materialized: Materialized | None = None,
@@ -127,7 +125,7 @@ class SessionWindowedKStream(_WindowedKStream):
         return self._aggregate(first, rest, materialized, named, merges=True)
 
 
-def windowed_text(key: Any) -> Column:
+def windowed_text(key: Column) -> Column:
     """The text of a windowed key as a Column, `[alice@0/60000]`: the key, and beginning and end of its window
     in milliseconds since the epoch.
 

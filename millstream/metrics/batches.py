@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from millstream.metrics.meter import Meter
 from millstream.metrics.table import CONSUMER, SPARK, SPARK_STATE
 from millstream.model import BatchReport, TaskId, TopicPartition
 
-__all__ = ["Readers", "consumer_id", "forget_pipeline", "record_batch"]
+__all__ = ["Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
+
+Writers = Callable[[str], str | None]
+"""The sink that writes a topic, by name; None: no sink does, as of a changelog."""
 
 Readers = Callable[[str], Sequence[tuple[int, str]]]
 """The processors that read a topic: the numbers of their subtopologies, and their names."""
@@ -18,6 +21,13 @@ _WHOLE = "triggerExecution"
 _COMMIT = ("walCommit", "commitOffsets")
 _POLL = ("latestOffset", "getBatch")
 _PROCESS = "addBatch"
+_ROCKSDB = {
+    "state-bytes-read": "rocksdbTotalBytesRead",
+    "state-bytes-written": "rocksdbTotalBytesWritten",
+    "state-compaction": "rocksdbTotalCompactionLatencyMs",
+    "state-stall": "rocksdbWriterStallLatencyMs",
+}
+"""Sensors, and what Spark calls what they count."""
 
 
 def _owner(pipeline: str) -> Hashable:
@@ -36,6 +46,7 @@ def record_batch(
     client_id: str,
     thread: str,
     readers: Readers,
+    writers: Writers,
     interval_ms: int,
     at_ms: int,
 ) -> None:
@@ -56,6 +67,7 @@ def record_batch(
     if report.executed:
         _record_time(meter, report, tags, owner)
         _record_read(meter, report, tags, readers, owner)
+        _record_written(meter, report, thread, writers, owner)
         meter.put(SPARK, "batch-id", named, report.batch_id, owner=owner)
         meter.put(SPARK, "last-batch-timestamp", named, at_ms, owner=owner)
     meter.put(SPARK, "input-rows-per-second", named, report.input_rate, owner=owner)
@@ -68,9 +80,41 @@ def record_batch(
             meter.record("state-updated", at, each.updated, owner=owner)
             meter.record("state-removed", at, each.removed, owner=owner)
             meter.record("state-commit", at, each.commit_ms, owner=owner)
+            _record_rocksdb(meter, each.rocksdb, at, owner)
     for (kind, node), count in report.dropped.items():
         meter.record("thread-dropped", (thread,), count, owner=("thread", thread))
         meter.record("dropped", (client_id, report.pipeline, kind, node), count, owner=owner)
+
+
+def _record_rocksdb(meter: Meter, told: Mapping[str, int], at: tuple[str, ...], owner: Hashable) -> None:
+    """Spark sums over the state's partitions: counts, and times in ms."""
+    for what in ("Get", "Put"):
+        count = told.get(f"rocksdb{what}Count", 0)
+        meter.record(f"state-{what.lower()}", at, count, owner=owner)
+        if count and (took := told.get(f"rocksdb{what}Latency")) is not None:
+            each = took / count
+            meter.record_all(f"state-{what.lower()}-latency", at, count, took, each, each, owner=owner)
+    hits, misses = (told.get(f"rocksdbReadBlockCache{what}Count", 0) for what in ("Hit", "Miss"))
+    if hits + misses:
+        meter.record_all("state-cache", at, hits + misses, hits, 0, 1, owner=owner)
+    for sensor, name in _ROCKSDB.items():
+        if name in told:
+            meter.record(sensor, at, told[name], owner=owner)
+
+
+def _record_written(
+    meter: Meter, report: BatchReport, thread: str, writers: Writers, owner: Hashable
+) -> None:
+    for topic, told in report.written.items():
+        sink = writers(topic)
+        if sink is None:
+            continue
+        at = (thread, sink, topic)
+        meter.record("topic-produced", at, told.records, owner=owner)
+        meter.record("topic-produced-bytes", at, told.bytes, owner=owner)
+        if told.timed:
+            figures = (told.timed, told.sum_ms, told.least_ms, told.most_ms)
+            meter.record_all("node-e2e", (thread, sink), *figures, owner=owner)
 
 
 def _record_lag(meter: Meter, report: BatchReport, thread: str, owner: Hashable) -> None:

@@ -48,6 +48,22 @@ class Meter:
         with self._lock:
             self._sensor(sensor, tags, owner).record(value, now)
 
+    def record_all(
+        self,
+        sensor: str,
+        tags: Tags,
+        count: int,
+        total: float,
+        least: float,
+        most: float,
+        *,
+        owner: Hashable = None,
+    ) -> None:
+        """Take in several values of a sensor of the table, of which only this is known."""
+        now = self._now()
+        with self._lock:
+            self._sensor(sensor, tags, owner).record_all(count, total, least, most, now)
+
     def make(self, sensor: str, tags: Tags, *, owner: Hashable = None) -> None:
         """Have it there before there is a value: a counter that has counted nothing is 0, and not missing."""
         with self._lock:

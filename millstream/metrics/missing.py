@@ -36,12 +36,13 @@ _INSIDE = (
 _NO_TASK = "Spark reports the time of a micro-batch, and not what of it was spent for which partition."
 _COUNTED = (
     "RocksDB has it only when told to count, which slows down each write; Kafka Streams counts it only with "
-    "`metrics.recording.level` DEBUG."
+    "`metrics.recording.level` DEBUG. Of Spark's state, by operator, it is in spark-state-metrics."
 )
 _CALLS = (
     "Operators keep their state inside Spark, and the stores that queries read are written from the "
     "changelog: so there "
-    "are no such calls. What is written to a store is `records-applied` of store-metrics."
+    "are no such calls. What is written to a store is `records-applied` of store-metrics; how often Spark's "
+    "state is read and written, and how long that takes, is in spark-state-metrics."
 )
 
 MISSING: tuple[Missing, ...] = (
@@ -75,11 +76,6 @@ MISSING: tuple[Missing, ...] = (
     ),
     Missing(
         NODE,
-        ("record-e2e-latency-*",),
-        "It would take a look at each record. `records-lag` and `batch-duration-last` bound it from above.",
-    ),
-    Missing(
-        NODE,
         ("suppression-emit-*", "window-aggregate-final-emit-*"),
         "The operator that does it does not report it.",
     ),
@@ -88,7 +84,6 @@ MISSING: tuple[Missing, ...] = (
         ("bytes-consumed-total",),
         _INSIDE,
     ),
-    Missing(TOPIC, ("bytes-produced-total", "records-produced-total"), _INSIDE),
     Missing("stream-record-cache-metrics", ("*",), _CACHE),
     Missing(
         STATE,

@@ -8,8 +8,9 @@ jmx-monitoring-stacks), which are also jmx_exporter's own where no rule is given
 are labels, in the same way. States and names of a client are labels of `kafka_streams_stream_metrics`.
 
 Differs: each has a label `client_id`, also where Kafka's tags have none; metrics of our own groups begin with
-`millstream_`. A counter of Kafka's is there twice: as `…_total`, as jmx_exporter wrote it before version 1.0,
-and without `_total`, as it has since.
+`millstream_`. In Prometheus' own text format a counter of Kafka's is there twice: as `…_total`, as
+jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. In OpenMetrics both would be
+families of one name, which it forbids: what a registry collects has `…_total` alone.
 """
 
 from __future__ import annotations
@@ -56,11 +57,15 @@ def text(*clients: ClientMetrics) -> str:
     _check()
     from prometheus_client.exposition import generate_latest
 
-    return generate_latest(_Snapshot(families(clients))).decode()
+    return generate_latest(_Snapshot(families(clients, twins=True))).decode()
 
 
-def families(clients: Iterable[ClientMetrics]) -> Iterator[Family]:
-    """The same as prometheus-client's own objects, in the order of their names."""
+def families(clients: Iterable[ClientMetrics], *, twins: bool = False) -> Iterator[Family]:
+    """The same as prometheus-client's own objects, in the order of their names.
+
+    Args:
+        twins: whether counters of Kafka's are there without `_total`, too.
+    """
     _check()
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
 
@@ -82,7 +87,7 @@ def families(clients: Iterable[ClientMetrics]) -> Iterator[Family]:
                     (name, True), CounterMetricFamily(name.removesuffix("_total"), told)
                 )
                 counter.add_sample(name, labels, value)
-                if metric.name.group in OWN_GROUPS:
+                if not twins or metric.name.group in OWN_GROUPS:
                     continue
                 name = name.removesuffix("_total")
             gauge = found.setdefault((name, False), GaugeMetricFamily(name, told))

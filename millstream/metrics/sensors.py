@@ -52,19 +52,23 @@ class Sensor:
 
     def record(self, value: float, now_ms: int) -> None:
         """Take in one value."""
-        self.count += 1
-        self.total += value
+        self.record_all(1, value, value, value, now_ms)
         self.last = value
+
+    def record_all(self, count: int, total: float, least: float, most: float, now_ms: int) -> None:
+        """Take in several values at once, of which only this is known. `last` stays what it was."""
+        self.count += count
+        self.total += total
         if not self._samples:
             self._samples.append(_Sample(now_ms, now_ms))
         elif now_ms - self._samples[self._current].start_ms >= self._window_ms:
             self._advance(now_ms)
         sample = self._samples[self._current]
         sample.last_ms = now_ms
-        sample.count += 1
-        sample.total += value
-        sample.most = max(sample.most, value)
-        sample.least = min(sample.least, value)
+        sample.count += count
+        sample.total += total
+        sample.most = max(sample.most, most)
+        sample.least = min(sample.least, least)
 
     def _advance(self, now_ms: int) -> None:
         # One sample more than the window has: it is the one that overlaps the window's beginning.

@@ -110,7 +110,7 @@ def _share(sensor: Sensor, now_ms: int) -> float:
 
 
 _RATE, _COUNT_RATE = Sensor.rate, Sensor.count_rate
-_AVG, _MAX = Sensor.average, Sensor.maximum
+_AVG, _MAX, _MIN = Sensor.average, Sensor.maximum, Sensor.minimum
 
 _CLIENT = ("client-id",)
 _THREAD = ("thread-id",)
@@ -125,6 +125,14 @@ _OF_SOURCES = (
     "micro-batch, and "
     "with the offsets of transaction markers. Tasks that get their records by Spark's own shuffle have none."
 )
+_OF_SINKS = (
+    "Of sinks, by their topics, without `task-id`: Spark's tasks are not those of the topology. A topic that "
+    "two sinks write counts for the first of them."
+)
+_E2E = (
+    f"{_OF_SINKS} Measured when a record is handed to the producer; what an aggregation writes has the time "
+    "of the newest record in it."
+)
 _APPLIED = "By the offsets of the changelog."
 
 
@@ -138,6 +146,11 @@ def _calls(group: str, tags: tuple[str, ...], what: str, rate: str, differs: str
         Definition(group, f"{what}-latency-avg", tags, "ms", f"The average {what} latency", _AVG, differs),
         Definition(group, f"{what}-latency-max", tags, "ms", f"The maximum {what} latency", _MAX, differs),
     )
+
+
+def _state(name: str, unit: str, told: str, measure: Measure) -> Definition:
+    """Of one of Spark's stateful operators, over its partitions."""
+    return Definition(SPARK_STATE, name, (*_PIPELINE, "operator"), unit, told, measure)
 
 
 _PER_SECOND = "The average per-second number of"
@@ -369,6 +382,45 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             _OF_SOURCES,
         ),
     ),
+    "topic-produced": (
+        Definition(
+            TOPIC,
+            "records-produced-total",
+            (*_THREAD, "processor-node-id", "topic"),
+            "records",
+            "The total number of records produced to this topic",
+            _total,
+            _OF_SINKS,
+        ),
+    ),
+    "topic-produced-bytes": (
+        Definition(
+            TOPIC,
+            "bytes-produced-total",
+            (*_THREAD, "processor-node-id", "topic"),
+            "bytes",
+            "The total number of bytes produced to this topic",
+            _total,
+            f"{_OF_SINKS} What a record takes at most, before compression.",
+        ),
+    ),
+    "node-e2e": tuple(
+        Definition(
+            NODE,
+            f"record-e2e-latency-{what}",
+            (*_THREAD, "processor-node-id"),
+            "ms",
+            f"The {word} end-to-end latency of a record, measuring by comparing the record timestamp with "
+            "the system time when it has been fully processed by the node",
+            measure,
+            _E2E,
+        )
+        for what, word, measure in (
+            ("avg", "average", _AVG),
+            ("min", "minimum", _MIN),
+            ("max", "maximum", _MAX),
+        )
+    ),
     "consumed": (
         Definition(
             CONSUMER,
@@ -584,6 +636,36 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "ms",
             "How long writing down the state of a micro-batch takes, summed over its partitions, on average",
             _AVG,
+        ),
+    ),
+    "state-get": (_state("get-total", "calls", "Reads of a key of Spark's state", _total),),
+    "state-put": (_state("put-total", "calls", "Writes of a key of Spark's state", _total),),
+    "state-get-latency": (
+        _state("get-latency-avg", "ms", "How long such a read takes in RocksDB, on average", _AVG),
+    ),
+    "state-put-latency": (
+        _state("put-latency-avg", "ms", "How long such a write takes in RocksDB, on average", _AVG),
+    ),
+    "state-cache": (
+        _state(
+            "block-cache-hit-ratio",
+            "ratio",
+            "Which part of the blocks of Spark's state that were read was in RocksDB's cache, in the window",
+            _AVG,
+        ),
+    ),
+    "state-bytes-read": (
+        _state("bytes-read-total", "bytes", "Bytes that were read of Spark's state in RocksDB", _total),
+    ),
+    "state-bytes-written": (
+        _state("bytes-written-total", "bytes", "Bytes that were written to Spark's state in RocksDB", _total),
+    ),
+    "state-compaction": (
+        _state("compaction-time-total", "ms", "Time that RocksDB spent on compacting Spark's state", _total),
+    ),
+    "state-stall": (
+        _state(
+            "write-stall-duration-total", "ms", "Time that writes of Spark's state waited for RocksDB", _total
         ),
     ),
     "task-restore": (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any, TypeGuard, overload
 
 from millstream.errors import TopologyException
 from millstream.processors.api import FixedKeyRecord, Record
@@ -31,7 +31,7 @@ class FunctionSupplier:
     def __init__(self, function: Callable[..., Any], stores: tuple[Any, ...]) -> None:
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
-        self.__name__ = getattr(function, "__name__", "processor")
+        self.__name__: str = getattr(function, "__name__", "processor")
         self._function = function
         self._builders = tuple(each for each in stores if not isinstance(each, str))
         parameters = list(inspect.signature(function).parameters)
@@ -52,7 +52,7 @@ class FunctionSupplier:
         names = dict(zip(wanted, given or wanted, strict=True))
         self._parameters = tuple((name, names.get(name)) for name in parameters[1:])
         mine = {each.declared.name for each in self._builders}
-        self.store_names = tuple(name for name in names.values() if name not in mine)
+        self.store_names: tuple[str, ...] = tuple(name for name in names.values() if name not in mine)
 
     def get(self) -> Any:
         """A new processor."""
@@ -186,7 +186,7 @@ class FunctionTransformers:
             )
         names = dict(zip(wanted, stores or wanted, strict=True)) if wanted else {}
         self._parameters = tuple(names.get(name) for name in parameters)
-        self.store_names = () if stores else tuple(wanted)
+        self.store_names: tuple[str, ...] = () if stores else tuple(wanted)
 
     def get(self) -> Any:
         """A new transformer."""
@@ -216,7 +216,7 @@ class _FunctionTransformer:
         return self._function(key, value, *self._arguments)
 
 
-def is_function_of_rows(supplier: Any) -> bool:
+def is_function_of_rows(supplier: Any) -> TypeGuard[Callable[..., Any]]:
     """Whether it takes a key and a value, and is not called without arguments for a transformer."""
     if isinstance(supplier, type) or not callable(supplier) or callable(getattr(supplier, "get", None)):
         return False

@@ -34,7 +34,7 @@ class Unfit:
     __slots__ = ("error",)
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self.error: Exception = error
 
 
 class Codecs:
@@ -65,8 +65,8 @@ class Codecs:
         self.value_serde = value_serde
         self.window_size_ms = window_size_ms
         self.timestamped = timestamped
-        self.decode = _value_decoder(store, value_serde, timestamped=timestamped)
-        self.quick_decode = self.decode if timestamped else value_serde.decoder(8)
+        self.decode: Callable[[bytes], Any] = _value_decoder(store, value_serde, timestamped=timestamped)
+        self.quick_decode: Callable[[bytes], Any] = self.decode if timestamped else value_serde.decoder(8)
 
     def key_bytes(self, key: Any, what: str, write: Serde | None = None) -> bytes:
         """A key's bytes; `what` says who asks, in errors. `write`: by this serde, and not by the store's own.

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -33,10 +33,13 @@ from millstream.query.sql_program import ARROW, encoded
 from millstream.query.tables import Chunk, OpenTable, one_type, open_tables
 from millstream.stores.api import ClosedStoreError
 
-__all__ = ["POSITIONS", "run_sql"]
+__all__ = ["POSITIONS", "Opening", "run_sql"]
 
 POSITIONS = b"millstream.positions"
 """The key in the result's metadata under which the stores' positions are, as JSON."""
+
+Opening: TypeAlias = Callable[[StoreView, Sequence[str]], dict[str, OpenTable]]
+"""Opens stores by their names."""
 
 _CHUNK_ROWS = 16_384
 _MOST_QUERY = 1 << 20
@@ -55,8 +58,12 @@ def run_sql(
     timeout_s: float = 30.0,
     memory_limit: str = "1GB",
     clock: Clock | None = None,
+    opening: Opening = open_tables,
 ) -> pa.Table:
     """What `KafkaStreams.sql` is.
+
+    Args:
+        opening: opens the stores that a query names; by default those of this client.
 
     Raises:
         TypeError: the query is not a text, or a parameter has a type that cannot be one.
@@ -89,7 +96,7 @@ def run_sql(
     try:
         while True:
             process = _taken(remaining)
-            asked = _Asked(view, query, values, most, remaining, timeout_s)
+            asked = _Asked(view, opening, query, values, most, remaining, timeout_s)
             healthy = False
             try:
                 found = asked.answer(process)
@@ -149,6 +156,7 @@ class _Asked:
     def __init__(
         self,
         view: StoreView,
+        opening: Opening,
         query: str,
         parameters: Any,
         most: int,
@@ -156,6 +164,7 @@ class _Asked:
         timeout_s: float,
     ) -> None:
         self._view = view
+        self._opening = opening
         self._query = query
         self._parameters = parameters
         self._most = most
@@ -194,7 +203,7 @@ class _Asked:
         return found.replace_schema_metadata({POSITIONS: _positions(tables)})
 
     def _opened(self, names: Sequence[str]) -> tuple[dict[str, OpenTable], dict[str, _Source]]:
-        tables = open_tables(self._view, names)
+        tables = self._opening(self._view, names)
         try:
             return tables, {name: self._read(table) for name, table in tables.items()}
         except ClosedStoreError as error:

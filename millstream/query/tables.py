@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -40,6 +40,7 @@ __all__ = [
     "open_table",
     "open_tables",
     "record_batches",
+    "table_of",
     "to_table",
 ]
 
@@ -125,6 +126,35 @@ def open_table(plan: Plan) -> OpenTable:
     return OpenTable(plan.codecs, sources, position)
 
 
+def table_of(
+    snapshot: StoreSnapshot, name: str, rows: Iterable[tuple[Any, bytes]], position: Position
+) -> OpenTable:
+    """A store whose entries came from elsewhere, such as other clients.
+
+    Args:
+        rows: each as `Chunk` takes it: the key, with the start and the end of its window or session where
+            the store has them; and the timestamp's eight bytes with the value's behind them.
+
+    Raises:
+        InvalidStateStoreException: there is no such store.
+    """
+    codecs = make_plan(snapshot, Read(name, snapshot.stores[name].kind)).codecs
+    return OpenTable(codecs, [_Given(iter(rows))], position)
+
+
+class _Given:
+    """Entries that somebody else has read."""
+
+    def __init__(self, rows: Iterator[tuple[Any, bytes]]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[tuple[Any, bytes]]:
+        return self._rows
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def _close_all(tables: Mapping[str, OpenTable]) -> None:
     for table in tables.values():
         table.close()
@@ -142,7 +172,7 @@ class OpenTable:
 
     def __init__(self, codecs: Codecs, sources: Sequence[Any], position: Position) -> None:
         self.position = position
-        self.name = codecs.store
+        self.name: str = codecs.store
         self._sources = sources
         self._codecs = _Columns(codecs)
 

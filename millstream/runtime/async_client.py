@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from millstream import program_end
 from millstream.clock import seconds_of
 from millstream.coroutines import Wait, awaited, run
+from millstream.dsl.frames import DataFrameTable
 from millstream.foreign import ESCAPED
 from millstream.model import TopicPartition
 from millstream.query.parameters import StoreQueryParameters
@@ -24,6 +25,7 @@ from millstream.query.position import PositionBound
 from millstream.query.request import StateQueryRequest
 from millstream.query.result import StateQueryResult
 from millstream.runtime.close_options import CloseOptions
+from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.states import State
 
 __all__ = ["AsyncClient"]
@@ -57,6 +59,10 @@ class AsyncClient:
     sql: Callable[..., Any]
     position_bound_now: Callable[[str], PositionBound]
     position_bound_after: Callable[..., PositionBound]
+    clean_up: Callable[..., None]
+    reset: Callable[..., ResetPlan]
+    remove_stream_thread: Callable[[timedelta | None], str | None]
+    refresh_table: Callable[[DataFrameTable | str], int]
 
     async def start_async(self) -> None:
         """`start()` for coroutines. Cancelling it closes the client, and waits until that is done."""
@@ -123,6 +129,30 @@ class AsyncClient:
     ) -> PositionBound:
         """`position_bound_after()` for coroutines."""
         return await self._call(partial(self.position_bound_after, store, written, timeout), "Query")
+
+    async def clean_up_async(self, *, checkpoints: bool = False) -> None:
+        """`clean_up()` for coroutines. Cancelled, it goes on to its end in the background."""
+        await self._call(partial(self.clean_up, checkpoints=checkpoints), "CleanUp")
+
+    async def reset_async(
+        self,
+        to: To = "earliest",
+        *,
+        topics: Sequence[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ResetPlan:
+        """`reset()` for coroutines. Cancelled, it goes on to its end in the background."""
+        ask = partial(self.reset, to, topics=topics, dry_run=dry_run, force=force)
+        return await self._call(ask, "Reset")
+
+    async def remove_stream_thread_async(self, timeout: timedelta | None = None) -> str | None:
+        """`remove_stream_thread()` for coroutines. Cancelled, the thread ends all the same."""
+        return await self._call(partial(self.remove_stream_thread, timeout), "RemoveThread")
+
+    async def refresh_table_async(self, table: DataFrameTable | str) -> int:
+        """`refresh_table()` for coroutines. Cancelled, it goes on to its end in the background."""
+        return await self._call(partial(self.refresh_table, table), "Refresh")
 
     async def _call(self, call: Callable[[], T], what: str) -> T:
         return await run(call, thread=f"{self._client_id}-Async{what}")

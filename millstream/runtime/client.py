@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from millstream import program_end
 from millstream.clock import seconds_of
 from millstream.config import StreamsConfig
-from millstream.coroutines import Changes, Until, Wait, block
+from millstream.coroutines import Changes, Do, Until, Wait, block
 from millstream.errors import (
     IllegalStateException,
     MissingSourceTopicException,
@@ -393,7 +394,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             return self._over.is_set()
 
         yield Until(self._over.is_set, seconds, wait, self._ends)
-        self._close_if_nobody_does()
+        yield Do(self._close_if_nobody_does, f"{self._client_id}-AsyncClose")
         self._raise_failure()
         return self.state
 
@@ -766,7 +767,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 state=self.state.name,
                 threads={thread.name: thread.state.name for thread in self._crew.threads},
                 failed=self._owner.state.history.count,
-                topology=str(self._topology.describe()),
+                topology=self._described,
             )
         )
 
@@ -783,6 +784,11 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             assert set(states.values()) <= {"DEAD"}, f"{value.state} with threads {states}"
             assert not self._directory.is_locked, f"{value.state} holds the state directory"
             assert not self._view.parts(), f"{value.state} has open stores"
+
+    @cached_property
+    def _described(self) -> str:
+        """The topology as text, which does not change: metrics have it at each scrape."""
+        return str(self._topology.describe())
 
     def _repr_html_(self) -> str:
         """What a notebook shows: state, health, threads and stores."""
@@ -826,7 +832,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     def _until_closed(self, timeout_s: float | None) -> Wait[bool]:
         if not (yield Until(self._over.is_set, timeout_s, lambda: self._over.wait(timeout_s), self._ends)):
             return False
-        if self._close_if_nobody_does():
+        if (yield Do(self._close_if_nobody_does, f"{self._client_id}-AsyncClose")):
             return True
         return (yield Until(self._closed.is_set, timeout_s, lambda: self._closed.wait(timeout_s), self._ends))
 

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from millstream.foreign import ESCAPED
 from millstream.model import TaskId, TopicPartition
@@ -36,8 +36,6 @@ __all__ = [
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
-Handler = Callable[..., Any]
-"""`handler(exception)` or `handler(exception, context)`, which returns a response or a policy."""
 Hook = Callable[[threading.ExceptHookArgs], object]
 """The deprecated hook, called as `threading.excepthook` is."""
 
@@ -99,6 +97,12 @@ class FailureContext:
             is_global=failure.is_global,
             previous=previous,
         )
+
+
+Decided: TypeAlias = StreamThreadExceptionResponse | UncaughtExceptionPolicy
+# The exception is Any: users say which they expect, mostly StreamsException.
+Handler: TypeAlias = Callable[[Any], Decided] | Callable[[Any, FailureContext], Decided]
+"""`handler(exception)` or `handler(exception, context)`, which returns a response or a policy."""
 
 
 # --- checks, when it is set --------------------------------------------------------------------------------
@@ -247,12 +251,13 @@ def ask(
 def _called(
     handler: Handler, failure: Failure, context: FailureContext
 ) -> tuple[StreamThreadExceptionResponse, Budget | None]:
+    call: Callable[..., Any] = handler  # _arity says how, which no checker follows
     if isinstance(handler, UncaughtExceptionPolicy):
         returned: object = handler
     elif _arity(handler) == 2:
-        returned = handler(failure.error, context)
+        returned = call(failure.error, context)
     else:
-        returned = handler(failure.error)
+        returned = call(failure.error)
     if isinstance(returned, UncaughtExceptionPolicy):
         return returned.choose(failure.error)
     if isinstance(returned, StreamThreadExceptionResponse):

@@ -13,7 +13,7 @@ from functools import cache
 from millstream.clock import Clock
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import Assignment
-from millstream.metrics.batches import Readers, forget_pipeline, record_batch
+from millstream.metrics.batches import Readers, Writers, forget_pipeline, record_batch
 from millstream.metrics.meter import Meter, Reading
 from millstream.metrics.restoring import Restoring, UpdaterWatch
 from millstream.metrics.table import COORDINATOR, FAILURES, GROUP, THREAD
@@ -28,7 +28,7 @@ from millstream.runtime.states import State, ThreadState
 from millstream.runtime.view import ClientView
 from millstream.topology.topology import Topology
 
-__all__ = ["Measuring", "Watches", "readers_of"]
+__all__ = ["Measuring", "Watches", "readers_of", "writers_of"]
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,28 @@ def readers_of(topology: Topology, application_id: str) -> Readers:
         )
 
     return readers
+
+
+def writers_of(topology: Topology, application_id: str) -> Writers:
+    """Which sink writes a topic, internal ones by their whole names: the first that names it, or else the
+    first that asks a function for its topics."""
+    sinks: dict[str, str] = {}
+    asking: list[str] = []
+    for subtopology in topology.subtopologies:
+        for processor in subtopology.processors:
+            if processor.topic is not None:
+                sinks.setdefault(processor.topic, processor.name)
+                sinks.setdefault(f"{application_id}-{processor.topic}", processor.name)
+            elif processor.topic_function is not None:
+                asking.append(processor.name)
+
+    def writer(topic: str) -> str | None:
+        found = sinks.get(topic)
+        if found is None and asking and not topic.startswith(f"{application_id}-"):
+            return asking[0]
+        return found
+
+    return writer
 
 
 class Measuring:
@@ -74,6 +96,7 @@ class Measuring:
         self._crew = crew
         self._interval_ms = interval_ms
         self._readers = readers_of(topology, application_id)
+        self._writers = writers_of(topology, application_id)
         self._meter = Meter(clock)
         self._restoring = Restoring(self._meter, view.is_standby)
         self._threads: dict[str, str] = {}  # by pipeline
@@ -100,6 +123,7 @@ class Measuring:
                 client_id=self._client_id,
                 thread=thread,
                 readers=self._readers,
+                writers=self._writers,
                 interval_ms=self._interval_ms,
                 at_ms=self._clock.epoch_ms(),
             )

@@ -19,6 +19,7 @@ from millstream.errors import (
     StateStoreMigratedException,
     StreamsRebalancingException,
 )
+from millstream.model import StoreKind
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
 from millstream.query.read import Form, Read
@@ -27,7 +28,7 @@ from millstream.server.codec import shown
 from millstream.server.pages import Page, Row, merged, place_of
 from millstream.server.peers import Reach, count_from, garbled, page_from, partitions_of, rows_of
 from millstream.server.reading import covers, moved, out_of_reach
-from millstream.server.routes import Question, Request, keys_in, question_of, read_of
+from millstream.server.routes import Question, Request, keys_in, parse_request, question_of, read_of
 from millstream.server.wire import Deadline, Reply
 
 __all__ = ["ManyKeys", "OneKey", "Ranges"]
@@ -115,12 +116,37 @@ class Ranges:
 
     async def entries(self, request: Request, deadline: Deadline, *, only_here: bool) -> Answer:
         """A page of a range."""
+        store, page, covered = await self._page(request, deadline, only_here=only_here)
+        return await self._reach.read(deadline, lambda: shown_page(request, store, page, covered))
+
+    async def whole(self, store: str, kind: StoreKind, deadline: Deadline) -> list[Row]:
+        """All entries of a store, of all clients, page by page.
+
+        Raises:
+            TimeoutException: the deadline is over.
+        """
+        rows: list[Row] = []
+        read: Read | None = Read(store, kind, limit=self._reach.limits.most_page)
+        while read is not None:
+            deadline.check()
+            _, target, _ = question_of(read)
+            path, _, query = target.partition("?")
+            request = parse_request("GET", path.encode("ascii"), query.encode("ascii"))
+            _, page, _ = await self._page(request, deadline, only_here=False)
+            rows += page.rows
+            read = None if page.next is None else replace(read, after=page.next.order)
+        return rows
+
+    async def _page(
+        self, request: Request, deadline: Deadline, *, only_here: bool
+    ) -> tuple[StoreDeclaration, Page, frozenset[int]]:
+        """A page of a range, and the partitions that it is of."""
         part = await self._reach.read(
             deadline, lambda: self._range_here(request, deadline, only_here=only_here)
         )
         store, read, page, here = part.store, part.read, part.page, part.partitions
         if part.alone:
-            return await self._reach.read(deadline, lambda: shown_page(request, store, page, here))
+            return store, page, here
         hosts = await self._reach.read(
             deadline, lambda: self._reach.places.all_hosts(store.name, stale=request.stale)
         )
@@ -138,8 +164,8 @@ class Ranges:
             covered |= partitions
         self._check_whole(store, covered, replies)
 
-        def merge() -> Answer:
-            whole = merged(
+        def merge() -> Page:
+            return merged(
                 pages,
                 place_of(read.kind),
                 reverse=read.reverse,
@@ -147,9 +173,8 @@ class Ranges:
                 most_bytes=self._reach.limits.page_bytes,
                 distinct=request.stale,
             )
-            return shown_page(request, store, whole, frozenset(covered))
 
-        return await self._reach.read(deadline, merge)
+        return store, await self._reach.read(deadline, merge), frozenset(covered)
 
     def _range_here(self, request: Request, deadline: Deadline, *, only_here: bool) -> _Part:
         store = self._reach.stores.declaration(request.store, request.route.kind)

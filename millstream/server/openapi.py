@@ -135,6 +135,23 @@ SCHEMAS: Mapping[str, Schema] = {
     "Threads": _object({**_CLIENT, "paused": _FLAG, "threads": _list(_ref("Thread"))}),
     "Failures": _object({**_CLIENT, "failures": _list({"type": "object"})}),
     "Paused": _object({**_CLIENT, "paused": _FLAG}),
+    "Closing": _object({**_CLIENT, "closing": _FLAG}),
+    "Metrics": _object(
+        {
+            **_CLIENT,
+            "metrics": _list(
+                _object(
+                    {
+                        "group": _TEXT,
+                        "name": _TEXT,
+                        "tags": {"type": "object", "additionalProperties": _TEXT},
+                        "value": {"type": ["number", "string", "null"]},
+                        "description": _TEXT,
+                    }
+                )
+            ),
+        }
+    ),
     "WantedThread": _object({"change": {"type": "string", "enum": ["add", "remove"]}}),
     "ThreadChange": _object({**_CLIENT, "change": _TEXT, "thread": _MAYBE_TEXT, "done": _FLAG}),
     "Live": _object({"live": _FLAG, "status": _TEXT}),
@@ -190,6 +207,7 @@ _STATUSES = {
     409: "the path is for another kind of store",
     413: "the body, or the answer, would be too large",
     414: "path and query are too long",
+    415: "the body is not said to be JSON",
     421: "another client has it; `host` says which, if that is known",
     431: "the headers are too large",
     500: "what is stored cannot be read, or anything else went wrong",

@@ -62,6 +62,7 @@ ABOUT: Mapping[str, About] = {
         None,
         _CLIENT,
     ),
+    "figures": About("the same as JSON: group, name, tags and value of each metric", "Metrics", _CLIENT),
     "clients": About("what each client of the application has", "Clients", _CLIENT),
     "threads": About(
         "this client's stream threads: state, tasks, and how far their pipelines are", "Threads", _CLIENT
@@ -72,6 +73,7 @@ ABOUT: Mapping[str, About] = {
     "pause": About("pause this client", "Paused", _CLIENT),
     "resume": About("have it go on", "Paused", _CLIENT),
     "change_threads": About("one stream thread more, or fewer", "ThreadChange", _CLIENT, body="WantedThread"),
+    "close": About("close this client, server and all: it is not started again", "Closing", _CLIENT),
     "ui": About(
         "the [dashboard](dashboard.md), if `ui.enabled` is set: files without data, so without a token",
         None,
@@ -83,7 +85,7 @@ ABOUT: Mapping[str, About] = {
     ),
     "watch": About("what the dashboard shows, as server-sent events", None, _CLIENT),
     "sql": About(
-        "a SELECT from this client's stores, in [SQL](stores.md), where `query.server.sql.enabled` is set",
+        "a SELECT from the stores of all clients, in [SQL](stores.md), if `query.server.sql.enabled` is set",
         "Rows",
         _STORES,
         body="Sql",
@@ -177,6 +179,8 @@ def errors_of(route: Route) -> tuple[int, ...]:
         found |= {401, 403, 408, 413, 504}
     if route.open:
         found |= {403, 404} if route.name == "proof" else {403}
+    if route.method == "POST":
+        found |= {415}
     if route.name in ("metrics", "sql"):
         found |= {501}
     if "{store}" in route.path or route.name in ("sql", "still", "watch"):

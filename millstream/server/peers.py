@@ -242,7 +242,7 @@ class Reach:
         peers: Peers,
     ) -> None:
         self.limits = limits
-        self.stores = LocalStores(streams.store_view)
+        self.stores: LocalStores = LocalStores(streams.store_view)
         self.places = Places(streams, self.stores, host)
         self.peers = peers
         self._readers = Workers(f"{streams.client_id}-QueryReader", limits.readers)

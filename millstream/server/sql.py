@@ -1,25 +1,34 @@
-"""SQL over HTTP: a SELECT from the stores of this client, for who shows the token, where it is switched on.
+"""SQL over HTTP: a SELECT from the application's stores, for who shows the token, where it is switched on.
 
 One query runs at a time, in DuckDB's own process (query/sql_process.py), which its deadline ends. The stores
-that it names are read into this program's memory first, which has no bound: that is why it is off unless
-somebody switches it on.
+that it names are read into this program's memory first, what other clients have of them too, which has no
+bound: that is why it is off unless somebody switches it on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import decimal
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millstream.errors import SetupException, UnknownStateStoreException
+from millstream.errors import SetupException, TimeoutException, UnknownStateStoreException
+from millstream.model import StoreKind
+from millstream.query.position import Position
+from millstream.query.provider import StoreView
 from millstream.server.answers import Answer, Refused
+from millstream.server.asking import Ranges
 from millstream.server.codec import bad, expressed, parse_json
 from millstream.server.forms import Form, as_csv
+from millstream.server.pages import Row
 from millstream.server.peers import Reach
 from millstream.server.routes import Request
 from millstream.server.wire import Deadline, Workers
+
+if TYPE_CHECKING:
+    from millstream.query.tables import OpenTable
 
 __all__ = ["Sql", "query_in"]
 
@@ -28,10 +37,11 @@ _MEMORY = "256MB"
 
 
 class Sql:
-    """Answers queries in SQL. `enabled`: whether it does at all."""
+    """Answers queries in SQL. `enabled`: whether it does at all; `ranges`: reads what others have."""
 
-    def __init__(self, reach: Reach, client_id: str, *, enabled: bool) -> None:
+    def __init__(self, reach: Reach, ranges: Ranges, client_id: str, *, enabled: bool) -> None:
         self._reach = reach
+        self._ranges = ranges
         self._enabled = enabled
         self._worker = Workers(f"{client_id}-QuerySql", 1)
 
@@ -40,24 +50,41 @@ class Sql:
 
         Raises:
             Refused: it is switched off, the body is none, DuckDB does not take the query, the answer is too
-                large, or a store is here only in part, and `local` does not say that this will do.
+                large, or another client may not be asked.
+            StreamsException: a part of a store cannot be read now.
         """
         if not self._enabled:
             off = "SQL over HTTP is off; set 'query.server.sql.enabled' to true"
             raise Refused(403, "Forbidden", off)
         query, parameters = query_in(body)
+        loop = asyncio.get_running_loop()
 
         def run() -> Answer:
             deadline.check()  # it may have waited for others
-            return self._answered(request, form, query, parameters, deadline)
+            return self._answered(request, form, query, parameters, deadline, loop)
 
         return await self._worker.run(run)
 
     def _answered(
-        self, request: Request, form: Form, query: str, parameters: Any, deadline: Deadline
+        self,
+        request: Request,
+        form: Form,
+        query: str,
+        parameters: Any,
+        deadline: Deadline,
+        loop: asyncio.AbstractEventLoop,
     ) -> Answer:
         from millstream.query.arrow_stream import in_arrow  # Arrow and DuckDB, for those who ask
         from millstream.query.sql import POSITIONS, run_sql
+        from millstream.query.tables import open_tables
+
+        def opening(view: StoreView, names: Sequence[str]) -> dict[str, OpenTable]:
+            if request.local:
+                return open_tables(view, names)
+            known = view.snapshot().stores
+            here = [name for name in names if self._reach.places.is_whole(known[name], stale=False)]
+            elsewhere = {name: self._of_all(view, name, deadline, loop) for name in names if name not in here}
+            return {**elsewhere, **open_tables(view, here)}  # last: what is opened has to be closed
 
         try:
             table = run_sql(
@@ -66,6 +93,7 @@ class Sql:
                 parameters,
                 timeout_s=deadline.remaining_s,
                 memory_limit=_MEMORY,
+                opening=opening,
             )
         except UnknownStateStoreException:
             raise
@@ -74,8 +102,6 @@ class Sql:
         except SetupException as error:
             raise Refused(501, "NotImplemented", str(error)) from error
         positions = json.loads(table.schema.metadata[POSITIONS])
-        if not request.local:
-            self._check_whole(positions)
         if table.nbytes > self._reach.limits.answer_bytes:
             most = self._reach.limits.answer_bytes
             raise Refused(
@@ -94,18 +120,39 @@ class Sql:
         columns = [{"name": field.name, "type": str(field.type)} for field in table.schema]
         return Answer(200, {"columns": columns, "rows": rows, "positions": positions}).encoded()
 
-    def _check_whole(self, stores: Mapping[str, Any]) -> None:
-        known = self._reach.stores.snapshot().stores
-        for name in sorted(stores):
-            if name in known and not self._reach.places.is_whole(known[name], stale=False):
-                raise bad(
-                    f"this client has only a part of store '{name}', and SQL does not ask the others; with "
-                    "local=true it selects from that part"
-                )
+    def _of_all(
+        self, view: StoreView, name: str, deadline: Deadline, loop: asyncio.AbstractEventLoop
+    ) -> OpenTable:
+        """A store with what every client has of it. How far each of them is, nobody tells."""
+        from millstream.query.tables import table_of
+
+        snapshot = view.snapshot()
+        kind = snapshot.stores[name].kind
+        reading = asyncio.run_coroutine_threadsafe(self._ranges.whole(name, kind, deadline), loop)
+        try:
+            rows = reading.result(deadline.remaining_s)
+        except TimeoutError:
+            reading.cancel()
+            raise TimeoutException(
+                f"store '{name}' could not be read of all clients in time; local=true selects from the part "
+                "that is here"
+            ) from None
+        return table_of(snapshot, name, [_as_stored(row, kind) for row in rows], Position())
 
     def close(self) -> None:
         """End its thread. Idempotent."""
         self._worker.close(1.0)
+
+
+def _as_stored(row: Row, kind: StoreKind) -> tuple[Any, bytes]:
+    """An entry as this client would have it in a store of its own. A session's time is its end."""
+    time = row.timestamp if row.timestamp is not None else row.end or 0
+    stored = time.to_bytes(8, "big", signed=True) + row.value
+    if kind is StoreKind.KEY_VALUE:
+        return row.key, stored
+    if kind is StoreKind.WINDOW:
+        return (row.key, row.start or 0), stored
+    return (row.key, row.start or 0, row.end or 0), stored
 
 
 def query_in(body: bytes) -> tuple[str, Sequence[Any] | Mapping[str, Any] | None]:

@@ -21,7 +21,7 @@ from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED
 from millstream.model import BatchReport
 from millstream.spark.ending import wait_for_end
-from millstream.spark.progress import new_reports, offsets_in, read_report, records_read
+from millstream.spark.progress import new_reports, offsets_in, read_report, records_read, sink_metrics
 
 __all__ = [
     "LATE",
@@ -118,21 +118,16 @@ def read_drops(progress: Mapping[str, Any]) -> BatchDrops:
             elif value:
                 drops[kind, node] += int(value)
     batch = int(progress.get("batchId", -1))
-    refused, examples = _refused(progress, batch)
+    refused, examples = _refused(progress)
     drops.update(refused)
     return BatchDrops(batch, _records(progress), drops, frozenset(partitions), latest, examples)
 
 
-def _refused(
-    progress: Mapping[str, Any], batch: int
-) -> tuple[Mapping[tuple[str, str], int], tuple[str, ...]]:
+def _refused(progress: Mapping[str, Any]) -> tuple[Mapping[tuple[str, str], int], tuple[str, ...]]:
     """What Kafka has refused of a batch, as the kernel's sink says (Dropped.java), and sentences about it."""
-    metrics = (progress.get("sink") or {}).get("metrics") or {}
-    if metrics.get("batch") != str(batch):  # a batch later, in which nothing was written yet
-        return {}, ()
     counts: dict[tuple[str, str], int] = {}
     examples = []
-    for name, value in sorted(metrics.items()):
+    for name, value in sorted(sink_metrics(progress).items()):
         what, _, place = name.partition(":")
         if what == "dropped":
             topic, _, reason = place.rpartition(":")

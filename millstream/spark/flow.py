@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from millstream.dsl.serdes import Serde
 from millstream.ports import Scan
 from millstream.spark.dropped import METRICS, metric
-from millstream.spark.trace import RecordContext
+from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
 
 __all__ = ["CONTEXT", "HEADERS_TYPE", "RAW_KEY", "RAW_VALUE", "Failure", "Flow", "Lane", "Names"]

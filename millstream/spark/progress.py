@@ -12,9 +12,19 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.model import BatchReport, OperatorReport, TopicPartition
+from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
 
-__all__ = ["initial_positions", "new_reports", "offsets_in", "positions", "read_report", "records_read"]
+__all__ = [
+    "initial_positions",
+    "new_reports",
+    "offsets_in",
+    "positions",
+    "read_report",
+    "records_read",
+    "sink_metrics",
+]
+
+_WRITTEN = "written:"
 
 
 def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
@@ -75,6 +85,7 @@ def read_report(
             _operator(number, each) for number, each in enumerate(progress.get("stateOperators") or ())
         ),
         dropped=dropped,
+        written=_written(progress),
         input_rate=float(progress.get("inputRowsPerSecond") or 0.0),
         processed_rate=float(progress.get("processedRowsPerSecond") or 0.0),
         real_time_ms=real_time_ms,
@@ -111,7 +122,26 @@ def _operator(number: int, told: Mapping[str, Any]) -> OperatorReport:
         removed=int(told.get("numRowsRemoved") or 0),
         memory_bytes=int(told.get("memoryUsedBytes") or 0),
         commit_ms=int(told.get("commitTimeMs") or 0),
+        rocksdb={
+            name: int(value)
+            for name, value in (told.get("customMetrics") or {}).items()
+            if name.startswith("rocksdb")
+        },
     )
+
+
+def sink_metrics(progress: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the kernel's sink says of this batch (Written.java); {}: it says nothing, or of the one before."""
+    metrics: Mapping[str, str] = (progress.get("sink") or {}).get("metrics") or {}
+    return metrics if metrics.get("batch") == str(int(progress.get("batchId", -1))) else {}
+
+
+def _written(progress: Mapping[str, Any]) -> dict[str, WrittenReport]:
+    return {
+        name.removeprefix(_WRITTEN): WrittenReport(*map(int, numbers.split()))
+        for name, numbers in sink_metrics(progress).items()
+        if name.startswith(_WRITTEN)
+    }
 
 
 def positions(text: str | None) -> dict[tuple[str, int], int]:

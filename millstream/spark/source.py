@@ -30,9 +30,11 @@ FORMAT = "io.millstream.kernel.source.KafkaSource"
 """Spark's Kafka source, with its partitions in the same order whenever a batch is run."""
 
 _OPTIONS: Mapping[str, str] = {
-    # Spark's reader long-polls at the end of a partition: with Kafka's default of 500 ms every small
-    # micro-batch takes 540 ms, with 10 ms about 50.
-    "kafka.fetch.max.wait.ms": "10",
+    # With the records in hand Spark's reader asks where the partition begins and ends, over the connection
+    # on which Kafka's client has just asked for more; a broker answers one request after the other. So each
+    # small micro-batch took as much longer as that one waits: 500 ms by default. What a reader asks for is
+    # there, so it need not wait. 1 and not 0: where something is not there after all, it asks less often.
+    "kafka.fetch.max.wait.ms": "1",
     # After each poll Spark's reader asks the broker twice where the partition begins and ends. With Kafka's
     # default of 500 records a poll that was a quarter of the time of a large micro-batch.
     "kafka.max.poll.records": "10000",
@@ -90,7 +92,7 @@ def read_kafka(
         since = max(0, time.time_ns() // 1_000_000 - reset.duration_ms)
         reader = reader.option("startingTimestamp", str(since))
         reader = reader.option("startingOffsetsByTimestampStrategy", "latest")  # if nothing is so new
-    else:  # with NONE there is a checkpoint, or the pipeline does not begin (starts.py)
+    else:  # with NONE there is a checkpoint, or the pipeline does not begin (runtime/starts.py)
         known = OffsetReset.EARLIEST if reset is OffsetReset.NONE else reset
         reader = reader.option("startingOffsets", known.value)
     if max_records_per_batch is not None and not isinstance(node, GlobalRead):  # which comes first, whole

@@ -12,7 +12,6 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -27,6 +26,7 @@ from millstream.spark import hints
 from millstream.spark.guarded import CLOCKS, SlipError, guarded, refuse_text, slip_with_method
 from millstream.spark.session import has_jvm_ended
 from millstream.spark.stale import is_java_unreachable
+from millstream.topology.columns import RecordContext
 from millstream.topology.functions import (
     arity,
     compared_with_none,
@@ -36,26 +36,11 @@ from millstream.topology.functions import (
 )
 from millstream.topology.nodes import Function, Node
 
-__all__ = ["RecordContext", "as_column", "called", "trace", "translated"]
+__all__ = ["as_column", "called", "trace", "translated"]
 
 # PySpark logs every error of a DataFrame call as a JSON line with a JVM stack trace on stderr. The same
 # error is raised, and reaches the user as a TopologyException; the log line would only bury it.
 logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordContext:
-    """The third parameter of a function: where the record came from, as Columns.
-
-    `topic` string, `partition` int, `offset` bigint, `timestamp` timestamp,
-    `headers` array<struct<key: string, value: binary>>. After an aggregation only `timestamp` is set.
-    """
-
-    topic: Column
-    partition: Column
-    offset: Column
-    timestamp: Column
-    headers: Column
 
 
 def trace(node: Node, function: Function, key: Column, value: Column, record: RecordContext) -> Any:

@@ -66,7 +66,7 @@ class ClosedStoreError(Exception):
 
 # --- the layout of a stored value ------------------------------------------------------------------------
 
-pack_timestamp = _TIMESTAMP.pack
+pack_timestamp: Callable[[int], bytes] = _TIMESTAMP.pack
 """Milliseconds since the epoch as the 8 bytes that a stored value begins with; signed, as Kafka's are."""
 
 

@@ -21,6 +21,7 @@ Source: org.apache.kafka.streams.state.internals.WindowKeySchema, SessionKeySche
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct, error
 
 __all__ = [
@@ -46,7 +47,7 @@ _TIME = Struct(">q")
 _WINDOW = Struct(">qi")
 _SESSION = Struct(">qq")
 
-pack_time = _TIME.pack
+pack_time: Callable[[int], bytes] = _TIME.pack
 """A time, or a number of a segment, as 8 bytes; in the order of the numbers, as none is negative."""
 
 pack_segment = pack_time

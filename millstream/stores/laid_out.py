@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from millstream.model import TaskId
 from millstream.stores.api import OrderedBytesStore, value_of
@@ -30,7 +30,7 @@ class LaidOutStore:
         self._writing = threading.Lock()
         if hasattr(inner, "properties"):
             # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
-            self.properties = inner.properties
+            self.properties: Callable[[], Mapping[str, int]] = inner.properties
 
     def _recovered(self, is_ours: Callable[[bytes], bool], before: str) -> bytes | None:
         """The mark, stored, if it is of this layout; what is there in another one, or in none, is wiped.

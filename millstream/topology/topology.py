@@ -9,7 +9,7 @@ Source: org.apache.kafka.streams.Topology; the checks are those of InternalTopol
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from millstream.display import block, details, image, preformatted
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.topology.columns import Partitioner, TopicName
 from millstream.topology.copartition import CopartitionGroup, copartition_groups
 from millstream.topology.describe import TopologyDescription, describe
 from millstream.topology.explain import explain
@@ -171,11 +172,11 @@ class Topology(TellsWhatIsMissing):
     def add_sink(
         self,
         name: str,
-        topic: str | Callable[..., Any],
+        topic: str | TopicName,
         *parents: str,
         key_serde: Any = None,
         value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        partitioner: Partitioner | None = None,
     ) -> Topology:
         """What these nodes forward goes to a topic, or to the one that a function's Column names.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browsing import Seen, chromium
 from cli_running import run
+from playwright.sync_api import expect
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -45,6 +48,7 @@ def process(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[subprocess.Popen[s
         "MILLSTREAM_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "MILLSTREAM_QUERY_SERVER_ENABLED": "true",
         "MILLSTREAM_QUERY_SERVER_TOKEN": TOKEN,
+        "MILLSTREAM_UI_ENABLED": "true",
         "MILLSTREAM_STATE_DIR": str(tmp_path / "state"),
     }
     command = ["run", "cli_kafka_app:builder", "--application-id", "cli-kafka", "--json"]
@@ -68,6 +72,44 @@ def events(process: subprocess.Popen[str], last: str) -> list[dict[str, str]]:
         if found[-1]["event"] == last:
             return found
     raise AssertionError(f"it has ended without {last}; it has said {found}")
+
+
+def look_at_it(url: str) -> None:
+    """Each view of the dashboard, in a browser, of a client on real Kafka and Spark."""
+    with chromium() as browser:
+        seen = Seen(browser, f"{url}/ui/")
+        seen.log_in(TOKEN)
+        page = seen.show("Overview")
+        expect(page.get_by_role("banner")).to_contain_text("RUNNING")
+        expect(page.get_by_role("row").filter(has_text="p0")).to_contain_text("runs")
+        seen.show("Topology")
+        expect(page.get_by_role("region", name="Drawing of the topology")).to_contain_text("cli-words")
+        expect(page.get_by_role("row").filter(has_text="cli-words")).to_be_visible()
+        seen.show("Stores")
+        page.get_by_role("textbox", name="Key", exact=True).fill("k")
+        page.get_by_role("button", name="Read").click()
+        expect(page.get_by_role("table", name="What was read")).to_contain_text("+a+b")
+        seen.show("Failures")
+        expect(page.get_by_text("nothing has failed")).to_be_visible()
+        seen.show("Spark")
+        expect(page.get_by_role("row").filter(has_text="addBatch")).to_contain_text("ms")
+        expect(page.get_by_role("row").filter(has_text="WithState")).to_be_visible()
+        seen.show("Clients")
+        expect(page.get_by_role("region", name="Group").get_by_role("definition").first).to_have_text("1")
+        seen.show("Metrics")
+        for words, value in (
+            ("records-produced-total cli-lists", r"^\d$"),
+            ("bytes-produced-total cli-lists", r"^\d{2,3}$"),
+            ("record-e2e-latency-max", r"^[\d,]+$"),
+            ("spark-state put-total", r"^[\d,]*[1-9][\d,]*$"),
+            ("spark-state get-latency-avg", r"^[\d.]+$"),
+        ):
+            page.get_by_role("searchbox").fill(words)
+            table = page.get_by_role("table", name="Metrics of this client")
+            expect(table.get_by_role("row")).to_have_count(2)
+            expect(table.get_by_role("cell").nth(1)).to_have_text(re.compile(value))
+        assert [each for each in seen.wrong if "401" not in each] == []
+        seen.close()
 
 
 @pytest.mark.kafka
@@ -100,6 +142,7 @@ def test_a_program_runs_is_asked_and_ends_by_sigterm(
     assert [each["grade"] for each in checked["checks"] if each["check"] in ("broker", "configuration")] == [
         "ok"
     ] * 2
+    look_at_it(ready["url"])
     process.send_signal(signal.SIGTERM)
     assert events(process, "state")[-1]["to"] == "PENDING_SHUTDOWN"
     assert process.wait(30) == 143

@@ -85,7 +85,7 @@ def test_handlers_are_asked_and_what_they_write_is_of_the_transaction(world: Wor
     }
     said = {letter.key: dict(letter.headers) for letter in letters}
     assert said[b"b"]["h"] == b"1"
-    assert said[b"b"]["__streams.errors.exception"] == b"millstream.SerializationException"
+    assert said[b"b"]["__streams.errors.exception"] == b"millstream.errors.SerializationException"
     assert b"KSTREAM-MAPVALUES-0000000001" in (said[b"c"]["__streams.errors.message"] or b"")
     assert (
         f"topic '{topic}' did not take a record" in (said[None]["__streams.errors.message"] or b"").decode()

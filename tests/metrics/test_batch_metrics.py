@@ -10,7 +10,7 @@ import pytest
 from millstream.metrics.batches import forget_pipeline, record_batch
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter
-from millstream.model import BatchReport, OperatorReport, TopicPartition
+from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
 from millstream.testing.fakes import ManualClock
 
 THREAD = "app-1-StreamThread-1"
@@ -40,6 +40,7 @@ class Scene:
             client_id="app-1",
             thread=THREAD,
             readers=lambda topic: READERS.get(topic, ()),
+            writers={"out": "KSTREAM-SINK-0000000003"}.get,
             interval_ms=100,
             at_ms=1_700_000_000_000,
         )
@@ -151,3 +152,54 @@ def test_what_is_the_pipelines_goes_with_it_and_what_is_the_threads_stays(scene:
     assert scene.metrics.value("process-total", group="stream-thread-metrics") == 10
     with pytest.raises(KeyError):
         scene.metrics.value("records-lag-max")
+
+
+def test_what_is_written_counts_for_the_sink_of_the_topic(scene: Scene) -> None:
+    """Records, bytes, and how old they were (KIP-613, KIP-846); changelogs are no sink's."""
+    for least, most in ((2, 40), (1, 9)):
+        written = {
+            "out": WrittenReport(10, 500, timed=4, least_ms=least, most_ms=most, sum_ms=60),
+            "app-s-changelog": WrittenReport(10, 200, timed=10, most_ms=9_999),
+        }
+        scene.report(read=read(10), written=written)
+    metrics, sink = scene.metrics, "KSTREAM-SINK-0000000003"
+    assert metrics.value("records-produced-total", processor_node_id=sink, topic="out") == 20
+    assert metrics.value("bytes-produced-total", processor_node_id=sink, topic="out") == 1_000
+    ages = {
+        what: metrics.value(f"record-e2e-latency-{what}", thread_id=THREAD) for what in ("min", "avg", "max")
+    }
+    assert ages == {"min": 1, "avg": 15, "max": 40}
+    assert {dict(name.tags)["topic"] for name in metrics if name.name == "records-produced-total"} == {"out"}
+    scene.report(read=read(1), written={"out": WrittenReport(1, 50)})
+    assert scene.metrics.value("record-e2e-latency-max", thread_id=THREAD) == 40, (
+        "nobody knows how old it was"
+    )
+
+
+def test_what_the_rocksdb_of_an_operator_counts(scene: Scene) -> None:
+    """Reads and writes with their times, bytes, and how often a block was in its cache."""
+    counted = {
+        "rocksdbGetCount": 100,
+        "rocksdbGetLatency": 50,
+        "rocksdbPutCount": 40,
+        "rocksdbPutLatency": 10,
+        "rocksdbReadBlockCacheHitCount": 30,
+        "rocksdbReadBlockCacheMissCount": 10,
+        "rocksdbTotalBytesRead": 1_000,
+        "rocksdbWriterStallLatencyMs": 7,
+    }
+    for _ in range(2):
+        scene.report(read=read(1), state=(OperatorReport("0-transformWithState", rocksdb=counted),))
+    found = {
+        name: scene.metrics.value(name, group="spark-state-metrics")
+        for name in (
+            "get-total",
+            "get-latency-avg",
+            "put-total",
+            "put-latency-avg",
+            "block-cache-hit-ratio",
+            "bytes-read-total",
+            "write-stall-duration-total",
+        )
+    }
+    assert list(found.values()) == [200, 0.5, 80, 0.25, 0.75, 2_000, 14]

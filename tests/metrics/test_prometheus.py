@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import pytest
 from metrics_of_everything import everything
 from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
@@ -135,3 +137,21 @@ def test_a_registry_collects_a_client() -> None:
 def test_odd_names_are_escaped(name: str) -> None:
     """A client may be called as it likes."""
     assert {labels["client_id"] for _, labels, _ in samples(text(small(name)))} == {name}
+
+
+def test_a_registry_can_write_open_metrics() -> None:
+    """Each family has a name of its own, which its strict parser holds; counters end in `_total`."""
+
+    class Streams:
+        def metrics(self) -> ClientMetrics:
+            return everything()
+
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(Streams()))
+    found = list(open_metrics(generate_latest(registry).decode()))
+    counters = {family.name for family in found if family.type == "counter"}
+    assert {
+        "kafka_streams_stream_thread_metrics_process",
+        "millstream_spark_batch_metrics_batches",
+    } <= counters
+    assert len({family.name for family in found}) == len(found)

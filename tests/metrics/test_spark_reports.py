@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from millstream.model import BatchReport, OperatorReport, TopicPartition
+from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
 from millstream.spark.dropped import DropWatch, read_drops
 from millstream.spark.progress import read_report
 
@@ -31,7 +31,7 @@ REPORT: dict[str, Any] = {
             "numRowsRemoved": 1,
             "memoryUsedBytes": 1000,
             "commitTimeMs": 9,
-            "customMetrics": {"rocksdbCommitFlushLatency": 1},
+            "customMetrics": {"rocksdbGetCount": 5, "numExpiredTimers": 1},
         }
     ],
     "sources": [
@@ -52,8 +52,26 @@ def test_a_report_tells_what_was_read_and_what_is_left() -> None:
     assert (report.input_rate, report.processed_rate) == (40.0, 80.5)
     assert report.dropped == {("late", "COUNT"): 2}
     assert report.state == (
-        OperatorReport("0-transformWithState", updated=4, removed=1, memory_bytes=1000, commit_ms=9),
+        OperatorReport(
+            "0-transformWithState",
+            updated=4,
+            removed=1,
+            memory_bytes=1000,
+            commit_ms=9,
+            rocksdb={"rocksdbGetCount": 5},
+        ),
     )
+
+
+def test_a_report_tells_what_its_batch_has_written() -> None:
+    """By topic; what the sink said of the batch before is not told twice."""
+    told = {"batch": "3", "written:out": "7 350 6 -2 40 90", "written:app-s-changelog": "7 80"}
+    of_batch = {**REPORT, "sink": {"metrics": told}}
+    assert read_report("p0", of_batch, {}).written == {
+        "out": WrittenReport(7, 350, timed=6, least_ms=-2, most_ms=40, sum_ms=90),
+        "app-s-changelog": WrittenReport(7, 80),
+    }
+    assert read_report("p0", {**of_batch, "batchId": 4}, {}).written == {}
 
 
 def test_in_real_time_mode_what_is_left_is_not_known() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from scenes import SOON, SOON_S, Make, ended, put_into, word_count
 
-from millstream.errors import IllegalStateException, PipelineException
+from millstream.errors import IllegalStateException, PipelineException, TopologyException
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.request import RangeQuery, StateQueryRequest
 from millstream.runtime.states import State
@@ -280,3 +280,61 @@ def test_no_thread_of_a_coroutine_outlives_its_call(make: Make, world: FakeWorld
     for thread in left:
         thread.join(SOON_S)
         assert not thread.is_alive()
+
+
+def test_what_changes_a_client_does_not_block_the_loop_either(
+    make: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing a thread and cleaning up run on threads of their own, and raise what they raise."""
+    client = make(word_count(), num__stream__threads=2)
+    on: list[str] = []
+
+    async def main() -> None:
+        async with client:
+            await client.wait_until_running_async(SOON)
+            removed = await client.remove_stream_thread_async(SOON)
+            assert removed == f"{client.client_id}-StreamThread-1"
+            with pytest.raises(ValueError, match="negative"):
+                await client.remove_stream_thread_async(timedelta(seconds=-1))
+            with pytest.raises(IllegalStateException, match="Cannot clean up while running"):
+                await client.clean_up_async()
+            with pytest.raises(IllegalStateException, match="Cannot reset while running"):
+                await client.reset_async(dry_run=True)
+            with pytest.raises(TopologyException, match="nothing"):
+                await client.refresh_table_async("nothing")
+        monkeypatch.setattr(client, "clean_up", lambda **_: on.append(threading.current_thread().name))
+        await client.clean_up_async()
+
+    go(main())
+    assert on == [f"{client.client_id}-AsyncCleanUp"]
+
+
+@pytest.mark.parametrize("how", ["close", "wait"])
+def test_a_coroutine_that_has_to_close_the_client_does_it_on_a_thread(
+    how: str, make: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no thread could be started to close it, who waits for it does: and the loop goes on meanwhile."""
+    client = make(word_count())
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.endswith("-CloseThread"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def main() -> None:
+        heart, held = Heart(), list[bool]()
+        await client.start_async()
+        await client.wait_until_running_async(SOON)
+        close = client._close_all
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        monkeypatch.setattr(client, "_close_all", lambda: (held.append(heart.goes_on()), close()))
+        assert await client.close_async(timedelta(0)) is False
+        if how == "close":
+            assert await client.close_async(SOON)
+        else:
+            assert await client.wait_async(SOON) is State.NOT_RUNNING
+        assert held == [True]
+
+    go(main())
+    assert world.everything_closed

@@ -11,17 +11,17 @@ import pytest
 
 from millstream.errors import IllegalStateException, TimeoutException
 from millstream.model import PipelineMetadata, TaskId, TaskMetadata, ThreadMetadata, TopicPartition
-from millstream.server.actions import Actions
 from millstream.server.answers import Refused
 from millstream.server.entrance import Entrance, Limits
 from millstream.server.routes import ROUTES, parse_request
+from millstream.server.service import Actions
 
 HEADER = {b"authorization": [b"Bearer secret"]}
 
 
 def test_what_changes_a_client_is_a_post_and_marked() -> None:
     """All that is posted, but for the read of many keys."""
-    assert {route.name for route in ROUTES if route.acts} == {"pause", "resume", "change_threads"}
+    assert {route.name for route in ROUTES if route.acts} == {"pause", "resume", "close", "change_threads"}
     assert {route.name for route in ROUTES if route.method == "POST" and not route.acts} == {
         "multi_get",
         "sql",

@@ -47,6 +47,7 @@ from millstream.server.routes import ROUTES, keys_in, parse_request, question_of
         ("/v1/stores/counts/owner/anna", "owner", "counts", "anna"),
         ("/v1/stores/w/windows", "windows", "w", ""),
         ("/v1/stores/w/windows/anna", "window", "w", "anna"),
+        ("/v1/metrics", "figures", "", ""),
         ("/v1/stores/s/sessions", "sessions", "s", ""),
         ("/v1/stores/s/sessions/anna", "session", "s", "anna"),
     ],
@@ -59,7 +60,7 @@ def test_each_path_is_what_it_says(target: str, name: str, store: str, key: str)
 
 def test_each_route_but_two_was_tested_above() -> None:
     """The others are multi_get and sql, which are posted; test_query_actions.py has commands."""
-    assert len([route for route in ROUTES if not route.acts]) == 27
+    assert len([route for route in ROUTES if not route.acts]) == 28
     assert parse_request("POST", b"/v1/stores/counts/keys", b"").route.name == "multi_get"
 
 

@@ -62,7 +62,7 @@ class _World:
             command = direct.command(self.java.java, self.path, settings, options)
             return direct.start(command, os.environ, umask=0o077, output=None)
 
-        started, making = start_with_archive(self.java, self.path, settings, self._list, run)
+        started, _, making = start_with_archive(self.java, self.path, settings, self._list, run)
         assert started[1:] == (1234, "secret")
         assert started.process.stdin is not None
         started.process.stdin.close()

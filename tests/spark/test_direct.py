@@ -115,11 +115,14 @@ _PROGRAM = textwrap.dedent(
     shared = SharedSession({"spark.driver.extraJavaOptions": sys.argv[1], "spark.of.the": "user"}, "direct")
     spark = shared.spark
     jvm = spark._jvm
-    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    hadoop = spark._jsc.hadoopConfiguration()
+    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop)
     spark.range(3).write.parquet(sys.argv[2] + "/written")
     print(json.dumps({
         "pid": SparkContext._gateway.proc.pid,
         "files": files.getClass().getName(),
+        "setting": hadoop.get("io.seqfile.compress.blocksize"),
+        "from": hadoop.getPropertySources("io.seqfile.compress.blocksize"),
         "property": jvm.java.lang.System.getProperty("spark.of.the"),
         "umask": spark.sparkContext.getConf().get("spark.hadoop.fs.permissions.umask-mode"),
         "rows": spark.read.parquet(sys.argv[2] + "/written").count(),
@@ -148,6 +151,8 @@ def test_the_jvm_is_a_child_that_ends_with_its_parent_and_writes_private_files(t
         java = psutil.Process(said.pop("pid"))
         assert said == {
             "files": "io.millstream.kernel.files.LocalFiles",
+            "setting": "1000000",
+            "from": None,
             "property": "user",
             "umask": f"{umask_of_children():03o}",
             "rows": 3,

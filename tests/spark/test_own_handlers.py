@@ -158,7 +158,7 @@ def test_each_handler_is_asked_about_its_own_failures(asked: list[Asked]) -> Non
     assert found[b"c"].value == b'{"n":"6","d":0}'
     headers = dict(found[b"c"].headers)
     assert headers["h"] == b"z"
-    assert headers["__streams.errors.exception"] == b"millstream.StreamsException"
+    assert headers["__streams.errors.exception"] == b"millstream.errors.StreamsException"
     assert headers["__streams.errors.topic"] == b"in"
     assert headers["__streams.errors.offset"] == b"2"
 

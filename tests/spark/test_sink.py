@@ -350,6 +350,9 @@ def test_what_is_refused_in_a_transaction_is_dropped_and_the_rest_is_written_onc
         f"dropped:{compacted}:InvalidRecordException": "1",
         f"dropped:{three}:NoSuchPartitionException": "2",
     }
+    written = {name: value.split()[0] for name, value in metrics.items() if name.startswith("written:")}
+    counts = {small: "19", compacted: "19", three: "18", queue: "4"}
+    assert written == {f"written:{topic}": count for topic, count in counts.items()}
 
 
 # --- a pipeline ---------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ export function moment(value) {
   if (value === null || value === undefined || value === "") return "–";
   const date = new Date(value);
   if (Number.isNaN(date.getTime())) return String(value);
-  const day = date.toDateString() === new Date().toDateString() ? "" : `${date.toISOString().slice(0, 10)} `;
+  const day = date.toDateString() === new Date().toDateString() ? "" : `${date.toLocaleDateString("sv")} `;
   const iso = date.toISOString();
   return h("time", { datetime: iso, title: iso }, day + date.toTimeString().slice(0, 8));
 }

@@ -5,12 +5,13 @@ import { NotLetIn, Session } from "./live.js";
 import { batches } from "./batches.js";
 import { clients } from "./clients.js";
 import { failures } from "./failures.js";
+import { metrics } from "./metrics.js";
 import { overview } from "./overview.js";
 import { stores } from "./stores.js";
 import { topology } from "./topology.js";
 
 const AGAIN_MS = 2000;
-const VIEWS = { overview, topology, stores, failures, spark: batches, clients };
+const VIEWS = { overview, topology, stores, failures, spark: batches, clients, metrics };
 
 const find = (id) => document.getElementById(id);
 const app = { session: new Session(), still: null, model: {} };

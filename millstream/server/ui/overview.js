@@ -34,7 +34,9 @@ export function overview(app) {
   const pause = button("Pause", "pause", {}, "Pause this client? Nothing is processed here until it is resumed.");
   const resume = button("Resume", "resume", {});
   const buttons = h("div", { class: "actions" }, pause, resume, button("Add a thread", "threads", { change: "add" }),
-    button("Remove a thread", "threads", { change: "remove" }, "Remove a stream thread?"));
+    button("Remove a thread", "threads", { change: "remove" }, "Remove a stream thread?"),
+    button("Close the client", "close", {},
+      "Close this client? Others take over what it does; this page ends with it, and nobody starts it again."));
   const refused = h("p", { class: "quiet" },
     "A server without a token takes no commands. Set query.server.token to have them here.");
   let drawn = null;

@@ -23,6 +23,7 @@ export function sql(app) {
       const shown = table("What was selected", answer.columns.map((column, at) => [`${column.name} (${column.type})`,
         "mono", (row) => (typeof row[at] === "string" ? row[at] : JSON.stringify(row[at]))]), "no row");
       shown.fill(answer.rows.slice(0, MOST));
+      shown.node.firstChild.classList.add("long");
       said.textContent = answer.rows.length > MOST ? `the first ${MOST} of ${answer.rows.length} rows`
         : `${answer.rows.length} rows`;
       results.replaceChildren(shown.node);

@@ -65,6 +65,7 @@ export function stores(app) {
         : status === 404 ? "this key has no value" : "there is nothing";
       const shown = entries(store);
       shown.fill(found);
+      shown.node.firstChild.classList.add("long");
       results.replaceChildren(shown.node);
     } catch (error) {
       said.textContent = error.message;

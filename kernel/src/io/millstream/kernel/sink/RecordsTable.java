@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.StructType;
 
 /**
  * Kafka, as Spark writes to it. One lives as long as its query, on the driver, and tells in the query's progress
- * reports what the last batch has dropped.
+ * reports what the last batch has written and dropped.
  */
 final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
     private final StructType schema;
@@ -108,7 +108,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
         @Override
         public void commit(long batch, WriterCommitMessage[] messages) {
             factory.written();
-            metrics = Dropped.metrics(batch, messages);
+            metrics = Written.metrics(batch, messages);
         }
 
         @Override

@@ -62,6 +62,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         boolean wholeLetter = true;
         /** What a handler wants written in its place; null: none was asked. */
         List<ProducerRecord<byte[], byte[]>> answer;
+        /** It is among those that were written; a record that is sent again is so once. */
+        boolean counted;
         /** A handler has made it, so it is not asked about it. */
         boolean fromHandler;
 
@@ -82,7 +84,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     /** What has to be sent again when a transaction is; null: nothing ever is. */
     private final List<Sent> kept;
 
-    private Dropped dropped = new Dropped();
+    private Written written = new Written();
     private final Asking asking;
     private final List<byte[]> questions = new ArrayList<>();
     private int questionBytes;
@@ -155,7 +157,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             sender.commit();
         }
         sender.close(true);
-        return dropped;
+        return written;
     }
 
     @Override
@@ -241,6 +243,10 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (refusal != null) {
             tell(queue, new Failure(sent, refusal, Verdict.REFUSED));
             return;
+        }
+        if (!sent.counted) {
+            sent.counted = true;
+            written.add(sent.record);
         }
         try {
             // A partition that the producer does not know of may be new: it looks, for max.block.ms.
@@ -361,8 +367,9 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         }
         sender.restart();
         failures = new ConcurrentLinkedQueue<>();
-        dropped = new Dropped();
+        written = new Written();
         for (Sent sent : kept) {
+            sent.counted = false;
             if (sent.refusal == null) {
                 send(sent);
             } else {
@@ -384,8 +391,12 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     }
 
     private void drop(Sent sent) {
+        if (sent.counted) {
+            sent.counted = false;
+            written.remove(sent.record);
+        }
         if (sent.wholeLetter || kept != null) {
-            dropped.add(sent.record.topic(), sent.refusal, Verdict.sentence(sent.record, sent.refusal));
+            written.dropped().add(sent.record.topic(), sent.refusal, Verdict.sentence(sent.record, sent.refusal));
         }
         if (sent.answer != null) {
             replaceByAnswer(sent);

@@ -1,0 +1,90 @@
+package io.millstream.kernel.sink;
+
+import java.io.Serializable;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/** What a task has written to each topic, and what it has dropped. Travels to the driver. */
+final class Written implements WriterCommitMessage {
+    private static final long serialVersionUID = 1;
+    private static final String BATCH = "batch";
+    private static final String TOPIC = "written:";
+
+    /** The records of one topic; how old they were when they were sent, in ms, as far as they have a timestamp. */
+    private static final class Topic implements Serializable {
+        private static final long serialVersionUID = 1;
+        private long records;
+        private long bytes;
+        private long timed;
+        private long least = Long.MAX_VALUE;
+        private long most = Long.MIN_VALUE;
+        private long sum;
+
+        void add(Topic other) {
+            records += other.records;
+            bytes += other.bytes;
+            timed += other.timed;
+            least = Math.min(least, other.least);
+            most = Math.max(most, other.most);
+            sum += other.sum;
+        }
+
+        /** Numbers; those of the age are left out where no record has one. */
+        String told() {
+            String counts = records + " " + bytes;
+            return timed == 0 ? counts : counts + " " + timed + " " + least + " " + most + " " + sum;
+        }
+    }
+
+    private final HashMap<String, Topic> topics = new HashMap<>();
+    private final Dropped dropped = new Dropped();
+
+    void add(ProducerRecord<byte[], byte[]> record) {
+        Topic topic = topics.computeIfAbsent(record.topic(), name -> new Topic());
+        topic.records++;
+        topic.bytes += Verdict.size(record);
+        if (record.timestamp() != null) {
+            long age = System.currentTimeMillis() - record.timestamp();
+            topic.timed++;
+            topic.least = Math.min(topic.least, age);
+            topic.most = Math.max(topic.most, age);
+            topic.sum += age;
+        }
+    }
+
+    /** It was not written after all. How old it was stays in the figures. */
+    void remove(ProducerRecord<byte[], byte[]> record) {
+        Topic topic = topics.get(record.topic());
+        topic.records--;
+        topic.bytes -= Verdict.size(record);
+    }
+
+    Dropped dropped() {
+        return dropped;
+    }
+
+    /**
+     * What a batch has done, as the metrics of a progress report: {@code written:<topic>} with the numbers of its
+     * records, and what {@link Dropped} says. With the batch's number, for a report may say the same twice.
+     */
+    static Map<String, String> metrics(long batch, WriterCommitMessage[] messages) {
+        Map<String, Topic> all = new TreeMap<>();
+        Dropped dropped = new Dropped();
+        for (WriterCommitMessage message : messages) {
+            if (message instanceof Written written) {
+                written.topics.forEach((name, topic) ->
+                        all.computeIfAbsent(name, any -> new Topic()).add(topic));
+                dropped.add(written.dropped);
+            }
+        }
+        Map<String, String> metrics = dropped.metrics();
+        all.forEach((name, topic) -> metrics.put(TOPIC + name, topic.told()));
+        if (!metrics.isEmpty()) {
+            metrics.put(BATCH, Long.toString(batch));
+        }
+        return metrics;
+    }
+}

@@ -35,7 +35,7 @@ from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
-from millstream.spark.programs import end_processors, python_program
+from millstream.spark.programs import end_query, python_program
 from millstream.spark.real_time import (
     SQL,
     RealTimeRun,
@@ -43,6 +43,7 @@ from millstream.spark.real_time import (
     has_python,
     is_of_micro_batches,
     launch_defaults,
+    practise_planning,
     tasks_behind_shuffles,
 )
 from millstream.spark.rebuild import rebuild
@@ -451,7 +452,10 @@ class SparkEngine:
             real_time_ms=None if plan.run is None else self._real_time_ms,
         )
 
+        over = threading.Event()
+
         def ended(end: PipelineEnd) -> None:
+            over.set()
             _forget(run)
             # With an error class it is what Spark has told, such as a user's function that met no server.
             told = getattr(end.error, "error_class", None) is not None
@@ -460,8 +464,7 @@ class SparkEngine:
             else:
                 if transactions is not None:
                     end_run(self.spark, sink)
-                if plan.processes:
-                    end_processors(self.spark, query.id)
+                end_query(self.spark, query.id)
             on_end(end)
 
         running = QueryPipeline(
@@ -478,6 +481,8 @@ class SparkEngine:
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
+        if run is not None and rows is not None:
+            practise_planning(rows, name, self._real_time_ms / 1000, over)
         return running
 
     @property

@@ -23,6 +23,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** The aggregations of one operator, as Python describes them. */
@@ -77,6 +78,11 @@ final class Plan implements Serializable {
         /** Whether a key has slices of several windows each, and not one value. */
         boolean isSliced() {
             return !core.equals("whole") && !core.equals("latest");
+        }
+
+        /** Whether its rows can be in memory until the next micro-batch: they are those of a table, and all bytes. */
+        boolean isRetained() {
+            return core.equals("latest") && types.stream().allMatch(DataTypes.BinaryType::equals);
         }
 
         /** Whether its slices go when their time has come. */

@@ -93,7 +93,12 @@ def cluster(**changes: Any) -> dict[str, Any]:
         (cluster(sources={"a": None}, sinks={"b": None}), "topics", "FAILED", "'a', 'b' do not exist"),
         (cluster(internal_problems=["it has 3 partitions"]), "topics", "FAILED", "it has 3 partitions"),
         (cluster(sources_rights={"orders": frozenset({"DESCRIBE"})}), "rights", "FAILED", "READ orders"),
-        (cluster(sinks_rights={"totals": frozenset()}), "rights", "FAILED", "DESCRIBE and DESCRIBE_CONFIGS and WRITE totals"),
+        (
+            cluster(sinks_rights={"totals": frozenset()}),
+            "rights",
+            "FAILED",
+            "DESCRIBE and DESCRIBE_CONFIGS and WRITE totals",
+        ),
         (cluster(cluster_rights=frozenset()), "rights", "WARNING", "may not CREATE topics of any name"),
         (cluster(newest_ms=1_105_000), "clock", "WARNING", "100 s in the future"),
     ],

@@ -35,7 +35,7 @@ from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
-from millstream.spark.programs import end_processors, python_program
+from millstream.spark.programs import end_query, python_program
 from millstream.spark.real_time import (
     SQL,
     RealTimeRun,
@@ -460,8 +460,7 @@ class SparkEngine:
             else:
                 if transactions is not None:
                     end_run(self.spark, sink)
-                if plan.processes:
-                    end_processors(self.spark, query.id)
+                end_query(self.spark, query.id)
             on_end(end)
 
         running = QueryPipeline(

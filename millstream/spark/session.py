@@ -34,7 +34,7 @@ from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
 from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
-from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, S3A, add_to_driver, deliver_kernel
 from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
     OBJECT_STORE_SETTINGS,
@@ -309,6 +309,8 @@ def _start(
             )
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
+    if object_store:
+        _end_jvm_without_s3a()
     told = SharedSession._told = _told_on_the_way()
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
@@ -356,6 +358,21 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _end_jvm_without_s3a() -> None:
+    """A JVM of ours that ran for another client, and whose class path is fixed, makes room for a new one."""
+    gateway = SparkContext._gateway
+    if gateway is None or not vars(gateway).get("direct"):
+        return
+    try:
+        gateway.jvm.java.lang.Class.forName(S3A)
+    except Py4JError:
+        log.info("Spark's Java process has no S3A, and is started anew for checkpoints in an object store")
+        program_end.forget(gateway)
+        _end(gateway)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
 
 
 def _hadoop_version() -> str:

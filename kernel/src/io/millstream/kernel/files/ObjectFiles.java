@@ -20,7 +20,6 @@ import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocatedFileStatus;
-import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
 
@@ -33,6 +32,9 @@ import org.apache.hadoop.fs.RemoteIterator;
  * somebody else would create next.
  */
 public final class ObjectFiles {
+    // Of Options.CreateFileOptionKeys, which a Hadoop before 3.5 has not: its S3A refuses what it does not know.
+    private static final String IF_NONE = "fs.option.create.conditional.overwrite";
+    private static final String IF_IT_IS = "fs.option.create.conditional.overwrite.etag";
     private static final int AT_ONCE = 16;
 
     private ObjectFiles() {}
@@ -66,7 +68,7 @@ public final class ObjectFiles {
             FSDataOutputStream stream = (FSDataOutputStream) files.createFile(path)
                     .overwrite(true)
                     .recursive()
-                    .must(Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE_ETAG, seen)
+                    .must(IF_IT_IS, seen)
                     .build();
             write(stream, content);
             return true;
@@ -184,7 +186,7 @@ public final class ObjectFiles {
         return (FSDataOutputStream) files.createFile(path)
                 .overwrite(true)
                 .recursive()
-                .must(Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE, true)
+                .must(IF_NONE, true)
                 .build();
     }
 

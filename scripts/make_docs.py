@@ -222,21 +222,44 @@ DIFFERS = re.compile(
 
 def differences() -> str:
     """Each `Differs:` of a docstring, under the name of what it belongs to."""
+    public = _public_classes()
     found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}
+    inner: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}
     for path in sorted((ROOT / "millstream").rglob("*.py")):
         inside = path.relative_to(ROOT / "millstream")
         folder = inside.parts[0] if len(inside.parts) > 1 else ""
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for name, docstring in _docstrings(tree, ""):
             for text in DIFFERS.findall(docstring):
-                public = name and not any(part.startswith("_") for part in name.split("."))
-                title = name if public else inside.as_posix()
-                found[folder].append(f"- `{title}`: {_sentence(text)}")
+                first, dot, rest = name.partition(".")
+                if first in public and not rest.startswith("_"):
+                    found[folder].append(f"- `{public[first]}{dot}{rest}`: {_sentence(text)}")
+                else:
+                    inner[folder].append(f"- In `{inside.as_posix()}`: {_sentence(text)}")
+    for folder, rows in inner.items():
+        found[folder] += rows
     return "\n\n".join(
         "\n".join([f"## {SUBJECTS[folder]}", "", *dict.fromkeys(rows)])
         for folder, rows in found.items()
         if rows
     )
+
+
+def _public_classes() -> dict[str, str]:
+    """The public name of each class, function, and base class of a public class, by its own name."""
+    import millstream
+    import millstream.broker
+    import millstream.server
+    import millstream.testing
+
+    names: dict[str, str] = {}
+    for module in (millstream, millstream.testing, millstream.server, millstream.broker):
+        for name in module.__all__:
+            for kind in getattr(getattr(module, name), "__mro__", ())[1:]:
+                names.setdefault(kind.__name__, name)
+    for module in (millstream, millstream.testing, millstream.server, millstream.broker):
+        names |= {name: name for name in module.__all__}
+    return names
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:

@@ -54,14 +54,11 @@ def prepare(
 
 
 def _topology() -> Topology:
-    from pyspark.sql import functions as F
-
     from millstream import Consumed, Materialized, Serdes, StreamsBuilder
 
     builder = StreamsBuilder()
     (
         builder.stream(_INPUT, Consumed.with_(Serdes.string(), Serdes.string()))
-        .flat_map_values(lambda line: F.split(line, " "))
         .group_by(lambda key, word: word)
         .count(Materialized.as_(_STORE))
         .to_stream()
@@ -76,10 +73,11 @@ def _run() -> dict[str, Any]:
     Raises:
         StreamsException: the count was not right in time.
     """
-    from confluent_kafka import Producer
-
     from millstream import KafkaStreams
     from millstream.broker import EmbeddedKafka
+    from millstream.config import StreamsConfig
+    from millstream.kafka.records import write_records
+    from millstream.model import Record
     from millstream.polling import looks
     from millstream.spark.session import class_data_archive
 
@@ -91,10 +89,10 @@ def _run() -> dict[str, Any]:
             "bootstrap.servers": broker.bootstrap_servers,
             "state.dir": folder,
         }
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-        producer.produce(_INPUT, b"to be or not to be")
-        if producer.flush(_RUN_SECONDS):
-            raise StreamsException(f"the broker that was started did not take a record in {_RUN_SECONDS:g} s")
+        words = [
+            Record(_INPUT, -1, -1, None, word, -1) for word in (b"to", b"be", b"or", b"not", b"to", b"be")
+        ]
+        write_records(StreamsConfig(config), words)
         began = time.monotonic()
         with KafkaStreams(_topology(), config) as streams:
             streams.wait_until_running(timedelta(seconds=_RUN_SECONDS))

@@ -23,6 +23,7 @@ def _tasks(client: ClientProcess) -> list[str]:
     return sorted(task for thread in client.ask("threads") for task in thread["tasks"])
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
 def test_joining_and_leaving_move_the_work_and_lose_nothing(cluster: Cluster, mode: str) -> None:
     """A second client gets tasks and no pipeline, so it starts no JVM, and answers with the serdes that the

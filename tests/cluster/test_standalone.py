@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyspark
 import pytest
 from cluster_world import is_alive
 from confluent_kafka import Producer
@@ -37,17 +37,18 @@ WORDS = ["alpha", "beta", "gamma", "delta", "be"]
 
 
 def bare_python(directory: Path) -> Path:
-    """A Python that finds no package but what PYTHONPATH names."""
+    """A Python that has what is installed here, but for Millstream, which is here by way of a `.pth` file."""
     python = directory / "bare-python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    packages = sysconfig.get_path("purelib")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH=$PYTHONPATH:{packages} exec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
-    libraries = sorted(Path(pyspark.__path__[0], "python", "lib").glob("*.zip"))
-    environment = {"PYTHONPATH": os.pathsep.join(map(str, libraries))}
-    assert subprocess.run([python, "-c", "import pyspark"], env=environment, check=False).returncode == 0
-    found = subprocess.run(
-        [python, "-c", "import millstream"], env=environment, cwd=directory, capture_output=True, check=False
-    )
-    assert b"No module named 'millstream'" in found.stderr
+
+    def importing(name: str) -> bytes:
+        command = [python, "-c", f"import {name}"]
+        return subprocess.run(command, env={}, cwd=directory, capture_output=True, check=False).stderr
+
+    assert importing("pyarrow") == b""
+    assert b"No module named 'millstream'" in importing("millstream")
     return python
 
 

@@ -18,6 +18,7 @@ import io.millstream.kernel.python.Program;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.KeyValueGroupedDataset;
@@ -143,7 +144,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         shelves = new ArrayList<>();
         columnsOf = new Columns[plan.items.size()];
         Folds folds = new Folds(new Folding(program));
-        boolean isRetained = plan.items.stream().anyMatch(Plan.Item::isRetained);
+        boolean isRetained = IntStream.range(0, plan.items.size()).anyMatch(plan::isRetained);
         retained = isRetained ? Retained.of(name, isAlone, getHandle()) : null;
         for (int i = 0; i < plan.items.size(); i++) {
             Plan.Item item = plan.items.get(i);
@@ -178,8 +179,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /** Gives the shelves what there is in memory of a bucket. */
     private void open(int bucket) {
         for (int tag = 0; retained != null && tag < shelves.size(); tag++) {
-            Plan.Item item = plan.items.get(tag);
-            shelves.get(tag).with(item.isRetained() ? retained.rows(tag, bucket, item.types().size()) : null);
+            int parts = plan.items.get(tag).types().size();
+            shelves.get(tag).with(plan.isRetained(tag) ? retained.rows(tag, bucket, parts) : null);
         }
     }
 

@@ -80,11 +80,6 @@ final class Plan implements Serializable {
             return !core.equals("whole") && !core.equals("latest");
         }
 
-        /** Whether its rows can be in memory until the next micro-batch: they are those of a table, and all bytes. */
-        boolean isRetained() {
-            return core.equals("latest") && types.stream().allMatch(DataTypes.BinaryType::equals);
-        }
-
         /** Whether its slices go when their time has come. */
         boolean isWindowed() {
             return isSliced() && !core.equals("references");
@@ -210,10 +205,21 @@ final class Plan implements Serializable {
         return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
     }
 
-    /** How many slices its cache has: few, where rows are only looked up, and there is nothing to tell. */
+    /** How many slices its cache has: few, where rows are only looked up. */
     int capacity(int tag) {
-        boolean isLookedUp = items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
-        return isLookedUp ? Table.CAPACITY / 10 : Table.CAPACITY;
+        return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
+    }
+
+    /** Whether its rows are only looked up, and there is nothing to tell. */
+    private boolean isLookedUp(int tag) {
+        return items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
+    }
+
+    /** Whether its rows stay in memory until the next micro-batch: they are looked up, and bytes. */
+    boolean isRetained(int tag) {
+        Item item = items.get(tag);
+        boolean isOfBytes = item.types.stream().allMatch(DataTypes.BinaryType::equals);
+        return isLookedUp(tag) && item.core.equals("latest") && isOfBytes;
     }
 
     int place(int tag) {

@@ -63,7 +63,7 @@ def test_a_checkpoint_in_an_object_store_changes_hands_and_nothing_is_counted_tw
     cluster.produce(spec["source"], WORDS)
     other.reached("RUNNING", after=other.reached("REBALANCING", after=frozen_at), timeout_s=90)
     cluster.produce(spec["source"], WORDS)
-    cluster.wait_until_counted(other)
+    cluster.wait_until_counted(other, timeout_s=100)
     log = f"/{store.bucket}/{root}{old}/offsets/"
     wait_until(
         lambda: [path for path, status in store.writes if path.startswith(log) and status == "412"],

@@ -48,7 +48,7 @@ chaos: setup ## Random faults for minutes, then exact counts (ARGS="--seed 7 --m
 format: setup ## Format the code, and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-docs: setup ## Write the generated parts of docs/ anew, and CHANGELOG.md from changes/ (ARGS="--release 0.1.0")
+docs: setup ## Write the generated parts of docs/ anew, drawings among them
 	@$(BIN)/python scripts/make_docs.py $(ARGS)
 
 docs-site: ## Build the documentation site into build/site; a broken link ends it (ARGS=--dirty)

@@ -220,8 +220,8 @@ def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
 
 def _on_a_cluster(lab: Lab, workers: int, seconds: float) -> Point:
     """The same count on executors of a standalone cluster: a master and workers on the loopback."""
-    with standalone(lab.path("cluster"), workers) as (settings, pids), ExitStack() as held:
-        client = _Client(lab, held, dict(settings))
+    with standalone(lab.path("cluster"), workers) as cluster, ExitStack() as held:
+        client, pids = _Client(lab, held, dict(cluster.settings)), [cluster.master, *cluster.workers]
         before, begun = sum(usage(pid).cpu_s for pid in pids), time.monotonic()
         point = client.point(workers, seconds=seconds)
         used = (sum(usage(pid).cpu_s for pid in pids) - before) / (time.monotonic() - begun)

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -14,19 +15,45 @@ from bench.words import wait_for
 from millstream.java import find_java
 from millstream.supervised import SupervisedProcess
 
-__all__ = ["standalone"]
+__all__ = ["Standalone", "standalone"]
 
 _PATIENCE_S = 60.0
 _LOOPBACK = "127.0.0.1"
 _REFLECTION = ("java.lang", "java.net", "java.nio", "java.util", "sun.nio.ch", "sun.security.action")
 
 
-@contextmanager
-def standalone(directory: Path, workers: int) -> Iterator[tuple[Mapping[str, str], list[int]]]:
-    """A cluster whose workers have a core each; it ends with this process.
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """A cluster that runs.
 
-    Yields:
-        the settings that bring a client's Spark to it, and the ids of the processes, the master's first
+    Attributes:
+        settings: what brings a client's Spark to it.
+        master, workers: ids of the processes.
+        log: what all of them have said.
+    """
+
+    settings: Mapping[str, str]
+    master: int
+    workers: Sequence[int]
+    log: Path
+
+
+@contextmanager
+def standalone(
+    directory: Path,
+    workers: int,
+    *,
+    memory_mb: int = 1024,
+    java_options: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Standalone]:
+    """A cluster whose workers have a core each, for one executor; it ends with this process.
+
+    Args:
+        directory: of its own; it is made.
+        memory_mb: of each executor.
+        java_options: of the master, the workers and the executors.
+        environment: what executors find there, and Python functions; by default that of this process.
 
     Raises:
         TimeoutError: it did not start in time.
@@ -39,35 +66,40 @@ def standalone(directory: Path, workers: int) -> Iterator[tuple[Mapping[str, str
         free.bind((_LOOPBACK, 0))
         port = free.getsockname()[1]
     address = f"spark://{_LOOPBACK}:{port}"
-    environment = {
-        **os.environ,
+    variables = {
+        **(os.environ if environment is None else environment),
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": _LOOPBACK,
         "SPARK_SCALA_VERSION": next((home / "jars").glob("spark-core_*.jar")).name[11:].split("-")[0],
     }
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _REFLECTION]
-    run = [str(java.java), "-Xmx512m", *opens, "-cp", f"{home / 'jars'}/*"]
+    run = [str(java.java), "-Xmx512m", *java_options, *opens, "-cp", f"{home / 'jars'}/*"]
     bound = ["--host", _LOOPBACK, "--webui-port", "0"]
-    commands = [[*run, "org.apache.spark.deploy.master.Master", *bound, "--port", str(port)]]
-    for number in range(workers):
-        work = directory / f"worker-{number}"
-        work.mkdir()
-        worker = [*run, "org.apache.spark.deploy.worker.Worker", *bound, "--cores", "1", "--memory", "2g"]
-        commands.append([*worker, "--work-dir", str(work), address])
     daemons: list[SupervisedProcess] = []
+
+    def start(name: str, *arguments: str) -> None:
+        command = [*run, f"org.apache.spark.deploy.{name}", *bound, *arguments]
+        daemons.append(SupervisedProcess(command, log_file=log, environment=variables))
+
     try:
-        for number, command in enumerate(commands):
-            daemons.append(SupervisedProcess(command, log_file=log, environment=environment))
-            said = "Successfully registered with master" if number else "I have been elected leader"
-            _wait_for_line(log, said, max(1, number), daemons)
+        start("master.Master", "--port", str(port))
+        _wait_for_line(log, "I have been elected leader", 1, daemons)
+        for number in range(workers):
+            work = directory / f"worker-{number}"
+            work.mkdir()
+            size = ["--cores", "1", "--memory", f"{memory_mb}m"]
+            start("worker.Worker", *size, "--work-dir", str(work), address)
+        _wait_for_line(log, "Successfully registered with master", workers, daemons)
         settings = {
             "spark.master": address,
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
-            "spark.executor.memory": "1g",
+            "spark.executor.memory": f"{memory_mb}m",
         }
-        yield settings, [daemon.pid for daemon in daemons]
+        if java_options:
+            settings["spark.executor.extraJavaOptions"] = " ".join(java_options)
+        yield Standalone(settings, daemons[0].pid, [daemon.pid for daemon in daemons[1:]], log)
     finally:
         for daemon in reversed(daemons):
             daemon.end(patience_s=5.0)

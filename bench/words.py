@@ -45,6 +45,7 @@ def producer_options(bootstrap_servers: str) -> dict[str, Any]:
     """For whoever writes many records."""
     return {
         "bootstrap.servers": bootstrap_servers,
+        "enable.idempotence": True,  # in order, and once, also where a broker is slow
         "linger.ms": 20,
         "compression.type": "lz4",
         "queue.buffering.max.messages": 500_000,

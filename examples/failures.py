@@ -1,4 +1,4 @@
-"""The program of orders.py, with a say in what happens when something fails. Start it twice, and kill one.
+"""The program of orders.py with an uncaught exception handler. Start it twice, and kill one client.
 
 .venv/bin/millstream kafka --port 9092 --topic orders:2 --topic customer-totals:2
 .venv/bin/python examples/failures.py one
@@ -20,8 +20,8 @@ from millstream import (
     UncaughtExceptionPolicy,
 )
 
-# A topic that is missing may come; whatever else fails five times in ten minutes, without getting past the
-# records it fails on, ends all clients.
+# A missing topic may still be created. Anything else that fails five times in ten minutes, at the same
+# records, ends all clients.
 policy = UncaughtExceptionPolicy.by_exception(
     {MissingSourceTopicException: UncaughtExceptionPolicy.replace(first_delay=timedelta(seconds=10))},
     otherwise=UncaughtExceptionPolicy.replace(
@@ -33,7 +33,7 @@ policy = UncaughtExceptionPolicy.by_exception(
 
 
 def handler(exception: StreamsException, context: FailureContext) -> UncaughtExceptionPolicy:
-    """Tell somebody, then leave it to the policy."""
+    """Report the failure, and leave the decision to the policy."""
     where = context.pipeline or context.thread
     print(f"{where} failed, attempt {context.attempt}: {exception}", file=sys.stderr)
     return policy
@@ -48,8 +48,8 @@ if __name__ == "__main__":
         "client.id": name,
         "state.dir": str(here / name),  # each client has its own
         "checkpoint.location": str((here / "checkpoints").absolute()),  # all clients share this one
-        "deserialization.exception.handler": "continue",  # bytes that are no JSON are dropped and counted,
-        "errors.continue.max.ratio": 0.1,  # unless they are more than a tenth
+        "deserialization.exception.handler": "continue",  # drop and count bytes that are not JSON,
+        "errors.continue.max.ratio": 0.1,  # unless they are more than a tenth of the records
     }
     streams = KafkaStreams(topology, config)
     streams.set_uncaught_exception_handler(handler)

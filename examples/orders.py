@@ -1,4 +1,4 @@
-"""Adds up what each customer has paid: millstream run orders.py -b localhost:9092 -a orders."""
+"""Adds up the orders that each customer has paid."""
 
 from pyspark.sql import functions as F
 

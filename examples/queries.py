@@ -1,4 +1,4 @@
-"""Ask the state of a running program in every way. Start it twice, ask either, and kill one.
+"""Query the stores of a running program in every way. Start it twice, ask either client, and kill one.
 
 .venv/bin/millstream kafka --port 9092 --topic orders:2
 .venv/bin/python examples/send_orders.py
@@ -41,7 +41,7 @@ PER_MINUTE = StoreQueryParameters.from_name_and_type("orders-per-minute", Querya
 
 
 def look(streams: KafkaStreams, everywhere: RemoteStore) -> None:
-    """What this client has, and what all have together."""
+    """Print what this client has, and what all clients have together."""
     now = datetime.now(UTC)
     for customer in ("ann", "bob", "eve"):
         place = streams.query_metadata_for_key("totals", customer)

@@ -21,6 +21,7 @@ import platformdirs
 from millstream.client_keys import CLIENT_KEYS, KINDS, NO_EFFECT, TOPIC_KEYS
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
 from millstream.errors import ConfigException
+from millstream.locations import kind_of
 
 __all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
 
@@ -140,6 +141,8 @@ class StreamsConfig(Mapping[str, Any]):
         self._given: dict[str, Any] = given
         defaults = {key.name: key.default for key in KEYS.values() if key.default is not None}
         self._values: dict[str, Any] = {**defaults, "state.dir": _default_state_dir(), **given}
+        if self.checkpoint_location is not None:
+            kind_of(self.checkpoint_location)
         if self.exactly_once:
             _check_exactly_once(self)
 

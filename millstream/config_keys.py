@@ -121,8 +121,8 @@ _WORKING = (
         None,
         _HIGH,
         "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write, "
-        "which all clients and executors reach. By default in state.dir, which is right for an application "
-        "of one client.",
+        "which all clients and executors reach: file, hdfs, viewfs, abfs, abfss or s3a. By default in "
+        "state.dir, which is right for an application of one client.",
     ),
     Key(
         "source.lost.policy",

@@ -199,6 +199,13 @@ class Engine(Protocol):
         the engine. `on_batch` is quick, and raises nothing.
         """
 
+    def check_reach(self, root: str) -> None:
+        """See to it that all who run queries have a directory of this machine, as one and the same.
+
+        Raises:
+            SetupException: some have not.
+        """
+
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:

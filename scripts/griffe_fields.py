@@ -1,6 +1,8 @@
-"""Shows the fields of our docstrings in the reference: `Source:`, `Differs:` and others, in bold.
+"""How the reference reads our code where Griffe alone would get it wrong.
 
-Griffe would take them for sections of Google's form, of a kind that it does not know.
+Fields of docstrings, `Source:`, `Differs:` and others, would be sections of a kind that it does not know:
+they become bold text. And where a base class only declares what it calls of its siblings, as in
+`query: Callable[..., Any]`, that would stand in the place of the method.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ PAIR = re.compile(r"^( +)(\w+), (\w+): ", re.MULTILINE)
 
 
 class Fields(griffe.Extension):
-    """Rewrites each docstring as it is read."""
+    """Rewrites each docstring as it is read, and leaves out what is only declared."""
+
+    def on_class_members(self, *, cls: griffe.Class, **kwargs: Any) -> None:
+        for name, member in list(cls.members.items()):
+            declared = isinstance(member, griffe.Attribute) and member.value is None
+            if declared and str(member.annotation).startswith("Callable[") and not member.has_docstring:
+                cls.del_member(name)
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:

@@ -16,26 +16,37 @@ ROOT = Path(__file__).resolve().parent.parent
 KINDS = ("added", "changed", "deprecated", "removed", "fixed", "security")
 
 
-def section(version: str, date: str, fragments: Mapping[str, str]) -> str:
-    """A release's text from its fragments, which are texts by file name."""
-    lines = [f"## {version} - {date}", ""]
+def entries(fragments: Mapping[str, str]) -> dict[str, list[str]]:
+    """The fragments' texts, which are given by file name, as lines of a list; by kind, such as `Added`."""
+    found: dict[str, list[str]] = {}
     for kind in KINDS:
         texts = [text for name, text in sorted(fragments.items()) if name.split(".")[1] == kind]
         if texts:
-            lines += [f"### {kind.capitalize()}", ""]
-            lines += [f"- {' '.join(text.split())}" for text in texts]
-            lines.append("")
-    return "\n".join(lines)
+            found[kind.capitalize()] = [f"- {' '.join(text.split())}" for text in texts]
+    return found
 
 
-def released(changelog: str, version: str, new: str) -> str:
-    """The changelog with a release on top, in the place of its own unreleased section if there is one."""
+def released(changelog: str, version: str, date: str, fragments: Mapping[str, str]) -> str:
+    """The changelog with a release on top: its own unreleased section, if there is one, and the fragments.
+
+    Raises:
+        ValueError: there is nothing to release.
+    """
     unreleased = re.compile(
-        rf"^## {re.escape(version)} \(unreleased\)\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL
+        rf"^## {re.escape(version)} \(unreleased\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL
     )
-    without = unreleased.sub("", changelog)
-    head, first, rest = without.partition("\n## ")
-    return f"{head.rstrip()}\n\n{new.rstrip()}\n" + (f"\n## {rest}" if first else "")
+    written = unreleased.search(changelog)
+    if written is None and not fragments:
+        raise ValueError(f"there is nothing to release: neither a fragment nor '## {version} (unreleased)'")
+    intro, *parts = re.split(r"^### ", written[1] if written else "", flags=re.MULTILINE)
+    sections = {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
+    for kind, lines in entries(fragments).items():
+        sections[kind] = "\n".join([*filter(None, [sections.get(kind, "")]), *lines])
+    new = [f"## {version} - {date}", *filter(None, [intro.strip()])]
+    new += [f"### {title}\n\n{body}" for title, body in sections.items()]
+    separator = "\n\n"
+    head, first, rest = unreleased.sub("", changelog).partition("\n## ")
+    return f"{head.rstrip()}\n\n{separator.join(new)}\n" + (f"\n## {rest}" if first else "")
 
 
 def notes(changelog: str, version: str) -> str | None:
@@ -62,12 +73,15 @@ def main(arguments: Sequence[str]) -> int:
     version = arguments[0]
     date = arguments[1] if len(arguments) > 1 else datetime.date.today().isoformat()
     paths = sorted((ROOT / "changes").glob("*.*.md"))
-    if not paths:
-        print("there is nothing in changes/ to release", file=sys.stderr)
-        return 1
-    new = section(version, date, {path.name: path.read_text(encoding="utf-8") for path in paths})
+    fragments = {path.name: path.read_text(encoding="utf-8") for path in paths}
     changelog = ROOT / "CHANGELOG.md"
-    changelog.write_text(released(changelog.read_text(encoding="utf-8"), version, new), encoding="utf-8")
+    text = changelog.read_text(encoding="utf-8")
+    try:
+        new = released(text, version, date, fragments)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    changelog.write_text(new, encoding="utf-8")
     for path in paths:
         path.unlink()
     print(f"CHANGELOG.md: {version}, {len(paths)} changes")

@@ -132,6 +132,16 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     return " ".join(does.split()), source, cost
 
 
+def tree_of_exceptions() -> str:
+    """As it is drawn at the top of errors.py."""
+    text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
+    drawn = [line for line in text.splitlines() if line.startswith("    ")]
+    return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
+
+
+NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTILINE | re.DOTALL)
+
+
 def java_api() -> str:
     """The classes of Kafka Streams, with what becomes of each method.
 
@@ -170,6 +180,23 @@ def java_api() -> str:
     return "\n".join(rows)
 
 
+def exceptions() -> str:
+    """Each exception with what it means and what to do next, from its docstring."""
+    tree = ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))
+    rows = ["| exception | what it means | what to do |", "| --- | --- | --- |"]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            text = ast.get_docstring(node) or ""
+            first = " ".join(text.split("\n\n", 1)[0].split())
+            following = NEXT.search(text)
+            todo = " ".join(following[1].split()) if following else ""
+            cells = (
+                cell.replace("|", "\\|") for cell in (f"`{node.name}`", first, todo[:1].upper() + todo[1:])
+            )
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 SUBJECTS = {
     "dsl": "The DSL",
     "topology": "Topologies",
@@ -195,21 +222,44 @@ DIFFERS = re.compile(
 
 def differences() -> str:
     """Each `Differs:` of a docstring, under the name of what it belongs to."""
+    public = _public_classes()
     found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}
+    inner: dict[str, list[str]] = {subject: [] for subject in SUBJECTS}
     for path in sorted((ROOT / "millstream").rglob("*.py")):
         inside = path.relative_to(ROOT / "millstream")
         folder = inside.parts[0] if len(inside.parts) > 1 else ""
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for name, docstring in _docstrings(tree, ""):
             for text in DIFFERS.findall(docstring):
-                public = name and not any(part.startswith("_") for part in name.split("."))
-                title = name if public else inside.as_posix()
-                found[folder].append(f"- `{title}`: {_sentence(text)}")
+                first, dot, rest = name.partition(".")
+                if first in public and not rest.startswith("_"):
+                    found[folder].append(f"- `{public[first]}{dot}{rest}`: {_sentence(text)}")
+                else:
+                    inner[folder].append(f"- In `{inside.as_posix()}`: {_sentence(text)}")
+    for folder, rows in inner.items():
+        found[folder] += rows
     return "\n\n".join(
         "\n".join([f"## {SUBJECTS[folder]}", "", *dict.fromkeys(rows)])
         for folder, rows in found.items()
         if rows
     )
+
+
+def _public_classes() -> dict[str, str]:
+    """The public name of each class, function, and base class of a public class, by its own name."""
+    import millstream
+    import millstream.broker
+    import millstream.server
+    import millstream.testing
+
+    names: dict[str, str] = {}
+    for module in (millstream, millstream.testing, millstream.server, millstream.broker):
+        for name in module.__all__:
+            for kind in getattr(getattr(module, name), "__mro__", ())[1:]:
+                names.setdefault(kind.__name__, name)
+    for module in (millstream, millstream.testing, millstream.server, millstream.broker):
+        names |= {name: name for name in module.__all__}
+    return names
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
@@ -322,6 +372,8 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "query-server.md": {"paths": table_of_paths, "parameters": table_of_parameters},
     "metrics.md": {"metrics": metrics, "missing": missing_metrics},
     "porting.md": {"ported": ported},
+    "troubleshooting.md": {"exceptions": exceptions},
+    "reference/errors.md": {"tree": tree_of_exceptions},
     "migrating.md": {"api": java_api},
     "differences.md": {"differences": differences},
     "command-line.md": {"commands": commands},

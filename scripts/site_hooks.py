@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
@@ -142,6 +143,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return LIST.sub(r"\1\n\n", "".join(parts))
 
 
+ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """End the build if a page would ask another host for something."""
+    for path in Path(config.site_dir).rglob("*.html"):
+        found = ELSEWHERE.search(path.read_text(encoding="utf-8"))
+        if found is not None:
+            raise PluginError(f"{path.name} asks another host: {found[0]}")
+
+
 DRAWING = re.compile(r'<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>')
 
 
@@ -155,4 +167,6 @@ def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files
         style = re.search(r"<style>(.*?)</style>\n?", drawing, re.DOTALL)
         return f'<span class="drawing">{drawing.replace(style[0], "") if style else drawing}</span>'
 
+    # In a table, GitHub takes away the backslash of a pipe, in code too; Python's Markdown leaves it.
+    html = re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), html)
     return DRAWING.sub(inline, html)

@@ -34,7 +34,7 @@ class S3Server:
         self.conditional = True
         self.writes: list[tuple[str, str]] = []
         self._lock = threading.Lock()
-        self._moto = DomainDispatcherApplication(create_backend_app, service="s3")
+        self._moto = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer = make_server(
             "127.0.0.1", 0, self._answer, threaded=True, request_handler=_Quiet
         )
@@ -76,6 +76,7 @@ class S3Server:
             connection.close()
 
     def close(self) -> None:
+        self.request("POST", "/moto-api/reset")  # moto keeps what there is for the whole process
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

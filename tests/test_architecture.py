@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "program_end": {"errors"},
     "permissions": set(),
     "machine": {"clock", "errors"},
-    "config": {"client_keys", "config_keys", "errors", "foreign"},
+    "config": {"client_keys", "config_keys", "errors", "foreign", "locations"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
     "scratch": set(),
@@ -119,6 +119,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MORE_IN = {
     "runtime/wiring.py": {"spark", "kafka", "broker", "server"},
     "cli/demo.py": {"spark"},  # the demonstration has it started while its broker starts
+    "cli/prepare.py": {"spark"},  # waits for the class-data archive of Spark's JVM
 }
 """Single files that may import more than their folder."""
 

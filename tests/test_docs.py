@@ -187,6 +187,36 @@ def test_each_public_name_is_in_the_reference() -> None:
     assert sorted(named) == sorted(public)
 
 
+def texts_of_the_code() -> set[str]:
+    """Each text in the package that is no docstring, with … for what is put into it."""
+    found: set[str] = set()
+    for path in (ROOT / "millstream").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = (str(p.value) if isinstance(p, ast.Constant) else "…" for p in node.values)
+                found.add("".join(parts))
+    return found
+
+
+def test_each_message_that_troubleshooting_quotes_is_in_the_code() -> None:
+    """Word for word, with … for names and numbers; and each is followed by what to do."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    tables = page.partition("## By exception")[0].split("| message | what it means, and what to do |")[1:]
+    rows = [row for table in tables for row in re.findall(r"^\| (`.*) \|$", table, re.MULTILINE)]
+    assert len(rows) > 50
+    texts = " ␞ ".join(texts_of_the_code())
+    missing = []
+    for row in rows:
+        message, _, advice = row.partition("` | ")
+        words = message.strip("`")
+        pattern = "[^␞]{0,80}?".join(re.escape(part) for part in words.split("…"))
+        if not re.search(pattern.replace(re.escape("\\|"), re.escape("|")), texts) or not advice:
+            missing.append(words)
+    assert missing == []
+
+
 def test_the_generated_parts_of_the_documents_are_current() -> None:
     """Drawings and the table of keys are what the program's own tables say: `make docs`."""
     script = ROOT / "scripts" / "make_docs.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
 from millstream.locations import Kind, kind_of
 
@@ -28,4 +29,6 @@ def test_paths_and_known_schemes_have_a_kind() -> None:
 def test_any_other_place_is_refused(location: str, says: str) -> None:
     """With what to do instead, where that is known."""
     with pytest.raises(ConfigException, match=says):
-        kind_of(location)
+        StreamsConfig(
+            {"application.id": "a", "bootstrap.servers": "localhost:9092", "checkpoint.location": location}
+        )

@@ -14,7 +14,7 @@ from millstream.errors import ConfigException, StreamsException
 if TYPE_CHECKING:
     from millstream.server.wire import Deadline
 
-__all__ = ["Client", "Token", "Url", "deadline_of_one", "is_told", "path_of"]
+__all__ = ["CaFile", "Client", "Token", "Url", "deadline_of_one", "is_told", "path_of"]
 
 _TIMEOUT_S = 10.0
 
@@ -38,6 +38,17 @@ Token = Annotated[
         "other users see arguments.",
     ),
 ]
+CaFile = Annotated[
+    str | None,
+    typer.Option(
+        "--ca-file",
+        metavar="FILE",
+        envvar="MILLSTREAM_CA_FILE",
+        show_envvar=True,
+        help="The authorities, in PEM, that the server's certificate is believed of, over https. Without it "
+        "those that this machine trusts.",
+    ),
+]
 URL = "http://127.0.0.1:7070"
 
 
@@ -54,17 +65,21 @@ def _text(value: object) -> str:
 class Client:
     """Asks one query server.
 
+    Args:
+        ca_file: the authorities, in PEM, of its certificate; None: those that this machine trusts.
+
     Raises:
-        typer.BadParameter: the address, or the token, is none.
+        typer.BadParameter: the address, the token or the file is none.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, ca_file: str | None = None) -> None:
         from millstream.server.entrance import checked_token
-        from millstream.server.wire import Wire, base_of
+        from millstream.server.wire import Wire, base_of, trusting
 
         try:
             self._base = base_of(url)
-            self._wire = Wire(self._base, checked_token(token))
+            tls = None if ca_file is None else trusting(ca_file)
+            self._wire = Wire(self._base, checked_token(token), tls=tls)
         except ConfigException as error:
             raise typer.BadParameter(str(error), param_hint="--url") from None
 
@@ -87,9 +102,11 @@ class Client:
         """
         return self._ask("GET", path, None, may_be, deadline)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer to something that changes the client."""
-        return self._ask("POST", path, json.dumps(body).encode("ascii"), ())[1]
+    def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float = _TIMEOUT_S) -> Mapping[str, Any]:
+        """The answer to something that changes the client, or that is too long for an address."""
+        from millstream.server.wire import Deadline
+
+        return self._ask("POST", path, json.dumps(body).encode("ascii"), (), Deadline(timeout_s))[1]
 
     def close(self) -> None:
         """Idempotent."""

@@ -18,8 +18,8 @@ _LITTLE_MEMORY = 2 * _GIGA
 _FEW_FILES, _ENOUGH_FILES = 1_024, 8_192
 _SLOW_MS = 500.0
 _SKEW_MS = 60_000
-_READ = frozenset({"READ", "DESCRIBE"})
-_WRITE = frozenset({"WRITE", "DESCRIBE"})
+_READ = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
+_WRITE = frozenset({"WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 
 class Grade(Enum):
@@ -54,7 +54,7 @@ class ClusterFacts:
         internal_missing: internal topics that are still to be created.
         newest_ms: the time of the newest record that is read, by its producer's or broker's clock.
         now_ms: this machine's time when it was asked for.
-        members: who is in the application's group.
+        members: who is in the application's group, or why that cannot be told.
     """
 
     servers: str
@@ -69,6 +69,7 @@ class ClusterFacts:
     newest_ms: int | None = None
     now_ms: int = 0
     members: Sequence[str] = ()
+    members_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +294,9 @@ def topics(facts: Facts) -> Verdict | None:
         return Verdict(
             "topics",
             Grade.FAILED,
-            f"topics {listed(lost)} do not exist"
+            f"topics {listed(lost)} do not exist, or this user may not DESCRIBE them"
             if len(lost) > 1
-            else f"topic {listed(lost)} does not exist",
+            else f"topic {listed(lost)} does not exist, or this user may not DESCRIBE it",
             "create what is missing: applications do not create the topics that they share with others",
         )
     if cluster.internal_problems:
@@ -363,6 +364,13 @@ def group(facts: Facts) -> Verdict | None:
     cluster = facts.cluster
     if cluster is None or not facts.config:
         return None
+    if cluster.members_problem:
+        return Verdict(
+            "group",
+            Grade.WARNING,
+            f"who runs it cannot be told: {cluster.members_problem}",
+            "have an ACL for READ and DESCRIBE of the group that is named as the application.id",
+        )
     return _ok("group", f"{len(cluster.members)} clients run" if cluster.members else "no client runs now")
 
 

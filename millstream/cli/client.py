@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from millstream.cli.asking import URL, Client, Token, Url, path_of
+from millstream.cli.asking import URL, CaFile, Client, Token, Url, path_of
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, facts, table, tell
 
@@ -31,9 +31,11 @@ __all__ = [
 _READY, _NOT_READY = 0, 1
 
 
-def status(url: Url = URL, token: Token = None, json: Json = False, debug: Debug = False) -> None:
+def status(
+    url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
+) -> None:
     """Print how a running client is, and which clients there are. Exit code 0 if it is ready, else 1."""
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         _, health = client.get(path_of("health"), may_be=(503,))
         clients = client.get(path_of("clients"))[1].get("clients", [])
     tell(json, {"url": client.url, "health": health, "clients": clients}, status_text(health, clients))
@@ -81,6 +83,7 @@ def status_text(health: Mapping[str, Any], clients: Sequence[Mapping[str, Any]])
 def stores(
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     count: Annotated[
         bool, typer.Option("--count", help="Also about how many entries each has, on all clients.")
     ] = False,
@@ -88,7 +91,7 @@ def stores(
     debug: Debug = False,
 ) -> None:
     """List the stores of a running application: kind, serdes, partitions, and which are on that client."""
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         found = [dict(each) for each in client.get(path_of("stores"))[1].get("stores", [])]
         if count:
             for each in found:
@@ -120,9 +123,11 @@ def _presence(number: str, presence: str) -> str:
     return number if presence == "readable" else f"{number} ({presence})"
 
 
-def failures(url: Url = URL, token: Token = None, json: Json = False, debug: Debug = False) -> None:
+def failures(
+    url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
+) -> None:
     """List the last failures of a running client: what failed, what was decided, when it is tried again."""
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         found = client.get(path_of("failures"))[1].get("failures", [])
     tell(json, {"failures": found}, failures_text(found))
 
@@ -145,14 +150,18 @@ def failures_text(failures: Sequence[Mapping[str, Any]]) -> str:
     return table(("at", "what", "response", "attempt", "next try", "exception"), rows)
 
 
-def pause(url: Url = URL, token: Token = None, json: Json = False, debug: Debug = False) -> None:
+def pause(
+    url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
+) -> None:
     """Pause a running client (KIP-834): nothing is processed there, and its stores answer as they are."""
-    _act(url, token, "pause", {}, json, "paused; `millstream resume` has it go on")
+    _act(url, token, ca_file, "pause", {}, json, "paused; `millstream resume` has it go on")
 
 
-def resume(url: Url = URL, token: Token = None, json: Json = False, debug: Debug = False) -> None:
+def resume(
+    url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
+) -> None:
     """Have a client that was paused go on."""
-    _act(url, token, "resume", {}, json, "it goes on")
+    _act(url, token, ca_file, "resume", {}, json, "it goes on")
 
 
 class Change(StrEnum):
@@ -167,16 +176,17 @@ def threads(
     change: Annotated[Change, typer.Argument(help="What to do.")] = Change.LIST,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """List the stream threads of a running client with what they run; add one, or remove one (KIP-663)."""
     if change is not Change.LIST:
-        with Client(url, token) as client:
+        with Client(url, token, ca_file) as client:
             answer = client.post(path_of("threads"), {"change": change.value})
         tell(json, dict(answer), f"{answer.get('client', client.url)}: {change_text(change, answer)}")
         return
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         found = client.get(path_of("threads"))[1].get("threads", [])
     tell(json, {"threads": found}, threads_text(found))
 
@@ -206,7 +216,15 @@ def _pipeline_row(pipeline: Mapping[str, Any]) -> tuple[object, ...]:
     return (f"  {pipeline['name']}", state, "", rate, pipeline["batch_id"], pipeline["batch_ms"], lag)
 
 
-def _act(url: str, token: str | None, what: str, body: Mapping[str, Any], json: bool, text: str) -> None:
-    with Client(url, token) as client:
+def _act(
+    url: str,
+    token: str | None,
+    ca_file: str | None,
+    what: str,
+    body: Mapping[str, Any],
+    json: bool,
+    text: str,
+) -> None:
+    with Client(url, token, ca_file) as client:
         answer = client.post(path_of(what), body)
     tell(json, dict(answer), f"{answer.get('client', client.url)}: {text}")

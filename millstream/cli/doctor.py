@@ -29,6 +29,7 @@ __all__ = ["doctor"]
 
 _PACKAGES = ("pyspark", "confluent-kafka", "kafka-python", "rocksdict", "pyarrow")
 _TIMEOUT_MS = 10_000
+_CONFIGS = frozenset({"DESCRIBE_CONFIGS", "ALL"})
 _NOBODY = "millstream-doctor"
 
 
@@ -125,7 +126,7 @@ def _java() -> dict[str, Any]:
 
 
 def _jars() -> dict[str, Any]:
-    from millstream.cache import cache_dir
+    from millstream.cache import cache_path
     from millstream.jars.table import connector_set, jar_sets
     from millstream.kernel import shipped_kernel
 
@@ -134,7 +135,7 @@ def _jars() -> dict[str, Any]:
         kernel = shipped_kernel()
         found["kernel"] = f"the kernel of Millstream {kernel.version}"
         wanted = jar_sets()[connector_set(metadata.version("pyspark"))]
-        folder = cache_dir("jars")
+        folder = cache_path("jars")
         lost = [each for each in wanted if not _is_there(folder / each.file_name, each.size)]
         found["jars"] = f"{len(wanted)} jars in {folder}"
         found["jars_missing"] = [each.file_name for each in lost]
@@ -203,8 +204,12 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
             return ClusterFacts(servers, answer_ms)
         wanted = {*topology.source_topics, *topology.global_topics}
         written = set(sink_topics(topology.pipelines))
-        found = topics.describe((wanted | written) & names)
-        counts = {name: each.partitions for name, each in found.items()}
+        rights = ClusterRights(config)
+        held = rights.of_topics((wanted | written) & names)
+        # A program describes them with their configuration; without that right nothing else could be told.
+        whole = {name for name, may in held.items() if _CONFIGS & may}
+        counts = {name: each.partitions for name, each in topics.describe(whole).items()}
+        counts |= rights.partitions(held.keys() - whole)
         sources = {name: counts.get(name) for name in sorted(wanted)}
         problems: list[str] = []
         lost = 0
@@ -220,10 +225,13 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
                         check_internal(each, there[each.name])
             except StreamsException as error:
                 problems.append(str(error))
-        rights = ClusterRights(config)
         groups = KafkaGroups(config)
+        members: list[str] = []
+        members_problem = ""
         try:
             members = list(groups.members(config.application_id).values())
+        except StreamsException as error:
+            members_problem = str(error)
         finally:
             groups.close()
         read = [
@@ -239,10 +247,11 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
             sinks={name: counts.get(name) for name in sorted(written)},
             internal_problems=problems,
             internal_missing=lost,
-            sources_rights=rights.of_topics(wanted & counts.keys()),
-            sinks_rights=rights.of_topics(written & counts.keys()),
+            sources_rights={name: may for name, may in held.items() if name in wanted},
+            sinks_rights={name: may for name, may in held.items() if name in written},
             cluster_rights=rights.of_cluster(),
             newest_ms=rights.newest(read),
             now_ms=time.time_ns() // 1_000_000,
             members=members,
+            members_problem=members_problem,
         )

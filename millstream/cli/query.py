@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from millstream.cli.asking import URL, Client, Token, Url, path_of
+from millstream.cli.asking import URL, CaFile, Client, Token, Url, path_of
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, as_json, table
 from millstream.cli.records import shown_time
@@ -21,6 +21,8 @@ query = typer.Typer(no_args_is_help=True, help="Read the stores of a running app
 
 _LIMIT = 100
 _PAGE = 1_000
+_SQL_S = 30.0
+"""Longer than the server gives a query."""
 
 Store = Annotated[str, typer.Argument(metavar="STORE", help="The store.", show_default=False)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, as text or JSON.", show_default=False)]
@@ -41,11 +43,12 @@ def get(
     as_of: AsOf = None,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the value of one key. Exit code 1 if it has none."""
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         path = path_of("stores", store, "keys", key, stale=stale or None, as_of=as_of)
         status, found = client.get(path, may_be=(404,))
     if json:
@@ -72,12 +75,13 @@ def range_(
     as_of: AsOf = None,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print entries in the order of their keys' bytes; with --json a line each."""
     given = {"from_": from_, "to": to, "prefix": prefix, "as_of": as_of, "stale": stale or None}
-    _print(url, token, ("stores", store, "entries"), given, limit, reverse=reverse, json=json)
+    _print(url, token, ca_file, ("stores", store, "entries"), given, limit, reverse=reverse, json=json)
 
 
 @query.command("windows")
@@ -97,13 +101,14 @@ def windows(
     stale: Stale = False,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the windows of a window store; with --json a line each."""
     place = ("stores", store, "windows") if key is None else ("stores", store, "windows", key)
     given = {"from_": from_, "to": to, "stale": stale or None}
-    _print(url, token, place, given, limit, reverse=reverse, json=json)
+    _print(url, token, ca_file, place, given, limit, reverse=reverse, json=json)
 
 
 @query.command("sessions")
@@ -123,13 +128,14 @@ def sessions(
     stale: Stale = False,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the sessions of a session store; with --json a line each."""
     place = ("stores", store, "sessions") if key is None else ("stores", store, "sessions", key)
     given = {"earliest_end": from_, "latest_start": to, "stale": stale or None}
-    _print(url, token, place, given, limit, reverse=reverse, json=json)
+    _print(url, token, ca_file, place, given, limit, reverse=reverse, json=json)
 
 
 @query.command("sql")
@@ -137,16 +143,19 @@ def sql(
     text: Annotated[
         str, typer.Argument(metavar="SQL", help="One SELECT; stores are its tables.", show_default=False)
     ],
-    stale: Stale = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Only what that client has; else what all of them have.")
+    ] = False,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run SQL over stores, with DuckDB on this machine: the stores that it names are fetched whole first."""
-    from millstream.cli.sql import run_sql
-
-    columns, rows = run_sql(text, url, token, stale=stale)
+    """Run SQL over stores: in that client, whose server answers it if query.server.sql.enabled is set."""
+    with Client(url, token, ca_file) as client:
+        answer = client.post(path_of("sql", local=local or None), {"query": text}, timeout_s=_SQL_S)
+    columns, rows = [column["name"] for column in answer["columns"]], answer["rows"]
     if json:
         for row in rows:
             typer.echo(as_json(dict(zip(columns, row, strict=True)), one_line=True))
@@ -157,6 +166,7 @@ def sql(
 def _print(
     url: str,
     token: str | None,
+    ca_file: str | None,
     place: Sequence[str],
     given: Mapping[str, Any],
     limit: int,
@@ -164,7 +174,7 @@ def _print(
     reverse: bool,
     json: bool,
 ) -> None:
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         found = list(islice(_entries(client, place, given, limit, reverse=reverse), limit))
     if json:
         for entry in found:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from millstream.cli.asking import URL, Client, Token, Url, deadline_of_one, path_of
+from millstream.cli.asking import URL, CaFile, Client, Token, Url, deadline_of_one, path_of
 from millstream.cli.client import failures_text, status_text, stores_text, threads_text
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, tell
@@ -63,6 +63,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print it once, as without a terminal.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -70,7 +71,7 @@ def top(
 
     q ends it, p holds the picture. Where there is no terminal it is printed once.
     """
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         first = sample(client)
         if once or json or not (sys.stdout.isatty() and sys.stdin.isatty()):
             tell(json, first.as_dict(), top_text(first))

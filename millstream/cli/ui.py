@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli.asking import URL, Client, Token, Url, path_of
+from millstream.cli.asking import URL, CaFile, Client, Token, Url, path_of
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, tell
 
@@ -20,6 +20,7 @@ def ui(
     ] = True,
     url: Url = URL,
     token: Token = None,
+    ca_file: CaFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -28,7 +29,7 @@ def ui(
     The client serves it if `ui.enabled` is set (`millstream run --ui`). If its server has a token, the page
     asks for it: it is never part of an address.
     """
-    with Client(url, token) as client:
+    with Client(url, token, ca_file) as client:
         client.get(path_of("dashboard"))  # it says what to do if there is none
         address = f"{client.url}/ui/"
     opened = open_ and not json and webbrowser.open(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -47,6 +48,18 @@ class ClusterRights:
                 if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise unreachable(self._config, f"describe topic '{name}'", error) from error
                 found[name] = frozenset()
+        return found
+
+    def partitions(self, names: Iterable[str]) -> Mapping[str, int]:
+        """How many partitions each of these topics has; one that cannot be described is left out."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
+        found = {}
+        for name, future in asked.items():
+            with suppress(KafkaException):
+                found[name] = len(future.result(self._timeout_s + 1.0).partitions)
         return found
 
     def newest(self, partitions: Iterable[TopicPartition]) -> int | None:

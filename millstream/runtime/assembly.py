@@ -627,6 +627,8 @@ class Assembly:
         root = self._checkpoints.root
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
         claims = claims_of(files, root, clock=self._parts.clock)
+        if self._checkpoints.is_local:
+            engine.check_reach(root)
         with self._claiming:
             if self._interrupted:
                 raise Stopped  # while it waited for its turn

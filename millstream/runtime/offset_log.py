@@ -153,7 +153,7 @@ def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) 
 def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartition, int] | None:
     """The next offset to read of each partition, as the pipeline's checkpoint has it.
 
-    None: there is no checkpoint, or no query has planned anything with it. Empty: one has, and has finished
+    None: there is no checkpoint, or no query has begun anything with it. Empty: one has, and has finished
     nothing. Somebody may run or claim the pipeline meanwhile.
 
     Raises:
@@ -164,13 +164,27 @@ def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartitio
         if live is None:
             return None
         log = log_of(files, live)
-        planned = _numbers(files.list(f"{live}/offsets"))
+        begun = bool(_numbers(files.list(f"{live}/offsets"))) or _is_in_first_batch(files, live)
         if live_of(pipeline, files) != live:
             continue  # it was claimed, and so renamed, meanwhile
         if log is not None:
             return log.positions
-        return {} if planned else None
+        return {} if begun else None
     raise StreamsException(f"the checkpoint of pipeline '{pipeline}' is being claimed all the time")
+
+
+def _is_in_first_batch(files: CheckpointFiles, directory: str) -> bool:
+    """Whether a query has begun, and no batch was planned or done.
+
+    In Real-Time Mode the first batch writes records, for minutes, before Spark writes down at its end what it
+    has read. Where it began to read stands there from the start.
+    """
+    names = files.list(directory)
+    return (
+        "metadata" in names
+        and bool(_numbers(files.list(f"{directory}/sources/0")))
+        and not (_numbers(files.list(f"{directory}/commits")))
+    )
 
 
 def log_of(files: CheckpointFiles, directory: str) -> OffsetLog | None:

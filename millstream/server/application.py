@@ -21,8 +21,7 @@ from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.server import events
 from millstream.server.answers import Answer, Refused
-from millstream.server.cors import Origins
-from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, headers_of
+from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, Origins, headers_of
 from millstream.server.peers import Peers
 from millstream.server.proof import Seal
 from millstream.server.reading import QueriedStreams
@@ -203,6 +202,7 @@ class QueryApplication:
     ) -> Answer:
         async with asyncio.timeout(self._limits.deadline_s + self._limits.transfer_s):
             body = await self._body(request, headers, receive)
+            _check_type(request, headers)
             if seal is not None and not seal.is_of(body):
                 raise Refused(401, "Unauthorized", "this is not the body that was proved", close=True)
             deadline = Deadline(self._limits.deadline_s)
@@ -329,6 +329,19 @@ class QueryApplication:
             log.info("%s a client did not take its answer in time", self._client_id)
         except OSError:
             log.debug("%s a client went away before its answer came", self._client_id)
+
+
+def _check_type(request: Request, headers: Headers) -> None:
+    """Hold that what is posted is said to be JSON. Any web page can have a browser post other types without
+    asking first (CORS: simple requests).
+
+    Raises:
+        Refused: it is not.
+    """
+    kinds = [kind.partition(b";")[0].strip().lower() for kind in headers.get(b"content-type", [])]
+    if request.route.method == "POST" and kinds != [b"application/json"]:
+        said = "a body is JSON, and its request says so: Content-Type: application/json"
+        raise Refused(415, "UnsupportedMediaType", said)
 
 
 def _start(answer: Answer, more: Mapping[str, str]) -> dict[str, Any]:

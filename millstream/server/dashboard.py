@@ -1,21 +1,53 @@
-"""What the dashboard shows: a client at one moment in sections, and what stays the same while it runs.
+"""What the dashboard shows: a client at one moment in sections, and what stays the same while it runs;
+figures out of its metrics, how the other clients are, and the files of the page.
 
-Everything is JSON that the page puts in as text. It blocks.
+Everything that is told is JSON, which the page puts in as text. What is told of this client blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.errors import IllegalStateException, StreamsException
-from millstream.server.answers import Answer
-from millstream.server.figures import batches_of, flow_of, group_of, sizes_of
+from millstream.foreign import printable
+from millstream.metrics.client import ClientMetrics
+from millstream.metrics.table import (
+    CONSUMER,
+    COORDINATOR,
+    DROPPED,
+    GROUP,
+    NODE,
+    SPARK,
+    SPARK_STATE,
+    STATE,
+    STORES,
+)
+from millstream.query.metadata import HostInfo
+from millstream.server.answers import Answer, Refused
+from millstream.server.peers import Peers
 from millstream.server.reading import QueriedStreams
+from millstream.server.routes import Question
+from millstream.server.wire import Deadline, Reply
 from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, drawing_of
 from millstream.topology.picture import Picture, picture_of
 
-__all__ = ["Dashboard", "machine_of"]
+__all__ = [
+    "Dashboard",
+    "Others",
+    "Site",
+    "batches_of",
+    "figures_of",
+    "flow_of",
+    "group_of",
+    "machine_of",
+    "sizes_of",
+    "told_by",
+]
 
 
 class Told(Protocol):
@@ -114,3 +146,249 @@ def machine_of(states: Any) -> Picture:
         if new is not state and state.is_valid_transition(new)
     )
     return picture_of(Drawing(boxes, arrows, ()))
+
+
+# --- figures out of the metrics ------------------------------------------------------------------------
+
+# Figures for the dashboard, out of a client's metrics: batches, rates and lag by topic and node. Pure.
+#
+# Each figure that is not there, or not a number, is None: JSON has no NaN, and nothing is better than a
+# guess.
+
+Number = int | float
+
+_BATCH = (
+    "batch-id",
+    "batches-total",
+    "batch-rate",
+    "batch-duration-last",
+    "batch-duration-avg",
+    "batch-duration-max",
+    "batch-interval",
+    "input-rows-total",
+    "input-rows-rate",
+    "input-rows-per-second",
+    "processed-rows-per-second",
+    "last-batch-timestamp",
+)
+
+
+def batches_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
+    """Spark's micro-batches: one entry for each pipeline, by name."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def of(pipeline: str) -> dict[str, Any]:
+        return found.setdefault(
+            pipeline, {"pipeline": pipeline, **dict.fromkeys(_BATCH), "parts": {}, "operators": {}}
+        )
+
+    for name, tags, value in _numbers(metrics, SPARK):
+        if name in _BATCH:
+            of(tags["pipeline"])[name] = value
+        elif name == "part-duration-avg":
+            of(tags["pipeline"])["parts"][tags["part"]] = value
+    for name, tags, value in _numbers(metrics, SPARK_STATE):
+        of(tags["pipeline"])["operators"].setdefault(tags["operator"], {})[name] = value
+    return [found[pipeline] for pipeline in sorted(found)]
+
+
+def figures_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
+    """Every metric, by group, name and tags."""
+    return [
+        {
+            "group": name.group,
+            "name": name.name,
+            "tags": dict(name.tags),
+            "value": metric.value if isinstance(metric.value, str) or math.isfinite(metric.value) else None,
+            "description": name.description,
+        }
+        for name, metric in sorted(
+            metrics.items(), key=lambda each: (each[0].group, each[0].name, each[0].tags)
+        )
+    ]
+
+
+def flow_of(metrics: ClientMetrics) -> dict[str, Any]:
+    """What flows where: for topics the lag and the rate at which they are read, for nodes the rate, and what
+    they have dropped."""
+    lag: defaultdict[str, Number] = defaultdict(int)
+    rate: defaultdict[str, Number] = defaultdict(float)
+    nodes: defaultdict[str, Number] = defaultdict(float)
+    dropped: defaultdict[str, Number] = defaultdict(int)
+    for name, tags, value in _numbers(metrics, CONSUMER):
+        if value is not None and name == "records-lag":
+            lag[tags["topic"]] += value
+        elif value is not None and name == "records-consumed-rate" and "topic" in tags:
+            rate[tags["topic"]] += value
+    for name, tags, value in _numbers(metrics, NODE):
+        if value is not None and name == "process-rate":
+            nodes[tags["processor-node-id"]] += value
+    for name, tags, value in _numbers(metrics, DROPPED):
+        if value is not None and name == "dropped-records-total":
+            dropped[tags["processor-node-id"]] += value
+    return {
+        "topics": {
+            topic: {"lag": lag.get(topic), "rate": rate.get(topic)} for topic in sorted({*lag, *rate})
+        },
+        "nodes": dict(sorted(nodes.items())),
+        "dropped": dict(sorted(dropped.items())),
+    }
+
+
+def sizes_of(metrics: ClientMetrics) -> dict[str, dict[str, Number]]:
+    """Of each store, as far as this client has it: about how many keys, bytes on disk, and its lag."""
+    kinds = {"estimate-num-keys": "keys", "total-sst-files-size": "bytes", "lag": "lag"}
+    found: dict[str, dict[str, Number]] = {}
+    for group in (STATE, STORES):
+        for name, tags, value in _numbers(metrics, group):
+            store = tags.get("store") or next((tags[tag] for tag in tags if tag.endswith("state-id")), "")
+            if value is not None and name in kinds and store:
+                figures = found.setdefault(store, {})
+                figures[kinds[name]] = figures.get(kinds[name], 0) + value
+    return found
+
+
+def group_of(metrics: ClientMetrics) -> dict[str, Number | None]:
+    """The group, as this client sees it: members, rebalances, and how long it took to recover."""
+    wanted = {
+        (GROUP, "members"),
+        (GROUP, "recovery-total"),
+        (GROUP, "recovery-time-last"),
+        (GROUP, "recovery-time-max"),
+        (COORDINATOR, "rebalance-total"),
+        (COORDINATOR, "failed-rebalance-total"),
+        (COORDINATOR, "last-rebalance-seconds-ago"),
+    }
+    found: dict[str, Number | None] = dict.fromkeys(sorted(name for _, name in wanted))
+    for group in (GROUP, COORDINATOR):
+        found.update({name: value for name, _, value in _numbers(metrics, group) if (group, name) in wanted})
+    return found
+
+
+def _numbers(metrics: ClientMetrics, group: str) -> Iterator[tuple[str, Mapping[str, str], Number | None]]:
+    """The metrics of a group that are numbers: their name, tags and value."""
+    for name, metric in metrics.items():
+        if name.group == group and not isinstance(metric.value, str):
+            yield name.name, dict(name.tags), metric.value if math.isfinite(metric.value) else None
+
+
+# --- how the other clients are -------------------------------------------------------------------------
+
+# How the other clients are, for the dashboard: each is asked for its health every few seconds.
+#
+# They are asked as for any question that is passed on (peers.py): only those that may be, and each has to
+# prove that it is a client. What they say is taken as text.
+
+_EVERY_S = 5.0
+_WAIT_S = 2.0
+_MOST = 64
+"""How many are asked."""
+_MOST_REASON = 300
+
+
+class Others:
+    """Asks, and keeps what was said last. Used on one event loop.
+
+    Args:
+        host: this client's own endpoint, which is not asked.
+    """
+
+    def __init__(self, peers: Peers, host: HostInfo | None) -> None:
+        self._peers = peers
+        self._host = host
+        self._asking: asyncio.Task[None] | None = None
+        self._again = Deadline(0.0)
+        self._said: list[dict[str, Any]] = []
+
+    def look(
+        self, clients: Sequence[Mapping[str, Any]] | None, own: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """What is known now. Nobody waits: what is asked now is known at a later look.
+
+        Args:
+            clients: those of the application; None: not known now. `own`: this client's health.
+        """
+        hosts = [HostInfo.parse(each["host"]) for each in (clients or ())][:_MOST]
+        others = [host for host in hosts if host != self._host]
+        if others and self._again.remaining_s <= 0 and (self._asking is None or self._asking.done()):
+            self._again = Deadline(_EVERY_S)
+            self._asking = asyncio.create_task(self._ask(others))
+        known = [each for each in self._said if HostInfo.parse(each["host"]) in others]
+        if self._host in hosts:
+            known.insert(0, {"host": str(self._host), **_health(own)})
+        return known
+
+    async def _ask(self, hosts: Sequence[HostInfo]) -> None:
+        replies = await self._peers.ask_all(hosts, Question("GET", "/v1/health"), Deadline(_WAIT_S))
+        self._said = [told_by(host, reply) for host, reply in zip(hosts, replies, strict=True)]
+
+
+def told_by(host: HostInfo, reply: Reply | Refused | None) -> dict[str, Any]:
+    """What one of them has answered."""
+    if reply is None:
+        return {"host": str(host), "status": "no answer", "ready": False, "reason": ""}
+    if isinstance(reply, Refused):
+        return {"host": str(host), "status": "not asked", "ready": False, "reason": str(reply)}
+    return {"host": str(host), **_health(reply.body)}
+
+
+def _health(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "status": printable(body.get("status", "?"), 40),
+        "ready": body.get("ready") is True,
+        "reason": printable(body.get("reason", ""), _MOST_REASON),
+    }
+
+
+# --- the page ------------------------------------------------------------------------------------------
+
+# The dashboard's page: the files of `ui/`, and what a browser may do with them. They hold no data.
+#
+# A browser loads scripts and styles from here alone, shows the page in no frame, and sends its address to
+# nobody. Whatever is shown is asked for with the token, like any other question.
+
+_FOLDER = Path(__file__).parent / "ui"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": (
+        "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
+
+
+class Site:
+    """The files, read once."""
+
+    def __init__(self) -> None:
+        self._files = {
+            file.name: (_TYPES[file.suffix], file.read_bytes())
+            for file in _FOLDER.iterdir()
+            if file.suffix in _TYPES
+        }
+
+    def entrance(self) -> Answer:
+        """Where the page is: its files are beside it, so its address ends in a slash."""
+        return Answer(308, headers={**_HEADERS, "location": "ui/"}, raw=b"")
+
+    def file(self, name: str) -> Answer:
+        """A file; without a name the page.
+
+        Raises:
+            Refused: there is none of this name.
+        """
+        found = self._files.get(name or "index.html")
+        if found is None:
+            raise Refused(404, "NotFound", "the dashboard has no such file")
+        kind, content = found
+        return Answer(200, headers={**_HEADERS, "content-type": kind}, raw=content)

@@ -207,6 +207,7 @@ _STATUSES = {
     409: "the path is for another kind of store",
     413: "the body, or the answer, would be too large",
     414: "path and query are too long",
+    415: "the body is not said to be JSON",
     421: "another client has it; `host` says which, if that is known",
     431: "the headers are too large",
     500: "what is stored cannot be read, or anything else went wrong",

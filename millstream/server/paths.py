@@ -179,6 +179,8 @@ def errors_of(route: Route) -> tuple[int, ...]:
         found |= {401, 403, 408, 413, 504}
     if route.open:
         found |= {403, 404} if route.name == "proof" else {403}
+    if route.method == "POST":
+        found |= {415}
     if route.name in ("metrics", "sql"):
         found |= {501}
     if "{store}" in route.path or route.name in ("sql", "still", "watch"):

@@ -38,8 +38,7 @@ from millstream.server.entrance import checked_token
 from millstream.server.pages import Place
 from millstream.server.proof import secret_of
 from millstream.server.routes import Question, about_store, question_of
-from millstream.server.tls import trusting
-from millstream.server.wire import Deadline, Reply, Unproven, Wire, WireError, base_of
+from millstream.server.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusting
 from millstream.stores.api import ClosedStoreError, pack_timestamp
 
 if TYPE_CHECKING:

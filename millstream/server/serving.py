@@ -26,11 +26,9 @@ from millstream.errors import ConfigException, IllegalStateException, SetupExcep
 from millstream.query.metadata import HostInfo
 from millstream.server.application import ADMITTED, QueryApplication
 from millstream.server.connections import Doorway, Seat, most_connections
-from millstream.server.cors import Origins
-from millstream.server.entrance import Allowed, Limits, checked_token, is_loopback
+from millstream.server.entrance import Allowed, Limits, Origins, checked_token, is_loopback
 from millstream.server.reading import QueriedStreams
-from millstream.server.tls import Tls
-from millstream.server.wire import Deadline
+from millstream.server.wire import Deadline, Tls
 
 __all__ = ["QueryServer", "listening_address", "query_server"]
 

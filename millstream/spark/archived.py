@@ -11,20 +11,29 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 
-from millstream.cache import cache_dir
+from millstream.cache import cache_dir, cache_path
 from millstream.class_data import Archive, ArchiveMaking
 from millstream.errors import SetupException
 from millstream.java import JavaHome
 from millstream.spark.direct import Started
 
-__all__ = ["archive_for", "start_with_archive"]
+__all__ = ["Launched", "archive_for", "start_with_archive"]
 
 log = logging.getLogger(__name__)
 
 _AFTER_SECONDS = 10.0
+
+
+class Launched(NamedTuple):
+    """A JVM, the archive that is its own (None: it has none), and what makes that one behind it."""
+
+    started: Started
+    archive: Archive | None = None
+    making: ArchiveMaking | None = None
 
 
 def start_with_archive(
@@ -33,7 +42,7 @@ def start_with_archive(
     settings: Mapping[str, str],
     class_list: Path | None,
     start: Callable[[Sequence[str]], Started],
-) -> tuple[Started, ArchiveMaking | None]:
+) -> Launched:
     """Start the JVM; and what makes an archive behind it, where there is none.
 
     Args:
@@ -46,7 +55,7 @@ def start_with_archive(
     """
     archive = archive_for(java, path, settings) if class_list is not None else None
     if archive is None or class_list is None:
-        return start([]), None
+        return Launched(start([]))
     options = archive.arguments(class_list)
     try:
         started = start(options)
@@ -56,10 +65,10 @@ def start_with_archive(
         log.info("Spark did not start with its class-data archive; it is started without")
         started = start([])
         archive.discard()  # now that it is to blame, and not an option or the heap
-        return started, None
+        return Launched(started, archive)
     if not class_list.exists():
-        return started, None
-    return started, ArchiveMaking(
+        return Launched(started, archive)
+    making = ArchiveMaking(
         archive,
         "spark",
         java=java.java,
@@ -67,6 +76,7 @@ def start_with_archive(
         class_list=class_list,
         after_s=_AFTER_SECONDS,
     )
+    return Launched(started, archive, making)
 
 
 def archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str]) -> Archive | None:
@@ -78,10 +88,15 @@ def archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str
     try:
         for file in (java.java.resolve(), *path):
             found = file.stat()
-            known.append(f"{file} {found.st_size} {found.st_mtime_ns}")
+            # In seconds, as Java compares it: layers of images have no finer times.
+            known.append(f"{file} {found.st_size} {int(found.st_mtime)}")
         key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
         user = str(os.getuid()) if hasattr(os, "getuid") else "user"
-        return Archive(cache_dir("spark", f"{user}-{key}"))
+        place = ("spark", f"{user}-{key}")
+        made = Archive(cache_path(*place))
+        if made.directory.is_dir() and made.find() is not None:
+            return made  # it is used where nothing can be written, too, as in a container
+        return Archive(cache_dir(*place))
     except (OSError, SetupException) as error:
         log.debug("Spark starts without a class-data archive: %s", error)
         return None

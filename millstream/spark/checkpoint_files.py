@@ -12,6 +12,7 @@ conditions, for `ObjectCheckpointFiles`. Which of them it is, `locations.py` say
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -22,20 +23,29 @@ from millstream.locations import Kind, kind_of
 from millstream.ports import FENCE
 from millstream.spark.failures import first_line
 from millstream.spark.java_names import java_class
+from millstream.spark.kernel import S3A
 
 __all__ = ["HadoopCheckpointFiles", "ObjectCheckpointFiles", "check_location", "checkpoint_files"]
 
 _KERNEL = "io.millstream.kernel.files.ObjectFiles"
-_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _WRITERS = 4
+_AT_ONCE = {
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "2",
+    "fs.s3a.connection.establish.timeout": "5s",
+}
+"""For the first look at a store. With Hadoop's patience, right for a query that runs, a wrong address takes
+minutes to show."""
 _LOGS = ("offsets", "commits")
 _EXISTS = ("FileAlreadyExistsException", "ParentNotDirectoryException")
 
 
-def checkpoint_files(spark: SparkSession, root: str) -> HadoopCheckpointFiles:
+def checkpoint_files(
+    spark: SparkSession, root: str, options: Mapping[str, str] | None = None
+) -> HadoopCheckpointFiles:
     """The files below a root, by what its file system can do. Raises as their constructors do."""
     made = ObjectCheckpointFiles if kind_of(root) is Kind.OBJECTS else HadoopCheckpointFiles
-    return made(spark, root)
+    return made(spark, root, options)
 
 
 def check_location(spark: SparkSession, location: str) -> None:
@@ -46,31 +56,37 @@ def check_location(spark: SparkSession, location: str) -> None:
         SetupException: this session does not know the location's file system.
         StreamsException: the location cannot be written, or not be reached.
     """
-    files = checkpoint_files(spark, location)
+    files = checkpoint_files(spark, location, _AT_ONCE)
     name = f".check-{uuid.uuid4().hex}"
     try:
+        files.read(name)  # is it there at all?
         won = files.winners(name, _WRITERS)
-        if won != 1 or files.create_file(name):
-            raise ConfigException(
-                f"checkpoint.location '{location}' lets several clients create the same file: of {_WRITERS} "
-                f"that tried at once, {won} were told that they had. Two clients could both go on with one "
-                "checkpoint. "
-                + (
-                    "The store ignores conditional writes (If-None-Match), as older versions of several "
-                    "stores do: use a newer one, or a file system that all clients reach"
-                    if kind_of(location) is Kind.OBJECTS
-                    else "Use a file system that creates files exclusively"
-                )
-            )
-    finally:
+        again = files.create_file(name)
         files.delete(name)
+    finally:
+        files.close()
+    if won == 1 and not again:
+        return
+    raise ConfigException(
+        f"checkpoint.location '{location}' lets several clients create the same file: of {_WRITERS} that "
+        f"tried at once, {won} were told that they had. Two clients could both go on with one checkpoint. "
+        + (
+            "The store ignores conditional writes (If-None-Match), as older versions of several stores do: "
+            "use a newer one, or a file system that all clients reach"
+            if kind_of(location) is Kind.OBJECTS
+            else "Use a file system that creates files exclusively"
+        )
+    )
 
 
 class HadoopCheckpointFiles:
     """`ports.CheckpointFiles` on the file system that a root's URI names."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, options: Mapping[str, str] | None = None) -> None:
         """Look up the file system.
+
+        Args:
+            options: make it one of its own, with these over Hadoop's; `close` it.
 
         Raises:
             StreamsException: Hadoop knows none for the root's scheme, or refuses.
@@ -81,9 +97,19 @@ class HadoopCheckpointFiles:
         self._path: Any = java_class(jvm, "org.apache.hadoop.fs.Path")
         try:
             conf = spark._jsparkSession.sessionState().newHadoopConf()
-            self._fs: Any = self._path(self._root).getFileSystem(conf)
+            for name, value in (options or {}).items():
+                conf.set(name, value)
+            at = self._path(self._root)
+            system = java_class(jvm, "org.apache.hadoop.fs.FileSystem")
+            self._fs: Any = (
+                at.getFileSystem(conf) if options is None else system.newInstance(at.toUri(), conf)
+            )
         except Py4JJavaError as error:
             raise self._failed("opened", "", error) from error
+
+    def close(self) -> None:
+        """Give up a file system that was made with options."""
+        self._fs.close()
 
     def list(self, path: str = "") -> dict[str, bool]:
         """The names in a directory, and whether each is a directory itself; empty if there is none."""
@@ -231,8 +257,11 @@ class HadoopCheckpointFiles:
 class ObjectCheckpointFiles(HadoopCheckpointFiles):
     """`ports.ObjectFiles` on an object store that a root's URI names."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, options: Mapping[str, str] | None = None) -> None:
         """Look up the store.
+
+        Args:
+            options: as for other file systems.
 
         Raises:
             SetupException: the session has no S3A.
@@ -240,7 +269,7 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
         """
         loader = java_class(spark._jvm, "java.lang.Thread").currentThread().getContextClassLoader()
         try:
-            java_class(spark._jvm, "java.lang.Class").forName(_S3A, False, loader)
+            java_class(spark._jvm, "java.lang.Class").forName(S3A, False, loader)
         except Py4JJavaError as error:
             raise SetupException(
                 f"this Spark session (version {spark.version}) has no S3A, Hadoop's file system for S3, "
@@ -250,7 +279,7 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
                 "  jars = ensure_jars(object_store_set())\n"
                 "  SparkSession.builder.config('spark.jars', ','.join(map(str, jars))).getOrCreate()"
             ) from error
-        super().__init__(spark, root)
+        super().__init__(spark, root, options)
         self._objects: Any = java_class(self._jvm, _KERNEL)
 
     def create(self, path: str, content: bytes) -> bool:

@@ -28,14 +28,14 @@ from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_locat
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
-from millstream.spark.executors import ExecutorWatch
+from millstream.spark.executors import Executors, slots_of
 from millstream.spark.failures import Report, first_line, is_fenced, is_jvm_lost, may_be_damage, translate
 from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
-from millstream.spark.programs import end_processors, python_program
+from millstream.spark.programs import end_query, python_program
 from millstream.spark.real_time import (
     SQL,
     RealTimeRun,
@@ -43,7 +43,6 @@ from millstream.spark.real_time import (
     has_python,
     is_of_micro_batches,
     launch_defaults,
-    slots_of,
     tasks_behind_shuffles,
 )
 from millstream.spark.rebuild import rebuild
@@ -165,7 +164,7 @@ class SparkEngine:
         if settings.transaction_timeout_ms is not None:
             fit_session(self.spark, settings.spark)
             check_session(self.spark)
-        self._executors = ExecutorWatch(self.spark)
+        self._executors = Executors(self.spark)
 
     @property
     def spark(self) -> SparkSession:
@@ -461,8 +460,7 @@ class SparkEngine:
             else:
                 if transactions is not None:
                     end_run(self.spark, sink)
-                if plan.processes:
-                    end_processors(self.spark, query.id)
+                end_query(self.spark, query.id)
             on_end(end)
 
         running = QueryPipeline(
@@ -490,6 +488,9 @@ class SparkEngine:
             return {"realTime": f"{self._real_time_ms} milliseconds"}
         interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
         return {"processingTime": f"{interval_ms} milliseconds"}
+
+    def check_reach(self, root: str) -> None:
+        self._executors.check_reach(root, self._closing)
 
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]

@@ -1,24 +1,33 @@
-"""Which executors of a Spark cluster were lost: Spark starts others, runs their tasks again, and is silent.
+"""The executors of a Spark cluster: which were lost, whether there are any, and whether they see our files.
 
-Asked for, every two seconds, is what Spark keeps for its web interface, which is there without the interface
-too: PySpark has no listener of executors, and a listener of queries hears nothing of them.
+Spark starts others for those that were lost, runs their tasks again, and is silent. Asked for, every two
+seconds, is what it keeps for its web interface, which is there without the interface too: PySpark has no
+listener of executors, and a listener of queries hears nothing of them.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+import uuid
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from millstream.clock import Clock, SystemClock
+from millstream.errors import SetupException, StreamsException
 from millstream.foreign import ESCAPED
+from millstream.spark.failures import first_line
+from millstream.spark.java_names import java_class
 
-__all__ = ["Executor", "ExecutorWatch", "losses"]
+__all__ = ["Absence", "Executor", "Executors", "is_cluster", "losses", "slots_of"]
 
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
@@ -26,6 +35,16 @@ log.addFilter(ESCAPED)
 _EVERY_S = 2.0
 _RECENT_S = 600.0
 _MOST = 100
+_START_S = 30.0
+"""How long the first query waits at most for executors that are still starting."""
+_LOOK_S = 1.0
+_NONE_S = 60.0
+"""How long there may be no executor at all until somebody is told."""
+_CHECK_S = 60.0
+"""How long executors may take to look for a file. Most of it is their start."""
+_SHARED_FILES = "io.millstream.kernel.files.SharedFiles"
+_DRIVER = "driver"
+"""What Spark calls the driver, which it lists, too."""
 _WANTED = ("killed by driver", "decommission", "idle")
 """In the reason of an executor that Spark itself let go: it had nothing to do, or its machine is wanted."""
 
@@ -58,7 +77,7 @@ def losses(listed: Iterable[Executor], known: set[str]) -> list[Executor]:
     return lost
 
 
-class ExecutorWatch:
+class Executors:
     """Looks after the executors of a cluster, on a thread of its own; for a local Spark, which has none, it
     does nothing."""
 
@@ -67,14 +86,55 @@ class ExecutorWatch:
         self._clock = clock or SystemClock()
         self._known: set[str] = set()
         self._lost: deque[tuple[float, Executor]] = deque(maxlen=_MOST)
+        self._absence = Absence()
+        self._checking = threading.Lock()
+        self._checked: set[tuple[str, str]] = set()
         self._closing = threading.Event()
-        if is_cluster(str(spark.sparkContext.master)):
+        self._is_cluster = is_cluster(str(spark.sparkContext.master))
+        if self._is_cluster:
             threading.Thread(target=self._run, name="spark-executors", daemon=True).start()
 
     def recent(self) -> tuple[str, ...]:
         """Those lost in the last ten minutes, each with its host and Spark's reason."""
         since = self._clock.now() - _RECENT_S
         return tuple(str(executor) for at, executor in tuple(self._lost) if at >= since)
+
+    def check_reach(self, root: str, closing: threading.Event) -> None:
+        """Have those executors look into a directory of this machine that have not done so yet.
+
+        Raises:
+            SetupException: one does not see what is in it, or may not write there.
+            StreamsException: `closing` was set meanwhile.
+        """
+        if not self._is_cluster:
+            return
+        with self._checking:
+            slots = slots_of(self._spark, closing)
+            there = {(root, each.id) for each in _listed(self._spark) if each.gone is None}
+            if there and there <= self._checked:
+                return
+            try:
+                missing = _missing(self._spark, Path(root), max(1, slots), closing)
+            except Py4JError as error:
+                if closing.is_set():
+                    raise StreamsException(
+                        "the client was closed while it asked Spark's executors"
+                    ) from error
+                log.warning(
+                    "whether Spark's executors have the directory '%s' could not be found out: %s. If they "
+                    "do not share it with this machine, pipelines will fail: set checkpoint.location",
+                    root,
+                    first_line(str(error)),
+                )
+                return
+            if missing:
+                raise SetupException(
+                    f"checkpoints are in '{root}', a directory of this machine, and Spark's executors do not "
+                    f"share it: {'; '.join(missing)}. Set checkpoint.location to a place that the client and "
+                    "all executors reach: a URI such as hdfs:// or s3a://, or a directory that is mounted "
+                    "everywhere under the same path"
+                )
+            self._checked |= there
 
     def close(self) -> None:
         """Idempotent."""
@@ -95,6 +155,75 @@ class ExecutorWatch:
                     "(spark.executor.memory)",
                     executor,
                 )
+            if self._absence.is_to_be_told(any(each.gone is None for each in listed), self._clock.now()):
+                log.warning(
+                    "Spark has had no executor for %.0f s, so nothing is processed. Does the cluster have a "
+                    "worker with a core and %s of memory to spare (spark.executor.memory), and can it "
+                    "connect to spark.driver.host?",
+                    _NONE_S,
+                    self._spark.conf.get("spark.executor.memory", "1g"),
+                )
+
+
+class Absence:
+    """Since when there is no executor at all. Spark waits for one for ever, and is silent about that, too."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def is_to_be_told(self, some: bool, now: float) -> bool:
+        """Whether there has been none for another minute; `now` in seconds."""
+        if some or self._since is None:
+            self._since = None if some else now
+            return False
+        if now - self._since < _NONE_S:
+            return False
+        self._since = now
+        return True
+
+
+def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Event) -> list[str]:
+    """What executors say who do not have the directory; it needs some that are there, or come."""
+    context: Any = spark.sparkContext
+    marker = root / f".executors-look-for-this-{uuid.uuid4().hex}"
+    root.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    group, done = str(marker), threading.Event()
+
+    def give_up() -> None:
+        until = time.monotonic() + _CHECK_S
+        while not done.wait(_LOOK_S / 10):
+            if closing.is_set() or time.monotonic() >= until:
+                context.cancelJobGroup(group)
+
+    threading.Thread(target=give_up, name="spark-executors-limit", daemon=True).start()
+    try:
+        context.setJobGroup(group, "whether executors have the directory of the checkpoints")
+        shared = java_class(spark._jvm, _SHARED_FILES)
+        return [str(each) for each in shared.missing(spark._jsparkSession, str(marker), tasks)]
+    finally:
+        done.set()
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)
+        with suppress(OSError):
+            marker.unlink()
+
+
+def slots_of(spark: SparkSession, closing: threading.Event) -> int:
+    """How many tasks Spark can run at once, when no more executors of a cluster come.
+
+    Raises:
+        StreamsException: `closing` was set meanwhile.
+    """
+    context: Any = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    there, deadline = 0, time.monotonic() + _START_S
+    while True:
+        before, there = there, int(context.maxNumConcurrentTasks(profile))
+        if not is_cluster(str(context.master())) or 0 < there == before or time.monotonic() >= deadline:
+            return there
+        if closing.wait(_LOOK_S):
+            raise StreamsException("the client was closed while Spark's executors were starting")
 
 
 def is_cluster(master: str) -> bool:
@@ -108,6 +237,8 @@ def _listed(spark: SparkSession) -> list[Executor]:
     executors = []
     for index in range(found.size()):
         each = found.apply(index)
+        if str(each.id()) == _DRIVER:
+            continue
         gone = None
         if not each.isActive():
             reason = each.removeReason()

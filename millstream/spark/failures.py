@@ -36,7 +36,7 @@ from millstream.errors import (
     TaskMigratedException,
 )
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim
+from millstream.ports import FENCE, CheckpointClaim
 from millstream.spark.asking import HandlerError
 from millstream.spark.damage import Damage
 from millstream.spark.processing import ProcessorError
@@ -216,6 +216,7 @@ _TAKEN_BACK = frozenset(
     )
 )
 """Source: RecordCollectorImpl, StreamsProducer.isRecoverable: with these a task has migrated."""
+_FENCE = FENCE.decode().strip()
 _FENCED = (
     "Parent path is not a directory",
     "ParentNotDirectoryException",
@@ -407,6 +408,8 @@ def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None
         return False
     path = unquote(urlparse(claim.path).path).rstrip("/")
     said = [f"{name}: {message}" for name, message in report.causes] or [report.text]
+    if any(_FENCE in text for text in said):
+        return True  # read as a log, by a query that was about to start again
     return any(path in text and any(mark in text for mark in _FENCED) for text in said)
 
 

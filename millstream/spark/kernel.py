@@ -20,7 +20,7 @@ from millstream.errors import SetupException
 from millstream.kernel import Kernel, shipped_kernel
 from millstream.spark.java_names import java_class
 
-__all__ = ["CATALOG", "FUNCTIONS", "LOCAL_FILES", "add_to_driver", "deliver_kernel"]
+__all__ = ["CATALOG", "FUNCTIONS", "LOCAL_FILES", "S3A", "add_to_driver", "deliver_kernel"]
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,9 @@ FUNCTIONS = "io.millstream.kernel.serdes.Functions"
 
 LOCAL_FILES = "io.millstream.kernel.files.LocalFiles"
 """Hadoop's file system for local paths, as the kernel has it."""
+
+S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+"""Hadoop's file system for S3."""
 
 _CLASS = "io.millstream.kernel.Kernel"
 _CLIENTS = "org.apache.kafka.clients.producer.KafkaProducer"

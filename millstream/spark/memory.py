@@ -31,7 +31,7 @@ from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIME
 from millstream.spark.frames import StaticFrame, dataframe_of, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
-from millstream.spark.programs import end_processors
+from millstream.spark.programs import end_query
 from millstream.spark.progress import new_reports
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import LETTER
@@ -275,8 +275,7 @@ class MemoryPipeline:
     def close(self) -> None:
         if self._query is not None:
             self._query.stop()
-            if self._has_processors:
-                end_processors(self._stream.spark, self._query.id)
+            end_query(self._stream.spark, self._query.id)
 
 
 class _MemoryStream:

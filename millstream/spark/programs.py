@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from millstream.spark.java_names import java_class
 from millstream.spark.worker import START, Program
 
-__all__ = ["end_processors", "python_program"]
+__all__ = ["end_query", "python_program"]
 
 _WORKER = "millstream.spark.worker"
 """Tells whoever looks at processes what this one is."""
@@ -41,7 +41,10 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
     )
 
 
-def end_processors(spark: SparkSession, query: str) -> None:
-    """Have the processors of a query closed that has ended, as far as their workers are on this machine."""
+def end_query(spark: SparkSession, query: str) -> None:
+    """Have what the kernel keeps of a query that has ended released, as far as it is on this machine: its
+    processors' workers, and rows in memory.
+    """
     with suppress(Py4JError, OSError):  # Java is gone, and so are they
         java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)
+        java_class(spark._jvm, "io.millstream.kernel.state.Retained").end(query)

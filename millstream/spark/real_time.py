@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles
+from millstream.spark.executors import is_cluster
 from millstream.spark.java_names import java_class
 
 __all__ = [
@@ -36,9 +34,6 @@ RUN = "real.time.run"
 """The option by which the kernel's source and sink know the run that they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"
-_EXECUTORS_S = 30.0
-"""How long the first query waits at most for executors that are still starting."""
-_LOOK_S = 1.0
 _SLOTS = 256
 """A slot is a thread that is made when a task needs it. There have to be more than tasks, which do not end
 while their batch lasts; and topics get more partitions."""
@@ -89,7 +84,7 @@ class RealTimeRun:
     ) -> None:
         self.name = name
         self._batches: Any = java_class(spark._jvm, _BATCHES)
-        self._is_reachable = _is_local(spark)
+        self._is_reachable = not is_cluster(str(spark.sparkContext.master))
         self._begun: Any = self._batches.begin(name, pipeline, slots, behind_shuffles)
 
     def end(self, patience_s: float) -> bool:
@@ -132,27 +127,6 @@ def is_of_micro_batches(checkpoint: CheckpointFiles) -> bool:
     done = [int(name) for name in checkpoint.list("commits") if name.isdecimal()]
     newest = checkpoint.read(f"commits/{max(done)}") if done else None
     return newest is not None and newest.startswith(b"v1\n")
-
-
-def slots_of(spark: SparkSession, closing: threading.Event) -> int:
-    """How many tasks Spark can run at once, when no more executors of a cluster come.
-
-    Raises:
-        StreamsException: `closing` was set meanwhile.
-    """
-    context: Any = spark.sparkContext._jsc.sc()
-    profile = context.resourceProfileManager().defaultResourceProfile()
-    there, deadline = 0, time.monotonic() + _EXECUTORS_S
-    while True:
-        before, there = there, int(context.maxNumConcurrentTasks(profile))
-        if _is_local(spark) or 0 < there == before or time.monotonic() >= deadline:
-            return there
-        if closing.wait(_LOOK_S):
-            raise StreamsException("the client was closed while Spark's executors were starting")
-
-
-def _is_local(spark: SparkSession) -> bool:
-    return str(spark.conf.get("spark.master", "")).startswith("local")
 
 
 _BEHIND_SHUFFLES = re.compile(r"^[\s:+|~'-]*(?:TransformWithState|Aggregate)\b", re.MULTILINE)

@@ -32,9 +32,10 @@ from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct
-from millstream.spark.archived import start_with_archive
+from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
-from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, add_to_driver, deliver_kernel
+from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, S3A, add_to_driver, deliver_kernel
+from millstream.spark.package import deliver_package
 from millstream.spark.settings import (
     OBJECT_STORE_SETTINGS,
     has_connector,
@@ -48,7 +49,7 @@ from millstream.spark.settings import (
 from millstream.spark.stale import forget_java_halves
 from millstream.spark.testing_later import postpone_testing
 
-__all__ = ["SharedSession", "check_connector", "has_jvm_ended", "with_settings"]
+__all__ = ["SharedSession", "check_connector", "class_data_archive", "has_jvm_ended", "with_settings"]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -115,6 +116,7 @@ class SharedSession:
             check_connector(base)
             know_classes(base._jvm)
             deliver_kernel(base)
+            deliver_package(base)
             fixed = OBJECT_STORE_SETTINGS if object_store else {}
             self.spark = with_settings(base, {**sql_settings(settings, told), **fixed})
             self._gateway = SparkContext._gateway
@@ -248,6 +250,19 @@ def _ends_soon(gateway: Any) -> bool:
     return True
 
 
+def class_data_archive(timeout_s: float) -> Path | None:
+    """The archive that Spark's next start will use; waits for it if it is being made.
+
+    None: there is none, and the log says why.
+    """
+    launched: Launched | None = getattr(SparkContext._gateway, "__dict__", {}).get("launched")
+    if launched is None or launched.archive is None:
+        return None
+    if launched.making is not None:
+        launched.making.wait_until_done(timeout_s)
+    return launched.archive.find()
+
+
 def has_jvm_ended() -> bool:
     """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
     gateway = SparkContext._gateway
@@ -294,10 +309,14 @@ def _start(
             )
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
+    if object_store:
+        _end_jvm_without_s3a()
     told = SharedSession._told = _told_on_the_way()
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
+    if python := chosen.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # PySpark itself looks at nothing else
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
@@ -339,6 +358,21 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _end_jvm_without_s3a() -> None:
+    """A JVM of ours that ran for another client, and whose class path is fixed, makes room for a new one."""
+    gateway = SparkContext._gateway
+    if gateway is None or not vars(gateway).get("direct"):
+        return
+    try:
+        gateway.jvm.java.lang.Class.forName(S3A)
+    except Py4JError:
+        log.info("Spark's Java process has no S3A, and is started anew for checkpoints in an object store")
+        program_end.forget(gateway)
+        _end(gateway)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
 
 
 def _hadoop_version() -> str:
@@ -480,16 +514,20 @@ def _start_directly(
         "SPARK_HOME": str(_HOME),
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
+    if "SPARK_LOCAL_IP" not in environment:
+        # Else Spark looks up this machine's name, and does not start where nobody knows it (in the sandbox of
+        # an image's build), or waits for a name server that does not answer.
+        environment.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
 
     def start(options: Sequence[str]) -> direct.Started:
         command = direct.command(java.java, path, settings, options)
         return direct.start(command, environment, umask=umask, output=writes_to)
 
-    started, making = start_with_archive(java, path, settings, class_list, start)
-    gateway = direct.connect(*started, settings)
+    launched = start_with_archive(java, path, settings, class_list, start)
+    gateway = direct.connect(*launched.started, settings)
     gateway.direct = True
-    gateway.making = making
+    gateway.launched = launched
     return gateway
 
 
@@ -624,8 +662,9 @@ def _forget_in_child(gateway: Any) -> None:
 def _end(gateway: Any) -> None:
     """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
     process = gateway.proc
-    if (making := vars(gateway).get("making")) is not None:
-        making.stop()
+    launched: Launched | None = vars(gateway).get("launched")
+    if launched is not None and launched.making is not None:
+        launched.making.stop()
     if process is None or process.poll() is not None:
         _remove_scratch(gateway)
         return

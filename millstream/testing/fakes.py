@@ -544,6 +544,9 @@ class FakeEngine:
             self._changed.notify_all()
         return running
 
+    def check_reach(self, root: str) -> None:
+        """It is this process that runs them."""
+
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:

@@ -93,11 +93,26 @@ def test_a_running_client_can_be_seen_asked_and_told(streams: KafkaStreams) -> N
     assert asked(streams, "query", "range", "prices", "--from", "b") == (0, "KEY   VALUE\npear  5\n")
     code, text = asked(streams, "query", "range", "prices", "--reverse", "--json")
     assert [json.loads(line)["key"] for line in text.splitlines()] == ["pear", "apple"]
-    code, text = asked(streams, "query", "sql", "select key, value * 2 as twice from prices order by 1")
-    assert (code, text) == (0, "KEY    TWICE\napple      6\npear      10\n")
     code, text = asked(streams, "threads")
     assert (code, text.splitlines()[1].split()[:2]) == (0, ["c-StreamThread-1", "RUNNING"])
     assert asked(streams, "failures") == (0, "nothing has failed\n")
+
+
+@pytest.mark.disk
+def test_sql_is_answered_by_the_client(world: FakeWorld, tmp_path: Path) -> None:
+    """As a table or lines of JSON; what is wrong with it is told with what there is."""
+    more = {"query.server.token": TOKEN, "query.server.sql.enabled": True}
+    streams = started(world, tmp_path, **more)
+    try:
+        query = "select key, value * 2 as twice from prices order by 1"
+        assert asked(streams, "query", "sql", query) == (0, "KEY    TWICE\napple      6\npear      10\n")
+        code, text = asked(streams, "query", "sql", query, "--local", "--json")
+        assert json.loads(text.partition("\n")[0]) == {"key": "apple", "twice": 6}
+        code, text = asked(streams, "query", "sql", "select * from price")
+        assert (code, "Did you mean 'prices'?" in text) == (1, True)
+        assert "syntax error" in asked(streams, "query", "sql", "selec")[1]
+    finally:
+        streams.close()
 
 
 def test_a_client_is_paused_and_its_threads_change(streams: KafkaStreams) -> None:
@@ -171,8 +186,7 @@ def test_who_cannot_be_asked_is_told_with_what_to_do(
 def test_unknown_stores_and_wrong_queries_are_told(streams: KafkaStreams) -> None:
     """With what there is."""
     assert "'prices'" in asked(streams, "query", "get", "price", "x")[1]
-    assert "stores: prices" in asked(streams, "query", "sql", "select * from price")[1]
-    assert "DuckDB does not understand" in asked(streams, "query", "sql", "selec")[1]
+    assert "query.server.sql.enabled" in asked(streams, "query", "sql", "select 1")[1], "it is off"
 
 
 def test_a_status_that_is_not_well_says_why() -> None:

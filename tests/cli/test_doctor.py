@@ -24,7 +24,7 @@ from millstream.cli.doctor import examine
 
 ROOT = Path(__file__).resolve().parents[2]
 GIGA = 1 << 30
-ALL = frozenset({"READ", "WRITE", "DESCRIBE"})
+ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 CLUSTER = ClusterFacts(
     "kafka:9092",
@@ -93,7 +93,12 @@ def cluster(**changes: Any) -> dict[str, Any]:
         (cluster(sources={"a": None}, sinks={"b": None}), "topics", "FAILED", "'a', 'b' do not exist"),
         (cluster(internal_problems=["it has 3 partitions"]), "topics", "FAILED", "it has 3 partitions"),
         (cluster(sources_rights={"orders": frozenset({"DESCRIBE"})}), "rights", "FAILED", "READ orders"),
-        (cluster(sinks_rights={"totals": frozenset()}), "rights", "FAILED", "DESCRIBE and WRITE totals"),
+        (
+            cluster(sinks_rights={"totals": frozenset()}),
+            "rights",
+            "FAILED",
+            "DESCRIBE and DESCRIBE_CONFIGS and WRITE totals",
+        ),
         (cluster(cluster_rights=frozenset()), "rights", "WARNING", "may not CREATE topics of any name"),
         (cluster(newest_ms=1_105_000), "clock", "WARNING", "100 s in the future"),
     ],

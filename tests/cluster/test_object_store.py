@@ -1,18 +1,18 @@
-"""Clients whose checkpoints are in an object store, by the protocol of S3."""
+"""Files of checkpoints in an object store, by the protocol of S3."""
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from cluster_world import Cluster
 from s3_server import KEY, SECRET, S3Server
-from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-WORDS = [f"w{number % 5}" for number in range(10)]
 
 
 @pytest.fixture
@@ -23,54 +23,50 @@ def store() -> Iterator[S3Server]:
     server.close()
 
 
-def objects(store: S3Server, below: str) -> set[str]:
-    """The names of all objects."""
-    listed = store.request("GET", f"/{store.bucket}?list-type=2&prefix={below}").decode()
-    return {name.removeprefix(below) for name in re.findall(r"<Key>([^<]*)</Key>", listed)}
-
-
-@pytest.mark.timeout(240)
-def test_a_checkpoint_in_an_object_store_changes_hands_and_nothing_is_counted_twice(
-    cluster: Cluster, store: S3Server
+def test_objects_are_created_once_and_a_store_that_ignores_conditions_is_refused(
+    store: S3Server, tmp_path: Path
 ) -> None:
-    """One client's Python stands still while its Spark goes on: the other takes over, and the store refuses
-    the next batch of the first. Then kill -9 of the other, and the first has the checkpoint again.
-    """
-    config = {**store.config, "checkpoint.location": f"s3a://{store.bucket}/cp", "keep.spark.warm": True}
-    spec = {"source": cluster.topic("in", 2)}
-    cluster.start("a", config, fresh=True, **spec)
-    cluster.start("b", config, fresh=True, **spec)
-    cluster.wait_until_running()
-    zombie = cluster.owner()
-    other = next(client for client in cluster.clients if client is not zombie)
-    cluster.produce(spec["source"], WORDS)
-    cluster.wait_until_counted()
-    before = {name.split("/")[0] for name in objects(store, f"cp/{cluster.application_id}/") if "/" in name}
-    assert len(before) == 1
-
-    zombie.freeze(jvm=False)
-    frozen_at = zombie.started_at
-    cluster.produce(spec["source"], WORDS)
-    other.reached("RUNNING", after=other.reached("REBALANCING", after=frozen_at), timeout_s=90)
-    cluster.produce(spec["source"], WORDS)
-    cluster.wait_until_counted(other)
-    (old,) = before
-    log = f"/{store.bucket}/cp/{cluster.application_id}/{old}/offsets/"
-    wait_until(
-        lambda: [path for path, status in store.writes if path.startswith(log) and status == "412"],
-        "the store refuses the zombie's next batch",
-    )
-    left = objects(store, f"cp/{cluster.application_id}/{old}/")
-    assert all(re.fullmatch(r"(offsets|commits)/\d+", name) for name in left if name[-1:] not in ("", "/"))
-    zombie.wake()
-    cluster.produce(spec["source"], WORDS)
-    cluster.wait_until_counted()
-    wait_until(zombie.is_running, zombie.told("the zombie is a client again"), 60)
-    assert not zombie.handled(), "losing one's place is no failure"
-
-    other.kill()
-    cluster.produce(spec["source"], WORDS)
-    cluster.wait_until_counted(zombie)
-    for client in cluster.clients:
-        assert SECRET not in client.log()
-        assert KEY not in client.log()
+    """By Spark's own client of S3, in a process whose JVM had none before."""
+    careless = S3Server("careless")
+    careless.conditional = False
+    settings = {
+        **store.config,
+        "spark.hadoop.fs.s3a.bucket.careless.endpoint": careless.config["spark.hadoop.fs.s3a.endpoint"],
+        "spark.hadoop.fs.s3a.bucket.nowhere.endpoint": "http://127.0.0.1:1",
+    }
+    places = [f"s3a://{bucket}/cp" for bucket in (store.bucket, "careless", "nowhere")]
+    with (tmp_path / "log").open("w+") as log:
+        done = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("s3_files.py")), json.dumps([settings, *places])],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            timeout=110,
+            check=False,
+        )
+        log.seek(0)
+        said = log.read()
+    careless.close()
+    assert done.returncode == 0, said
+    told = json.loads(done.stdout)
+    assert told["without"][0] == "SetupException"
+    assert "has no S3A" in told["without"][1]
+    assert told["good"][0] == "nothing"
+    assert told["careless"][0] == "ConfigException"
+    assert "of 4 that tried at once, 4 were told that they had" in told["careless"][1]
+    assert "ignores conditional writes (If-None-Match)" in told["careless"][1]
+    assert told["nowhere"][0] == told["missing"][0] == "StreamsException"
+    assert "Connection refused" in told["nowhere"][1]
+    assert told["nowhere"][2] < 60
+    assert "bucket does not exist" in told["missing"][1]
+    assert told["created"] == [True, False, True], "the third has what is there: a request that was repeated"
+    assert told["empty"] == [True, False]
+    assert told["fenced"] == [True, True]
+    assert [each[0] for each in told["writes"]] == ["nothing", "nothing"]
+    assert [each[0] for each in told["refused"]] == ["TaskMigratedException"] * 2
+    assert told["copied"] == ["0", "1.zip"]
+    assert told["content"] == 100_000
+    assert told["left"] == [["offsets"], ["1"]]
+    assert told["names"] == ["p0.2"]
+    assert SECRET not in said + done.stdout.decode()
+    assert KEY not in said + done.stdout.decode()

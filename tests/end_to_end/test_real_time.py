@@ -113,6 +113,50 @@ def test_the_mode_can_change_where_the_checkpoint_allows_it(
     assert not run(new, "real-time", 7)
 
 
+def test_a_pause_and_a_removed_thread_repeat_nothing_and_bad_records_are_put_aside(world: World) -> None:
+    """Each of them ends a batch that would last for minutes; what comes then is told by the next one."""
+    source, out, queue = world.topic("in", 1), world.topic("out", 1), world.topic("dlq", 1)
+    builder = StreamsBuilder()
+    numbers = builder.stream(source, Consumed.with_(Serdes.string(), Serdes.long()))
+    numbers.group_by_key().count().to_stream().to(out, Produced.with_(Serdes.string(), Serdes.long()))
+    client = world.client(
+        builder.build(),
+        num_stream_threads=2,
+        processing_mode="real-time",
+        real_time_batch_ms=LONG,
+        deserialization_exception_handler="LogAndContinueExceptionHandler",
+        errors_dead_letter_queue_topic_name=queue,
+    )
+
+    def owner() -> str | None:
+        """The thread on which the pipeline runs."""
+        for thread in client.metadata_for_local_threads():
+            if any(pipeline.running for pipeline in thread.pipelines):
+                return thread.thread_name
+        return None
+
+    def one_more(written: int) -> None:
+        world.produce(source, [(b"k", (1).to_bytes(8, "big"))])
+        told = [int.from_bytes(record.value or b"", "big") for record in world.consume(out, written)]
+        assert told == list(range(1, written + 1))
+
+    world.produce(source, [(b"k", b"poison")])
+    assert [letter.value for letter in world.consume(queue, 1)] == [b"poison"]
+    one_more(1)
+    client.pause()
+    wait_until(lambda: owner() is None, "it pauses")
+    client.resume()
+    one_more(2)
+    first = wait_until(owner, "it runs again")
+    client.remove_stream_thread(timedelta(seconds=30))
+    if owner() == first:
+        client.add_stream_thread()
+        client.remove_stream_thread(timedelta(seconds=30))
+    assert wait_until(owner, "another thread has it") != first
+    one_more(3)
+    assert end_of(world, queue) == 1
+
+
 def test_joins_run_where_they_are_asked_for(world: World) -> None:
     """Of two streams, and of a stream with a table: by the order in which records come."""
     orders, payments, users = (world.topic(name, 1) for name in ("orders", "payments", "users"))

@@ -5,14 +5,26 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from group_child import Client
 from kafka.net.transport import KafkaTCPTransport
 from secured import MECHANISMS, Secured
 from waiting import wait_until
 
+from millstream import Consumed, Serdes, StreamsBuilder
+from millstream.cli.checks import Grade, Verdict, diagnose
+from millstream.cli.doctor import examine
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.membership import KafkaMembership
@@ -161,3 +173,38 @@ def test_a_certificate_that_is_not_trusted(secured: Secured, caplog: pytest.LogC
     wait_until(lambda: "CERTIFICATE_VERIFY_FAILED" in caplog.text, "it is logged", 20)
     membership.close(5)
     assert client.told == []
+
+
+def test_what_doctor_says_of_rights(secured: Secured) -> None:
+    """`millstream doctor`, for a user who may read one topic and no more, and for one who may do all."""
+    names = [f"doctor-{what}-{uuid.uuid4().hex[:8]}" for what in ("orders", "hidden", "totals")]
+    admin = AdminClient({"bootstrap.servers": secured.broker.bootstrap_servers})
+    for name in names:
+        secured.broker.create_topic(name, 1)
+    allowed = AclBinding(
+        ResourceType.TOPIC,
+        names[0],
+        ResourcePatternType.LITERAL,
+        "User:stranger",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    admin.create_acls([allowed])[allowed].result(30)
+    builder = StreamsBuilder()
+    orders = builder.stream(names[0], Consumed.with_(Serdes.string(), Serdes.string()))
+    orders.to(names[2])
+
+    def told(user: str) -> dict[str, Verdict]:
+        facts = examine(secured.options(user, "right"), builder.build())
+        return {each.check: each for each in diagnose(facts)}
+
+    mine = told("me")
+    assert {mine[check].grade for check in ("broker", "topics", "rights", "group")} == {Grade.OK}, mine
+    theirs = told("stranger")
+    assert theirs["broker"].grade is Grade.OK, theirs
+    assert theirs["topics"].grade is Grade.FAILED
+    assert names[2] in theirs["topics"].says
+    assert names[1] not in str(theirs)
+    assert f"may not DESCRIBE_CONFIGS {names[0]}" in theirs["rights"].says
+    assert theirs["group"].grade is Grade.WARNING

@@ -176,12 +176,13 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 8,600 lines, without comments and empty ones. A thousand of them are joins,
-    which Spark has no operator for (docs/decisions/0033), eight hundred run processors (0034), a thousand
-    are formats that it cannot read (0035), and two hundred and fifty are object stores (0049).
+    """It consists of few parts: 9,100 lines, without comments and empty ones. A thousand of them are joins,
+    which Spark has no operator for (docs/decisions/0033), and three hundred what these have in memory; eight
+    hundred run processors (0034), a thousand are formats that it cannot read (0035), and two hundred and
+    fifty are object stores (0049).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 8600
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 9100
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

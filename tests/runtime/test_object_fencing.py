@@ -232,8 +232,14 @@ def test_of_many_at_the_same_time_no_two_write_one_batch_and_nothing_is_lost(see
 def test_only_the_last_hundred_claims_are_remembered() -> None:
     """Their fences, too."""
     files, begun = FakeObjectFiles(), defaultdict[int, set[str]](set)
-    for _ in range(105):
-        assert Query(files, claim(files), begun).batch("x")
+    assert Query(files, claim(files), begun).batch("x")
+    for number in range(2, 105):
+        files.create(f"p0.{number}.owner", b"")
+        files.create(f"p0.{number}.ready", b"lost\n")
+        files.create(f"p0.{number}/state/half", b"a copy")
+    assert Query(files, claim(files), begun).next == 1
+    assert files.list("p0.50") == {}
+    assert not files.exists("p0.1")
     numbers = {int(name.split(".")[1]) for name in files.list()}
     assert numbers == set(range(5, 106))
 

@@ -99,6 +99,19 @@ def test_the_newest_batch_that_is_done_says_how_far_a_checkpoint_is() -> None:
     assert log_of(files, "p0.3") == OffsetLog(0, HEAD, (A,))
 
 
+def test_a_first_batch_that_lasts_for_minutes_is_a_checkpoint_that_has_finished_nothing() -> None:
+    """In Real-Time Mode records are written long before the log of offsets is: who joins meanwhile, or starts
+    again after a crash, does not take the checkpoint for lost. Where a reset has only said where to begin, no
+    query has run."""
+    files = FakeCheckpointFiles()
+    files.write("p0.3/sources/0/0", b"v1\n{}")
+    assert positions_of(files, "p0") is None
+    files.write("p0.3/metadata", b"{}")
+    assert positions_of(files, "p0") == {}
+    files.write("p0.3/commits/0", b"v1\n{}")
+    assert positions_of(files, "p0") is None, "a log that is gone is lost"
+
+
 def test_what_is_moved_is_moved_in_both_files_that_spark_reads() -> None:
     """The last two have to have as many sources as the query; Hadoop's checksums would be others'."""
     files = FakeCheckpointFiles()

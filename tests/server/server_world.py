@@ -271,7 +271,10 @@ async def call(
     receive: Callable[[], Any] | None = None,
     root_path: str = "",
 ) -> Answered:
-    """One request, as an ASGI server would hand it over."""
+    """One request, as an ASGI server would hand it over. What is posted is JSON, unless headers say else."""
+    given = list(headers)
+    if method == "POST" and b"content-type" not in dict(given):
+        given.append((b"content-type", b"application/json"))
     path, _, query = target.partition(b"?")
     messages = iter(body or [{"type": "http.request", "body": b"", "more_body": False}])
 
@@ -290,7 +293,7 @@ async def call(
         "raw_path": path,
         "query_string": query,
         "root_path": root_path,
-        "headers": list(headers),
+        "headers": given,
     }
     await app(scope, receive or next_message, send)
     start, *rest = sent

@@ -9,7 +9,7 @@ from server_world import application, ask
 
 from millstream.errors import ConfigException
 from millstream.server.application import QueryApplication
-from millstream.server.cors import Origins
+from millstream.server.entrance import Origins
 
 PAGE = "https://app.example.org"
 

@@ -32,9 +32,8 @@ from millstream.runtime.states import CLIENT, State
 from millstream.runtime.wiring import real_parts
 from millstream.server.answers import Refused
 from millstream.server.application import QueryApplication
-from millstream.server.dashboard import machine_of
+from millstream.server.dashboard import machine_of, told_by
 from millstream.server.live import Live
-from millstream.server.others import told_by
 from millstream.server.wire import Reply
 from millstream.testing.world import FakeWorld
 

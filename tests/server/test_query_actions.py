@@ -11,10 +11,10 @@ import pytest
 
 from millstream.errors import IllegalStateException, TimeoutException
 from millstream.model import PipelineMetadata, TaskId, TaskMetadata, ThreadMetadata, TopicPartition
-from millstream.server.actions import Actions
 from millstream.server.answers import Refused
 from millstream.server.entrance import Entrance, Limits
 from millstream.server.routes import ROUTES, parse_request
+from millstream.server.service import Actions
 
 HEADER = {b"authorization": [b"Bearer secret"]}
 

@@ -479,6 +479,18 @@ def test_a_body_that_is_no_list_of_keys_is_refused(small: QueryApplication, body
     assert (answer.status, answer.body["error"]) == (400, "BadRequest")
 
 
+@pytest.mark.parametrize(
+    "kind", [b"text/plain", b"application/x-www-form-urlencoded", b"", b"application/jsonl"]
+)
+def test_what_a_page_may_post_without_asking_is_refused(small: QueryApplication, kind: bytes) -> None:
+    """A form, or a script of another origin, cannot have a browser send JSON without CORS."""
+    headers = [(b"content-type", kind)]
+    answer = ask(small, "/v1/stores/counts/keys", body={"keys": ["a"]}, headers=headers)
+    assert (answer.status, answer.body["error"]) == (415, "UnsupportedMediaType")
+    as_json = [(b"content-type", b"Application/JSON; charset=utf-8")]
+    assert ask(small, "/v1/stores/counts/keys", body={"keys": ["a"]}, headers=as_json).status == 200
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(small: QueryApplication) -> None:
     """408 after the time for it; 400 when the client is gone."""
 

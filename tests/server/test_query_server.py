@@ -156,7 +156,8 @@ def test_random_bytes_leave_it_well(server: QueryServer, caplog: pytest.LogCaptu
 
 def test_a_body_that_never_ends_is_cut_off(patient: QueryServer) -> None:
     """By its size, chunk after chunk; the connection ends."""
-    head = b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += b"transfer-encoding: chunked\r\n\r\n"
     received = sent(patient, head + (b"10000\r\n" + bytes(0x10000) + b"\r\n") * 40)
     assert received == b"" or received.startswith(b"HTTP/1.1 413")
     assert is_well(patient)
@@ -166,7 +167,8 @@ UNFINISHED = [
     b"",
     b"GET /healthz HT",
     b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
-    b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
+    b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    b"content-length: 50\r\n\r\n{",
     b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea",
     b"POST /nothing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
 ]

@@ -21,7 +21,7 @@ from millstream.errors import ConfigException, StateStoreNotAvailableException
 from millstream.query.metadata import HostInfo
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.serving import query_server
-from millstream.server.tls import Tls
+from millstream.server.wire import Tls
 
 pytestmark = pytest.mark.disk
 

@@ -49,7 +49,8 @@ def questions(server: QueryServer) -> Iterator[tuple[int, dict[str, Any]]]:
     ]
     for method, target, body in targets:
         connection = HTTPConnection(*server.address, timeout=20)
-        connection.request(method, target, body, {"authorization": f"Bearer {TOKEN}"})
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        connection.request(method, target, body, headers)
         response = connection.getresponse()
         yield response.status, json.loads(response.read())
         connection.close()

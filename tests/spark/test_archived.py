@@ -62,7 +62,7 @@ class _World:
             command = direct.command(self.java.java, self.path, settings, options)
             return direct.start(command, os.environ, umask=0o077, output=None)
 
-        started, making = start_with_archive(self.java, self.path, settings, self._list, run)
+        started, _, making = start_with_archive(self.java, self.path, settings, self._list, run)
         assert started[1:] == (1234, "secret")
         assert started.process.stdin is not None
         started.process.stdin.close()
@@ -115,6 +115,17 @@ def test_a_start_that_fails_anyway_says_nothing_about_the_archive(world: _World)
     with pytest.raises(PySparkRuntimeError):
         world.start()
     assert world.said == ["DumpLoadedClassList"], "without one there is nothing to try again"
+
+
+def test_an_archive_in_a_read_only_cache_is_used(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose image has one. Without one, none is made there."""
+    kept = _keep_an_archive(world)
+    monkeypatch.setattr("millstream.cache.os.access", lambda *_: False)
+    found = archive_for(world.java, world.path, {})
+    assert found is not None
+    assert found.find() == kept
+    kept.unlink()
+    assert archive_for(world.java, world.path, {}) is None
 
 
 @pytest.mark.parametrize(

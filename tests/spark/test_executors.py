@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from millstream.broker import EmbeddedKafka
-from millstream.spark.executors import Executor, is_cluster, losses
+from millstream.spark.executors import Absence, Executor, is_cluster, losses
 
 _PROGRAM = textwrap.dedent(
     """
@@ -96,6 +96,13 @@ def test_what_spark_let_go_itself_is_no_loss_and_each_loss_counts_once() -> None
         "1 on b:2: Command exited with code 137",
         "0 on a:1: no reason given",
     )
+
+
+def test_that_there_is_no_executor_is_told_each_minute() -> None:
+    """And not while there is one, however long there was none before."""
+    absence = Absence()
+    seen = [(False, 0), (False, 59), (True, 61), (False, 70), (False, 129), (False, 130), (False, 140)]
+    assert [now for some, now in [*seen, (False, 190)] if absence.is_to_be_told(some, now)] == [130, 190]
 
 
 @pytest.mark.parametrize(

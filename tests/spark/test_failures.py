@@ -18,7 +18,7 @@ from millstream import (
 )
 from millstream.errors import TaskMigratedException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim
+from millstream.ports import FENCE, CheckpointClaim
 from millstream.runtime.policies import causes
 from millstream.spark.damage import find_damage
 from millstream.spark.failures import Report, translate
@@ -153,6 +153,7 @@ FENCED = "Parent path is not a directory: file:/data/checkpoints/p0/4"
         (FENCED, "file:///data/checkpoints/p0/4/"),
         ("FileAlreadyExistsException: /data/checkpoints/p0/4/offsets", "/data/checkpoints/p0/4"),
         ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", "s3a://bucket/p0/4"),
+        (f"failed to read correct log version from {FENCE.decode()}", "s3a://bucket/p0.4"),
     ],
 )
 def test_a_checkpoint_that_was_claimed_is_a_migration(text: str, path: str) -> None:

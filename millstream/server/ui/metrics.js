@@ -13,9 +13,9 @@ export function metrics(app) {
   const said = h("p", { class: "said quiet", role: "status" });
   const found = table("Metrics of this client", [
     ["Name", "mono", (row) => h("span", { title: row.description }, row.name)],
-    ["Of", "mono wide", (row) => row.of],
     ["Value", "number", (row) => (typeof row.value === "string" ? h("span", { title: row.value }, cut(row.value))
       : number(row.value))],
+    ["Of", "mono wide", (row) => row.of],
     ["Group", "mono", (row) => row.group],
   ], "no metric has all of these words");
   const node = h("div", { class: "cards" }, card("All metrics", "",

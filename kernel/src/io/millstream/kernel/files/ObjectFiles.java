@@ -20,7 +20,6 @@ import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocatedFileStatus;
-import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
 
@@ -33,6 +32,9 @@ import org.apache.hadoop.fs.RemoteIterator;
  * somebody else would create next.
  */
 public final class ObjectFiles {
+    // Of Options.CreateFileOptionKeys, which a Hadoop before 3.5 has not: its S3A refuses what it does not know.
+    private static final String IF_NONE = "fs.option.create.conditional.overwrite";
+    private static final String IF_IT_IS = "fs.option.create.conditional.overwrite.etag";
     private static final int AT_ONCE = 16;
 
     private ObjectFiles() {}
@@ -66,7 +68,7 @@ public final class ObjectFiles {
             FSDataOutputStream stream = (FSDataOutputStream) files.createFile(path)
                     .overwrite(true)
                     .recursive()
-                    .must(Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE_ETAG, seen)
+                    .must(IF_IT_IS, seen)
                     .build();
             write(stream, content);
             return true;
@@ -156,17 +158,24 @@ public final class ObjectFiles {
         return copied.get();
     }
 
-    /** Delete all that is below a directory, but for fences. */
+    /** Delete all that is below a directory, but for fences, which are in directories right below it. */
     public static void clear(FileSystem files, Path directory, byte[] fence) throws IOException {
         List<Work> work = new ArrayList<>();
-        for (FileStatus each : below(files, directory)) {
-            work.add(() -> {
+        for (FileStatus part : in(files, directory)) {
+            List<Path> others = new ArrayList<>();
+            boolean fenced = false;
+            for (FileStatus each : part.isDirectory() ? in(files, part.getPath()) : new FileStatus[0]) {
                 boolean stays = each.getLen() == fence.length
                         && Arrays.equals(readOrNull(files, each.getPath()), fence);
+                fenced |= stays;
                 if (!stays) {
-                    files.delete(each.getPath(), false);
+                    others.add(each.getPath());
                 }
-            });
+            }
+            // A directory is deleted with the object that stands for it.
+            for (Path each : fenced ? others : List.of(part.getPath())) {
+                work.add(() -> files.delete(each, true));
+            }
         }
         atOnce(work, new CountDownLatch(0));
     }
@@ -184,7 +193,7 @@ public final class ObjectFiles {
         return (FSDataOutputStream) files.createFile(path)
                 .overwrite(true)
                 .recursive()
-                .must(Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE, true)
+                .must(IF_NONE, true)
                 .build();
     }
 
@@ -215,6 +224,14 @@ public final class ObjectFiles {
             return null;
         }
         throw error;
+    }
+
+    private static FileStatus[] in(FileSystem files, Path directory) throws IOException {
+        try {
+            return files.listStatus(directory);
+        } catch (IOException error) {
+            return nothing(error) == null ? new FileStatus[0] : null;
+        }
     }
 
     private static List<FileStatus> below(FileSystem files, Path directory) throws IOException {

@@ -17,6 +17,8 @@ import io.millstream.kernel.python.Folding;
 import io.millstream.kernel.python.Program;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.KeyValueGroupedDataset;
@@ -63,14 +65,21 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private final Plan plan;
     private final StructType output;
     private final Program program;
+    /** What its tasks have in memory is called by it. */
+    private final String name = UUID.randomUUID().toString();
+    /** Whether all its tasks are in one JVM. */
+    private final boolean isAlone;
+
+    private transient Retained retained;
     private transient List<Shelf> shelves;
     private transient Columns[] columnsOf;
 
     /** Where the parts of an item are in the output, and those that it had before. */
     private record Columns(int first, int firstOld, boolean remembers, boolean isOpaque, DataType[] types) {}
 
-    private Operator(Plan plan, StructType output, Program program) {
+    private Operator(Plan plan, StructType output, Program program, boolean isAlone) {
         this.plan = plan;
+        this.isAlone = isAlone;
         this.output = output;
         this.program = program;
     }
@@ -89,6 +98,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
      * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts of all; behind
      *     those of one that remembers, what they were, as `old_…`
      */
+    @SuppressWarnings("resource")
     public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept, Program program) {
         Plan plan = Plan.of(description, rows.schema());
         StructType output = new StructType()
@@ -109,7 +119,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         if (List.of(rows.columns()).contains(PASSED)) {
             output = output.add(PASSED, rows.schema().apply(PASSED).dataType());
         }
-        Operator processor = new Operator(plan, output, program);
+        boolean isAlone = rows.sparkSession().sparkContext().isLocal();
+        Operator processor = new Operator(plan, output, program, isAlone);
         KeyValueGroupedDataset<Integer, Row> grouped = byBucket(rows);
         if (kept == null) {
             return grouped.transformWithState(
@@ -133,6 +144,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         shelves = new ArrayList<>();
         columnsOf = new Columns[plan.items.size()];
         Folds folds = new Folds(new Folding(program));
+        boolean isRetained = IntStream.range(0, plan.items.size()).anyMatch(plan::isRetained);
+        retained = isRetained ? Retained.of(name, isAlone, getHandle()) : null;
         for (int i = 0; i < plan.items.size(); i++) {
             Plan.Item item = plan.items.get(i);
             shelves.add(new Shelf(getHandle(), item, i, folds));
@@ -147,6 +160,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
     @Override
     public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
+        open(bucket);
         Run run = new Run();
         while (rows.hasNext()) {
             Row row = rows.next();
@@ -159,7 +173,15 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             }
         }
         run.finish();
-        return CollectionConverters.asScala(run.results.stream().map(this::row).iterator());
+        return CollectionConverters.asScala(run.results);
+    }
+
+    /** Gives the shelves what there is in memory of a bucket. */
+    private void open(int bucket) {
+        for (int tag = 0; retained != null && tag < shelves.size(); tag++) {
+            int parts = plan.items.get(tag).types().size();
+            shelves.get(tag).with(plan.isRetained(tag) ? retained.rows(tag, bucket, parts) : null);
+        }
     }
 
     /** A row of the output: with what has been computed for it by now. */
@@ -182,6 +204,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
     @Override
     public void handleInitialState(Integer bucket, Row kept, TimerValues timers) {
+        open(bucket);
         int tag = kept.getInt(TAG);
         Run run = new Run();
         Core core = run.core(tag);
@@ -193,7 +216,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
     /** What a bucket's rows are handled by, in one micro-batch. */
     private final class Run {
-        private final List<Object[]> results = new ArrayList<>();
+        private final PackedResults results = new PackedResults(output.size(), Operator.this::row);
         private final Core[] cores = new Core[plan.items.size()];
         private final Pairs[] pairs = new Pairs[plan.items.size()];
         private final Lookup[] lookups = new Lookup[plan.items.size()];
@@ -234,7 +257,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             if (lookups[tag] == null) {
                 Plan.Item item = plan.items.get(tag);
                 boolean isLeft = item.setting("alone") != 0;
-                lookups[tag] = new Lookup(() -> table(item.link("table")), isLeft, told(tag));
+                int table = item.link("table");
+                lookups[tag] = new Lookup(() -> table(table), isLeft, told(tag));
             }
             return lookups[tag];
         }
@@ -310,19 +334,21 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /** Makes rows of what is told. */
     private final class Results implements Told, Matches {
         private final int tag;
-        private final List<Object[]> rows;
+        private final PackedResults rows;
         private final Plan.Item item;
         private final boolean isSilent;
+        private final boolean isOfOne;
         /** Whose parts a join has: on its left its own, where it is a join with a table. */
         private final int onLeft;
 
         private final int onRight;
 
-        Results(int tag, List<Object[]> rows) {
+        Results(int tag, PackedResults rows) {
             this.tag = tag;
             this.rows = rows;
             this.item = plan.items.get(tag);
             this.isSilent = item.setting("silent") != 0;
+            this.isOfOne = item.isOfOne();
             boolean isOfTable = item.settings().containsKey("table");
             this.onLeft = isOfTable ? tag : item.link("left");
             this.onRight = item.link(isOfTable ? "table" : "right");
@@ -383,8 +409,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
             row[OWN - 1] = isLeft ? LEFT : RIGHT;
-            put(row, onLeft, left, isLeft || item.isOfOne());
-            if (!item.isOfOne()) {
+            put(row, onLeft, left, isLeft || isOfOne);
+            if (!isOfOne) {
                 put(row, onRight, right, !isLeft);
             }
             rows.add(row);

@@ -23,6 +23,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** The aggregations of one operator, as Python describes them. */
@@ -204,10 +205,21 @@ final class Plan implements Serializable {
         return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
     }
 
-    /** How many slices its cache has: few, where rows are only looked up, and there is nothing to tell. */
+    /** How many slices its cache has: few, where rows are only looked up. */
     int capacity(int tag) {
-        boolean isLookedUp = items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
-        return isLookedUp ? Table.CAPACITY / 10 : Table.CAPACITY;
+        return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
+    }
+
+    /** Whether its rows are only looked up, and there is nothing to tell. */
+    private boolean isLookedUp(int tag) {
+        return items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
+    }
+
+    /** Whether its rows stay in memory until the next micro-batch: they are looked up, and bytes. */
+    boolean isRetained(int tag) {
+        Item item = items.get(tag);
+        boolean isOfBytes = item.types.stream().allMatch(DataTypes.BinaryType::equals);
+        return isLookedUp(tag) && item.core.equals("latest") && isOfBytes;
     }
 
     int place(int tag) {

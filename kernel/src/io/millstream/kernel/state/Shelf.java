@@ -8,6 +8,7 @@ import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
+import io.millstream.kernel.core.PackedRows;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Records;
@@ -71,6 +72,8 @@ final class Shelf implements Kept {
     private Clock time;
     private Due due;
     private Due closing;
+    /** Rows that need not be read; null: each has to be. */
+    private PackedRows inMemory;
 
     Shelf(StatefulProcessorHandle handle, Plan.Item item, int number, Folds folds) {
         this.item = item;
@@ -113,6 +116,11 @@ final class Shelf implements Kept {
             clock = null;
             pages = null;
         }
+    }
+
+    /** What of its rows is in memory, from now on: of the bucket that it is called for. */
+    void with(PackedRows packed) {
+        inMemory = packed;
     }
 
     /** The core, as it was left; to be given back to {@link #close}. */
@@ -227,14 +235,23 @@ final class Shelf implements Kept {
 
     @Override
     public ArrayList<Window> read(byte[] key, long slice) {
+        Window found = inMemory == null ? null : inMemory.find(key);
+        if (found != null) {
+            return only(found);
+        }
+        if (inMemory != null && inMemory.isWhole()) {
+            return null;
+        }
         Row kept = slices.getValue(name(key, slice));
         if (kept == null) {
             return null;
         }
         if (!item.isSliced()) {
-            ArrayList<Window> windows = new ArrayList<>(1);
-            windows.add(window(key, kept, 0, 0, kept.getLong(0), 1));
-            return windows;
+            Window window = window(key, kept, 0, 0, kept.getLong(0), 1);
+            if (inMemory != null) {
+                inMemory.put(key, window);
+            }
+            return only(window);
         }
         List<Row> rows = kept.getList(0);
         ArrayList<Window> windows = new ArrayList<>(rows.size() + 1);
@@ -244,9 +261,22 @@ final class Shelf implements Kept {
         return windows;
     }
 
+    private static ArrayList<Window> only(Window window) {
+        ArrayList<Window> windows = new ArrayList<>(1);
+        windows.add(window);
+        return windows;
+    }
+
     @Override
     public void write(byte[] key, long slice, List<Window> windows) {
         byte[] name = name(key, slice);
+        if (inMemory != null) {
+            if (windows.isEmpty() || isForgotten(windows.get(0))) {
+                inMemory.remove(key);
+            } else {
+                inMemory.put(key, windows.get(0));
+            }
+        }
         if (windows.isEmpty()) {
             slices.removeKey(name);
         } else if (item.isSliced()) {

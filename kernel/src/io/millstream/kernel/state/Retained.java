@@ -1,0 +1,143 @@
+package io.millstream.kernel.state;
+
+import io.millstream.kernel.core.PackedRows;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.streaming.QueryInfo;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.util.TaskCompletionListener;
+
+/**
+ * Rows of tables that stay in memory between micro-batches, so that they need not be read: what a task has of them.
+ *
+ * <p>A bucket's rows are what its state has, for whoever has it next in the same run. A task takes them, so that
+ * nobody else has them, and leaves them for later ones if it succeeds. Where there is one JVM, no other task can have
+ * had the bucket meanwhile; where there are several, that is so for the very next micro-batch alone. All others begin
+ * with nothing.
+ */
+public final class Retained {
+    /** Of the heap, what all of them may have. */
+    private static final int SHARE = 8;
+    /** For so long nobody else gets the room of one that nobody has. */
+    private static final long PATIENCE = TimeUnit.MINUTES.toNanos(1);
+
+    private static final Map<Place, Bucket> LEFT = new HashMap<>();
+    private static long taken;
+
+    private record Place(String operator, int bucket) {}
+
+    /**
+     * What there is of a bucket.
+     *
+     * @param batch the micro-batch in which it was left
+     * @param isWhole whether it has been there since the state was empty
+     * @param rows by the number of the item
+     */
+    private record Bucket(
+            UUID query, UUID run, long batch, long since, boolean isWhole, Map<Integer, PackedRows> rows) {
+        /** Always true. */
+        boolean release() {
+            rows.values().forEach(each -> hasRoom(-each.bytes()));
+            rows.clear();
+            return true;
+        }
+    }
+
+    private final String operator;
+    private final boolean isAlone;
+    private final QueryInfo query;
+    private final Map<Integer, Bucket> buckets = new HashMap<>();
+
+    private Retained(String operator, boolean isAlone, QueryInfo query) {
+        this.operator = operator;
+        this.isAlone = isAlone;
+        this.query = query;
+    }
+
+    /**
+     * What the task that this is called by has.
+     *
+     * @param operator whose state it is; an operator that is twice in a query is the same twice
+     * @param isAlone whether all tasks are in this JVM
+     * @return null where this is no task
+     */
+    static Retained of(String operator, boolean isAlone, StatefulProcessorHandle handle) {
+        TaskContext task = TaskContext.get();
+        if (task == null) {
+            return null;
+        }
+        Retained retained = new Retained(operator, isAlone, handle.getQueryInfo());
+        task.addTaskCompletionListener(
+                (TaskCompletionListener) context -> retained.end(!context.isFailed() && !context.isInterrupted()));
+        return retained;
+    }
+
+    /** A query has ended. */
+    public static void end(String query) {
+        synchronized (LEFT) {
+            LEFT.values().removeIf(left -> left.query.toString().equals(query) && left.release());
+        }
+    }
+
+    /** The rows of an item, in a bucket. */
+    PackedRows rows(int item, int bucket, int parts) {
+        Bucket mine = buckets.computeIfAbsent(bucket, this::take);
+        return mine.rows.computeIfAbsent(
+                item, key -> new PackedRows(parts, mine.isWhole, Retained::hasRoom));
+    }
+
+    private Bucket take(int bucket) {
+        Bucket left;
+        synchronized (LEFT) {
+            left = LEFT.remove(new Place(operator, bucket));
+        }
+        long before = query.getBatchId() - 1;
+        if (left != null) {
+            if (left.run.equals(query.getRunId()) && (isAlone ? left.batch <= before : left.batch == before)) {
+                return left;
+            }
+            left.release();
+        }
+        // The first micro-batch of all begins with a state in which there is nothing.
+        return made(before < 0, new HashMap<>());
+    }
+
+    private Bucket made(boolean isWhole, Map<Integer, PackedRows> rows) {
+        return new Bucket(
+                query.getQueryId(), query.getRunId(), query.getBatchId(), System.nanoTime(), isWhole, rows);
+    }
+
+    private void end(boolean isGood) {
+        buckets.forEach((number, bucket) -> {
+            if (!isGood) {
+                bucket.release();
+                return;
+            }
+            synchronized (LEFT) {
+                Bucket other = LEFT.put(new Place(operator, number), made(bucket.isWhole, bucket.rows));
+                if (other != null) {
+                    other.release();
+                }
+            }
+        });
+        buckets.clear();
+    }
+
+    private static boolean hasRoom(long bytes) {
+        synchronized (LEFT) {
+            long limit = Runtime.getRuntime().maxMemory() / SHARE;
+            if (bytes > 0 && taken + bytes > limit) {
+                long now = System.nanoTime();
+                LEFT.values().removeIf(left -> now - left.since > PATIENCE && left.release());
+                if (taken + bytes > limit) {
+                    return false;
+                }
+            }
+            taken += bytes;
+            return true;
+        }
+    }
+}

@@ -1,0 +1,48 @@
+"""This package on its way to executors, which need not have it: Python functions there import it.
+
+It goes as an archive among the files of the application, like `spark.submit.pyFiles`. So executors run the
+very code of the client, whatever is installed where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from millstream.spark.executors import is_cluster
+
+__all__ = ["deliver_package"]
+
+_FOLDER = Path(__file__).resolve().parent.parent
+
+
+def deliver_package(spark: SparkSession) -> None:
+    """Have the executors of a cluster find this package. A local Spark finds it where this process does."""
+    context: Any = spark.sparkContext
+    if not is_cluster(str(context.master)):
+        return
+    archive = _archive(Path(context._temp_dir))
+    if archive.name not in context._python_includes:
+        # Not `addPyFile`: this process would import from the archive, too, which goes with Spark.
+        context.addFile(str(archive))
+        context._python_includes.append(archive.name)
+
+
+def _archive(directory: Path) -> Path:
+    """All modules, under a name that says which they are: one Spark may serve clients of two versions."""
+    modules = {path.relative_to(_FOLDER.parent): path.read_bytes() for path in sorted(_FOLDER.rglob("*.py"))}
+    digest = hashlib.sha256()
+    for name, content in modules.items():
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    path = directory / f"millstream-{digest.hexdigest()[:16]}.zip"
+    if not path.exists():
+        part = path.with_suffix(".part")
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in modules.items():
+                archive.writestr(name.as_posix(), content)
+        part.replace(path)
+    return path

@@ -1,0 +1,100 @@
+"""An application whose Spark is a standalone cluster, which tests start as a process of its own.
+
+It counts the words of a topic, and adds up their lengths with functions of a module of its own, `lengths`,
+which executors get from the client. Prints RUNNING when it is; then one line of JSON for each line that it
+reads from its input: what its stores have, its health, and how it failed to start beside a directory that
+executors do not have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lengths  # type: ignore[import-not-found]
+from pyspark.sql import functions as F
+
+from millstream import (
+    Consumed,
+    KafkaStreams,
+    Materialized,
+    QueryableStoreTypes,
+    Serdes,
+    StoreQueryParameters,
+    StreamsBuilder,
+    StreamsException,
+    Topology,
+)
+
+WAIT = timedelta(seconds=170)
+
+
+def topology(topic: str) -> Topology:
+    builder = StreamsBuilder()
+    words = (
+        builder.stream(topic, Consumed.with_(Serdes.string(), Serdes.string()))
+        .map_values(lambda line: F.udf(lengths.lower, "string")(line))
+        .flat_map_values(lambda line: F.split(line, " "))
+        .group_by(lambda key, word: word)
+    )
+    words.count(Materialized.as_("counts"))
+    words.aggregate(lambda: 0, lengths.added, Materialized.as_("lengths").with_value_serde(Serdes.long()))
+    return builder.build()
+
+
+def content(streams: KafkaStreams, store: str) -> dict[str, int]:
+    kind = QueryableStoreTypes.key_value_store()
+    with streams.store(StoreQueryParameters.from_name_and_type(store, kind)).all() as entries:
+        return dict(entries)
+
+
+def refusal(topic: str, config: dict[str, Any]) -> str:
+    """What a client says whose checkpoints are in a directory that is another one in each process."""
+    elsewhere = {
+        "application.id": f"{config['application.id']}-alone",
+        "checkpoint.location": "/proc/self/cwd/checkpoints",
+    }
+    streams = KafkaStreams(topology(topic), {**config, **elsewhere})
+    streams.start()
+    try:
+        streams.wait(WAIT)
+    except StreamsException as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        streams.close()
+    return "it runs"
+
+
+def main(servers: str, application_id: str, topic: str, state_dir: str, settings: str) -> None:
+    os.chdir(Path(state_dir).parent)  # so that what is made beside each process is the test's
+    config = {
+        "application.id": application_id,
+        "bootstrap.servers": servers,
+        "state.dir": state_dir,
+        "processing.guarantee": "exactly_once_v2",
+        "max.batch.records": 50,
+        **json.loads(settings),
+    }
+    with KafkaStreams(topology(topic), config) as streams:
+        streams.wait_until_running(WAIT)
+        print("RUNNING", flush=True)
+        for line in sys.stdin:
+            answer: dict[str, Any]
+            if line.strip() == "refusal":
+                answer = {"refusal": refusal(topic, config)}
+            else:
+                health = streams.health
+                answer = {
+                    "counts": content(streams, "counts"),
+                    "lengths": content(streams, "lengths"),
+                    "health": health.as_dict(),
+                }
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:6])

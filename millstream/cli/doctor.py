@@ -126,7 +126,7 @@ def _java() -> dict[str, Any]:
 
 
 def _jars() -> dict[str, Any]:
-    from millstream.cache import cache_dir
+    from millstream.cache import cache_path
     from millstream.jars.table import connector_set, jar_sets
     from millstream.kernel import shipped_kernel
 
@@ -135,7 +135,7 @@ def _jars() -> dict[str, Any]:
         kernel = shipped_kernel()
         found["kernel"] = f"the kernel of Millstream {kernel.version}"
         wanted = jar_sets()[connector_set(metadata.version("pyspark"))]
-        folder = cache_dir("jars")
+        folder = cache_path("jars")
         lost = [each for each in wanted if not _is_there(folder / each.file_name, each.size)]
         found["jars"] = f"{len(wanted)} jars in {folder}"
         found["jars_missing"] = [each.file_name for each in lost]

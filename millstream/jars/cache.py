@@ -18,7 +18,7 @@ from typing import Protocol
 
 import filelock
 
-from millstream.cache import CACHE_VARIABLE, cache_dir
+from millstream.cache import CACHE_VARIABLE, cache_dir, cache_path
 from millstream.errors import ArtifactException
 from millstream.jars import ivy, repository
 from millstream.jars.progress import Progress
@@ -67,10 +67,11 @@ def ensure(
 ) -> tuple[Path, ...]:
     """`ensure_jars` for given jars; `transport` is the one that the environment says unless it is given."""
     transport = transport or _transport(os.environ.get(REPOSITORY_VARIABLE))
-    directory = cache_dir("jars")
+    directory = cache_path("jars")
     paths = tuple(directory / jar.file_name for jar in jars)
     if all(_is_right(jar, directory / jar.file_name) for jar in jars):
         return paths
+    cache_dir("jars")
     lock = filelock.FileLock(directory / ".lock", timeout=LOCK_SECONDS)
     try:
         with lock:

@@ -26,7 +26,7 @@ from millstream.query.request import StateQueryRequest
 from millstream.query.result import StateQueryResult
 from millstream.runtime.close_options import CloseOptions
 from millstream.runtime.reset_plan import ResetPlan, To
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = ["AsyncClient"]
 

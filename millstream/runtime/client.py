@@ -33,7 +33,6 @@ from millstream.machine import Announcer
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
 from millstream.registry.settings import RegistrySettings
-from millstream.runtime import states
 from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.async_client import AsyncClient
@@ -79,11 +78,11 @@ from millstream.runtime.queries import InteractiveQueries
 from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.standby_updates import StandbyUpdates
-from millstream.runtime.states import State
 from millstream.runtime.supervisor import Supervisor
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, QueryServing, real_parts
+from millstream.states import State
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     Source: org.apache.kafka.streams.KafkaStreams.
     """
 
-    State: TypeAlias = states.State
+    State: TypeAlias = State
 
     def __init__(
         self,
@@ -174,7 +173,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._view = ClientView(
             self._client_id,
             (*topology.stores.values(), *topology.global_stores.values()),
-            lambda: (self.state.name, self._crew.states()),
+            lambda: (self.state, self._crew.states()),
             topology.global_stores,
             RegistrySettings.of(self._config.given, self._config.application_id),
         )
@@ -781,7 +780,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         value.check()
         if value.state.has_completed_shutdown:
             states = self._crew.states()
-            assert set(states.values()) <= {"DEAD"}, f"{value.state} with threads {states}"
+            assert all(state.is_dead for state in states.values()), f"{value.state} with threads {states}"
             assert not self._directory.is_locked, f"{value.state} holds the state directory"
             assert not self._view.parts(), f"{value.state} has open stores"
 

@@ -10,8 +10,8 @@ from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.errors import IllegalStateException, StreamsNotStartedException, TopologyException
 from millstream.foreign import ESCAPED
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.states import State
 from millstream.runtime.store_thread import Stopped
+from millstream.states import State
 from millstream.topology.topology import Topology
 
 __all__ = ["DataFrames"]

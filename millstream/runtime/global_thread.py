@@ -33,7 +33,6 @@ from millstream.model import ThreadMetadata, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.events import GlobalMoved
-from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
@@ -45,6 +44,7 @@ from millstream.runtime.store_thread import (
     told,
 )
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
 
 __all__ = ["GlobalResources", "GlobalStreamThread", "global_thread_name"]
 

@@ -18,7 +18,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.runtime.failure import Answer, Budget, Failure, Response, StreamThreadExceptionResponse
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = [
     "FailureContext",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from millstream.display import badge, block, facts, note, title
 from millstream.runtime.failure import in_short
 from millstream.runtime.history import FailureRecord
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = ["Health", "HealthView", "Waiting", "assess"]
 

@@ -57,7 +57,6 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.failure import Exhausted, Failure, Response, Retry
 from millstream.runtime.history import FailureRecord, plan_retry
-from millstream.runtime.states import Cause, GlobalThreadState, ThreadState
 from millstream.runtime.supervision import (
     Action,
     CloseToError,
@@ -71,6 +70,7 @@ from millstream.runtime.supervision import (
     decide,
 )
 from millstream.runtime.turn import Turn
+from millstream.states import Cause, GlobalThreadState, ThreadState
 
 __all__ = ["react"]
 

@@ -22,7 +22,7 @@ from millstream.machine import Machine, Rules
 from millstream.model import LagInfo, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
-from millstream.runtime.states import ThreadCause
+from millstream.states import ThreadCause
 
 __all__ = [
     "Restored",

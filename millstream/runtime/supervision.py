@@ -19,7 +19,7 @@ from millstream.runtime.failure import (
     StreamThreadExceptionResponse,
     in_short,
 )
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = [
     "Action",

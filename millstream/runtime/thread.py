@@ -32,7 +32,6 @@ from millstream.model import (
 from millstream.ports import BytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
-from millstream.runtime.states import STREAM_THREAD, ThreadCause, ThreadState
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
@@ -43,6 +42,7 @@ from millstream.runtime.store_thread import (
     Updaters,
     told,
 )
+from millstream.states import STREAM_THREAD, ThreadCause, ThreadState
 
 __all__ = ["Application", "Resources", "StreamThread"]
 

@@ -43,7 +43,6 @@ from millstream.spark.real_time import (
     has_python,
     is_of_micro_batches,
     launch_defaults,
-    practise_planning,
     tasks_behind_shuffles,
 )
 from millstream.spark.rebuild import rebuild
@@ -452,10 +451,7 @@ class SparkEngine:
             real_time_ms=None if plan.run is None else self._real_time_ms,
         )
 
-        over = threading.Event()
-
         def ended(end: PipelineEnd) -> None:
-            over.set()
             _forget(run)
             # With an error class it is what Spark has told, such as a user's function that met no server.
             told = getattr(end.error, "error_class", None) is not None
@@ -481,8 +477,6 @@ class SparkEngine:
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
-        if run is not None and rows is not None:
-            practise_planning(rows, name, self._real_time_ms / 1000, over)
         return running
 
     @property

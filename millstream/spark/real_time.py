@@ -7,15 +7,11 @@ it comes. At the end of a batch Spark commits; the next one begins some tenths o
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
-import threading
 from collections.abc import Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model import TopicPartition
@@ -31,12 +27,8 @@ __all__ = [
     "has_python",
     "is_of_micro_batches",
     "launch_defaults",
-    "planned",
-    "practise_planning",
     "read_options",
 ]
-
-log = logging.getLogger(__name__)
 
 RUN = "real.time.run"
 """The option by which the kernel's source and sink know the run that they belong to."""
@@ -125,43 +117,6 @@ class RealTimeRun:
             if offset >= 0:
                 found[TopicPartition(topic, int(partition))] = offset
         return found
-
-
-def practise_planning(rows: DataFrame, pipeline: str, batch_s: float, ended: threading.Event) -> None:
-    """Have Spark plan the query again and again while its first batch lasts, for nothing.
-
-    It plans each batch, and nothing is processed meanwhile. Java compiles what is done often, which planning
-    once a minute is not: it takes 80 ms and more then, and 25 in a query of micro-batches.
-
-    Args:
-        ended: set when the query has ended.
-    """
-    threading.Thread(
-        target=_practise,
-        args=(rows, max(_SHORTEST_PAUSE_S, batch_s / _TIMES), ended),
-        name=f"pipeline-{pipeline}-planning",
-        daemon=True,
-    ).start()
-
-
-_TIMES = 60
-_SHORTEST_PAUSE_S = 0.5
-
-
-def _practise(rows: DataFrame, pause_s: float, ended: threading.Event) -> None:
-    try:
-        for _ in range(_TIMES):
-            if ended.wait(pause_s):
-                return
-            planned(rows)
-    except (PySparkException, Py4JError, OSError):  # the JVM may be gone
-        log.debug("practising how to plan", exc_info=True)
-
-
-def planned(rows: DataFrame) -> str:
-    """The plan of a query of streams, as Spark makes it for a batch: anew with each call."""
-    mode = java_class(rows.sparkSession._jvm, "org.apache.spark.sql.execution.ExplainMode")
-    return str(rows._jdf.queryExecution().explainString(mode.fromString("simple")))
 
 
 def is_of_micro_batches(checkpoint: CheckpointFiles) -> bool:

@@ -28,8 +28,8 @@ from millstream.kafka.membership import KafkaMembership
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse as Response
-from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
+from millstream.states import State
 from millstream.testing.fakes import FakeEngine
 from millstream.topology.topology import Topology
 

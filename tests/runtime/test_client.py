@@ -31,7 +31,7 @@ from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.stores.directory import StateDirectory
 from millstream.testing.world import FakeWorld
 

@@ -40,7 +40,7 @@ from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameter
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.failure import Response
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())

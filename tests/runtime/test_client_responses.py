@@ -40,7 +40,7 @@ from millstream.model import TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 NO_BACKOFF = {"replace__thread__backoff__ms": 0, "replace__thread__backoff__max__ms": 0}

@@ -51,7 +51,7 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.failure import Answer, Failure, Response
 from millstream.runtime.reactions import react
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 
 KNOWN = frozenset(int(code) for code in AssignorError)
 

@@ -30,9 +30,9 @@ from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameter
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
-from millstream.runtime.states import GlobalThreadState
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.states import GlobalThreadState, State
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
 from millstream.stores.updater import StoreUpdater
@@ -421,8 +421,8 @@ class View:
         ]
         return StoreSnapshot(
             client_id="app-1",
-            client_state="RUNNING",
-            threads={NAME: self._scene.thread.state.name},
+            client_state=State.RUNNING,
+            threads={NAME: self._scene.thread.state},
             stores={"users": StoreDeclaration("users", Serdes.string(), Serdes.string(), partitions=2)},
             local={"users": parts},
         )

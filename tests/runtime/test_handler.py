@@ -26,7 +26,7 @@ from millstream.runtime.handler import (
     resolve,
 )
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 
 REPLACE = Response.REPLACE_THREAD
 

@@ -17,7 +17,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.runtime.failure import Failure, Response
 from millstream.runtime.health import Health, HealthView, Waiting, assess
 from millstream.runtime.history import FailureRecord
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SOON = NOON + timedelta(seconds=5)

@@ -29,7 +29,7 @@ from millstream.model import TopicPartition
 from millstream.ports import TopicDescription
 from millstream.runtime.events import GroupLost
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology

@@ -27,7 +27,7 @@ from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.queries import _Progress
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 from millstream.topology.windows import JoinWindows

@@ -30,7 +30,7 @@ from millstream.runtime.assembly import Assembly, Plan
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

@@ -30,7 +30,7 @@ from millstream.runtime.reset_plan import (
     positions,
 )
 from millstream.runtime.starts import STARTS, Starts, TopicStart, begin, initial_offsets, read_starts
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
 from millstream.testing.world import FakeWorld

@@ -21,9 +21,9 @@ from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
-from millstream.runtime.states import STREAM_THREAD, ThreadState
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.thread import StreamThread
+from millstream.states import STREAM_THREAD, ThreadState
 from millstream.stores.memory import MemoryStore
 from millstream.topology.nodes import Store
 

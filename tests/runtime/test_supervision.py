@@ -22,7 +22,6 @@ from millstream.runtime.failure import (
     StreamThreadExceptionResponse,
     in_short,
 )
-from millstream.runtime.states import State
 from millstream.runtime.supervision import (
     Action,
     CallHook,
@@ -36,6 +35,7 @@ from millstream.runtime.supervision import (
     View,
     decide,
 )
+from millstream.states import State
 
 OPEN = [State.RUNNING, State.REBALANCING]
 NOT_OPEN = [state for state in State if state not in OPEN]

@@ -9,32 +9,38 @@ import platformdirs
 
 from millstream.errors import SetupException
 
-__all__ = ["CACHE_VARIABLE", "cache_dir"]
+__all__ = ["CACHE_VARIABLE", "cache_dir", "cache_path"]
 
 CACHE_VARIABLE = "MILLSTREAM_CACHE_DIR"
 
 
-def cache_dir(*parts: str) -> Path:
-    """A directory below the cache directory, made if it is not there.
+def cache_path(*parts: str) -> Path:
+    """A path below the cache directory. It may not exist, or be read-only, as in a container.
 
     `MILLSTREAM_CACHE_DIR`, or the place that the operating system has for a user's caches. Everything in
     it can be deleted at any time; it is downloaded or made again.
+    """
+    root = Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("millstream"))
+    return root.joinpath(*parts).absolute()
+
+
+def cache_dir(*parts: str) -> Path:
+    """A directory below the cache directory that can be written; it is created if it does not exist.
 
     Raises:
         SetupException: it cannot be made or written.
     """
-    root = Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("millstream"))
-    path = root.joinpath(*parts).absolute()
+    path = cache_path(*parts)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupException(
-            f"the cache directory {path} cannot be made: {error.strerror or error}; "
-            f"correct that, or set {CACHE_VARIABLE} to a directory that can be written"
+            f"the cache directory {path} cannot be created: {error.strerror or error}; fix that, or set "
+            f"{CACHE_VARIABLE} to a writable directory"
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise SetupException(
-            f"the cache directory {path} cannot be written; correct its permissions, "
-            f"or set {CACHE_VARIABLE} to a directory that can be written"
+            f"the cache directory {path} cannot be written; fix its permissions, or set {CACHE_VARIABLE} to "
+            f"a writable directory"
         )
     return path

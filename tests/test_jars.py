@@ -194,6 +194,18 @@ def test_jars_are_fetched_once_and_then_used_without_a_network(repository: Repos
     assert repository.asked == before
 
 
+def test_a_cache_that_is_read_only_is_enough_once_the_jars_are_there(
+    repository: Repository, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose image has them."""
+    jars = [repository.jar("one", b"first")]
+    ensure(jars, "test", from_repository(repository.url))
+    monkeypatch.setattr("millstream.cache.os.access", lambda *_: False)
+    assert [path.read_bytes() for path in ensure(jars, "test")] == [b"first"]
+    with pytest.raises(SetupException, match="cannot be written"):
+        ensure([repository.jar("two", b"second")], "test")
+
+
 def test_only_what_is_missing_is_fetched(repository: Repository, cache: Path) -> None:
     """A jar that is there and right is not fetched again with the others."""
     one, two = repository.jar("one", b"1" * 5000), repository.jar("two", b"2" * 7000)

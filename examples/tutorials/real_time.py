@@ -4,6 +4,7 @@ import sys
 import time
 from datetime import timedelta
 from statistics import median
+from uuid import uuid4
 
 from confluent_kafka import Consumer, Producer
 
@@ -17,22 +18,29 @@ topology = builder.build()
 
 
 def measure(count: int = 100) -> list[float]:
-    """Milliseconds from writing an order to reading the result, one order after the other."""
-    producer = Producer({"bootstrap.servers": "localhost:9092", "linger.ms": 0})
+    """Milliseconds from writing an order to reading its result, one order after the other."""
+    run = uuid4().hex  # a result belongs to an order by its key
+    servers = {"bootstrap.servers": "localhost:9092"}
+    producer = Producer({**servers, "linger.ms": 0})
     consumer = Consumer(
-        {"bootstrap.servers": "localhost:9092", "group.id": "measure", "fetch.wait.max.ms": 5}
+        {**servers, "group.id": f"measure-{run}", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 5}
     )
     consumer.subscribe(["large-orders"])
     waits = []
-    deadline = time.monotonic() + 120
-    while len(waits) < count and time.monotonic() < deadline:
+    for number in range(count):
+        key = f"{run}-{number}".encode()
         begin = time.perf_counter()
-        producer.produce("amounts", key="o", value=(500).to_bytes(8, "big"))
+        producer.produce("amounts", key=key, value=(500).to_bytes(8, "big"))
         producer.flush(10)
-        if consumer.poll(10) is not None:
-            waits.append((time.perf_counter() - begin) * 1000)
+        found = None
+        while found != key:
+            if time.perf_counter() > begin + 60:
+                raise SystemExit("no result within a minute")
+            message = consumer.poll(1)
+            found = message.key() if message is not None else None
+        waits.append((time.perf_counter() - begin) * 1000)
     consumer.close()
-    return sorted(waits)
+    return sorted(waits[1:])  # the first one waits for the consumer, too
 
 
 if __name__ == "__main__":

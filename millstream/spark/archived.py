@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 
-from millstream.cache import cache_dir
+from millstream.cache import cache_dir, cache_path
 from millstream.class_data import Archive, ArchiveMaking
 from millstream.errors import SetupException
 from millstream.java import JavaHome
@@ -92,7 +92,11 @@ def archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str
             known.append(f"{file} {found.st_size} {int(found.st_mtime)}")
         key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
         user = str(os.getuid()) if hasattr(os, "getuid") else "user"
-        return Archive(cache_dir("spark", f"{user}-{key}"))
+        place = ("spark", f"{user}-{key}")
+        made = Archive(cache_path(*place))
+        if made.directory.is_dir() and made.find() is not None:
+            return made  # it is used where nothing can be written, too, as in a container
+        return Archive(cache_dir(*place))
     except (OSError, SetupException) as error:
         log.debug("Spark starts without a class-data archive: %s", error)
         return None

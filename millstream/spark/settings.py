@@ -65,6 +65,8 @@ SQL_DEFAULTS: Mapping[str, str] = {
 
 OBJECT_STORE_SETTINGS: Mapping[str, str] = {
     f"{_STREAMING}checkpointFileManagerClass": "io.millstream.kernel.files.ObjectCheckpoints",
+    # For uploads of its own S3A takes a second client, on Netty, which does not end with every server.
+    "fs.s3a.optimized.copy.from.local.enabled": "false",
 }
 """What a client's session has, whatever anybody says, where checkpoints are in an object store: by it one of
 two clients that write the same batch loses."""

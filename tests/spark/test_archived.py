@@ -117,6 +117,17 @@ def test_a_start_that_fails_anyway_says_nothing_about_the_archive(world: _World)
     assert world.said == ["DumpLoadedClassList"], "without one there is nothing to try again"
 
 
+def test_an_archive_in_a_read_only_cache_is_used(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose image has one. Without one, none is made there."""
+    kept = _keep_an_archive(world)
+    monkeypatch.setattr("millstream.cache.os.access", lambda *_: False)
+    found = archive_for(world.java, world.path, {})
+    assert found is not None
+    assert found.find() == kept
+    kept.unlink()
+    assert archive_for(world.java, world.path, {}) is None
+
+
 @pytest.mark.parametrize(
     "option", ["-Xshare:auto", "-XX:SharedArchiveFile=mine.jsa", "-XX:ArchiveClassesAtExit=mine.jsa"]
 )

@@ -158,17 +158,24 @@ public final class ObjectFiles {
         return copied.get();
     }
 
-    /** Delete all that is below a directory, but for fences. */
+    /** Delete all that is below a directory, but for fences, which are in directories right below it. */
     public static void clear(FileSystem files, Path directory, byte[] fence) throws IOException {
         List<Work> work = new ArrayList<>();
-        for (FileStatus each : below(files, directory)) {
-            work.add(() -> {
+        for (FileStatus part : in(files, directory)) {
+            List<Path> others = new ArrayList<>();
+            boolean fenced = false;
+            for (FileStatus each : part.isDirectory() ? in(files, part.getPath()) : new FileStatus[0]) {
                 boolean stays = each.getLen() == fence.length
                         && Arrays.equals(readOrNull(files, each.getPath()), fence);
+                fenced |= stays;
                 if (!stays) {
-                    files.delete(each.getPath(), false);
+                    others.add(each.getPath());
                 }
-            });
+            }
+            // A directory is deleted with the object that stands for it.
+            for (Path each : fenced ? others : List.of(part.getPath())) {
+                work.add(() -> files.delete(each, true));
+            }
         }
         atOnce(work, new CountDownLatch(0));
     }
@@ -217,6 +224,14 @@ public final class ObjectFiles {
             return null;
         }
         throw error;
+    }
+
+    private static FileStatus[] in(FileSystem files, Path directory) throws IOException {
+        try {
+            return files.listStatus(directory);
+        } catch (IOException error) {
+            return nothing(error) == null ? new FileStatus[0] : null;
+        }
     }
 
     private static List<FileStatus> below(FileSystem files, Path directory) throws IOException {

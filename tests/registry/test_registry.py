@@ -361,14 +361,14 @@ def test_a_serde_without_a_registry_or_a_schema_says_so() -> None:
     drop_mock_registry("nothing")
     loop = record("Node", {"name": "next", "type": ["null", "Node"]})
     for schema, said in (
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         (
             {"type": "record", "name": "R", "fields": [{"name": "x", "type": "Y"}]},
-            "nothing defines the type 'Y'",
+            "nothing defines 'Y'",
         ),
-        (loop, "has itself as a part"),
+        (loop, "contains itself"),
         ('["null", "string"]', "a union with null"),
-        (7, "as a text or a dict"),
+        (7, "as text or a dict"),
     ):
         with pytest.raises(TopologyException, match=said):
             Serdes.avro(schema)

@@ -241,7 +241,7 @@ def read(page: Page, store: str, **fields: str) -> Locator:
         if box.is_visible():
             box.fill(fields.get(field, ""))
     page.get_by_role("button", name="Read", exact=True).click()
-    return card(page, "Read").get_by_role("table", name="What was read")
+    return card(page, "Read").get_by_role("table", name="Entries")
 
 
 def test_stores_are_listed_with_what_is_here(seen: Seen) -> None:

@@ -26,7 +26,7 @@ from millstream.logs import logging as show_logs
 
 if TYPE_CHECKING:
     from millstream.runtime.client import KafkaStreams
-    from millstream.runtime.states import State
+    from millstream.states import State
 
 __all__ = ["Level", "Teller", "run", "serving_settings"]
 

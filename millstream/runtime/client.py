@@ -33,7 +33,6 @@ from millstream.machine import Announcer
 from millstream.metrics.client import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
 from millstream.registry.settings import RegistrySettings
-from millstream.runtime import states
 from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.async_client import AsyncClient
@@ -79,11 +78,11 @@ from millstream.runtime.queries import InteractiveQueries
 from millstream.runtime.reset import Reset, reset_application
 from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.runtime.standby_updates import StandbyUpdates
-from millstream.runtime.states import State
 from millstream.runtime.supervisor import Supervisor
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, QueryServing, real_parts
+from millstream.states import State
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     Source: org.apache.kafka.streams.KafkaStreams.
     """
 
-    State: TypeAlias = states.State
+    State: TypeAlias = State
 
     def __init__(
         self,
@@ -174,7 +173,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._view = ClientView(
             self._client_id,
             (*topology.stores.values(), *topology.global_stores.values()),
-            lambda: (self.state.name, self._crew.states()),
+            lambda: (self.state, self._crew.states()),
             topology.global_stores,
             RegistrySettings.of(self._config.given, self._config.application_id),
         )
@@ -265,17 +264,17 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         if not self._owner.call(StartAsked()):
             raise IllegalStateException(
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
-                "CREATED. To start again make a new KafkaStreams"
+                f"CREATED. To start again, create a new KafkaStreams"
             )
         if Open() not in self._owner.call(OpeningBegins()):
-            log.info("%s closed before it had started", self._announcer.owner)
+            log.info("%s was closed before it had started", self._announcer.owner)
             return
         try:
             program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
             self._config.log_without_effect()
             self._open()
         except ClosedMeanwhile:
-            log.info("%s closed while it was starting", self._announcer.owner)
+            log.info("%s was closed while it was starting", self._announcer.owner)
         except (KeyboardInterrupt, SystemExit):
             self._owner.call(CloseAsked())
             self._owner.call(OpeningEnded())
@@ -299,8 +298,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             if earlier is self or earlier._directory.path != self._directory.path:
                 continue
             log.warning(
-                "%s replaces client '%s' of the same application and state directory, which this session has "
-                "started before and which is %s: closing that one",
+                "%s replaces client '%s' of the same application and state directory, which this session "
+                "started earlier and which is %s: closing that one",
                 self._announcer.owner,
                 earlier.client_id,
                 earlier.state,
@@ -357,7 +356,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 return True
         if self._announcer.in_listener() or self._on_own_thread():
             log.warning(
-                "%s close() was called on a thread that closing waits for (%s), so it does not wait; the "
+                "%s close() was called on a thread that it would wait for (%s), so it does not wait; the "
                 "client closes in the background",
                 self._announcer.owner,
                 threading.current_thread().name,
@@ -413,7 +412,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         seconds = seconds_of(timeout)
         if self.state is State.CREATED:
             raise IllegalStateException(
-                f"client '{self._client_id}' is CREATED, so it will not be RUNNING; call start() first"
+                f"client '{self._client_id}' is CREATED, so it will not become RUNNING; call start() first"
             )
         settled = set(State) - {State.REBALANCING}
         in_time = yield self._owner.until(lambda value: value.state in settled, seconds)
@@ -557,7 +556,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """
         self._only_created("StateListener")
         if listener is not None and not callable(listener):
-            raise TypeError(f"a state listener is called as listener(new, old); got {listener!r}")
+            raise TypeError(f"a state listener must be callable as listener(new, old); got {listener!r}")
         self._listener = listener
 
     def set_uncaught_exception_handler(self, handler: Handler | None) -> None:
@@ -781,7 +780,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         value.check()
         if value.state.has_completed_shutdown:
             states = self._crew.states()
-            assert set(states.values()) <= {"DEAD"}, f"{value.state} with threads {states}"
+            assert all(state.is_dead for state in states.values()), f"{value.state} with threads {states}"
             assert not self._directory.is_locked, f"{value.state} holds the state directory"
             assert not self._view.parts(), f"{value.state} has open stores"
 
@@ -815,8 +814,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         except RuntimeError as error:
             # Not here: instructions are carried out on this thread, and closing waits for what they do.
             log.error(
-                "%s closes, and no thread could be started for that (%s): the next call of close() or wait() "
-                "closes it, or the end of the program",
+                "%s is closing, but no thread could be started to close it (%s): the next call of close() or "
+                "wait(), or the end of the program, closes it",
                 self._announcer.owner,
                 error,
             )
@@ -892,7 +891,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     def _close_at_exit(self) -> None:
         # From Python 3.12 on no thread can be started any more by now, so this one does the work.
         if BeginClosing(here=True) in self._owner.call(CloseAsked(here=True)):
-            log.warning("%s the program ends and nobody closed the client; closing it", self._announcer.owner)
+            log.warning("%s the program ends and the client is still open; closing it", self._announcer.owner)
             self._close_all()
         else:
             self._wait_closed(_EXIT_S.total_seconds())

@@ -269,7 +269,7 @@ class Reach:
         return answer_to(
             error,
             client_id=snapshot.client_id,
-            client_state=snapshot.client_state,
+            client_state=snapshot.client_state.name,
             host=None if host is None else str(host),
         )
 

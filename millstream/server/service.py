@@ -83,7 +83,7 @@ class About:
         snapshot = self._reach.stores.snapshot()
         stores = [self._described(store) for _, store in sorted(snapshot.stores.items())]
         return Answer(
-            200, {"client": snapshot.client_id, "client_state": snapshot.client_state, "stores": stores}
+            200, {"client": snapshot.client_id, "client_state": snapshot.client_state.name, "stores": stores}
         )
 
     def one_store(self, name: str) -> Answer:

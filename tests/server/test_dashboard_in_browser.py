@@ -33,8 +33,8 @@ from millstream import (
 from millstream.model import BatchReport, OperatorReport, TopicPartition
 from millstream.query.metadata import default_partition
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

@@ -34,10 +34,10 @@ from millstream.model import TopicPartition
 from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
 from millstream.server import RemoteStore
 from millstream.server.serving import listening_address, query_server
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

@@ -71,7 +71,7 @@ class AsyncClient:
         try:
             await self._call(self.start, "Start")
         except asyncio.CancelledError:
-            log.info("stream-client [%s] its start was cancelled; closing", self._client_id)
+            log.info("stream-client [%s] start() was cancelled; closing", self._client_id)
             await self.close_async()
             raise
 

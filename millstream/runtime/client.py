@@ -264,17 +264,17 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         if not self._owner.call(StartAsked()):
             raise IllegalStateException(
                 f"client '{self._client_id}' is {self.state}; start() works once, on a client that is "
-                "CREATED. To start again make a new KafkaStreams"
+                f"CREATED. To start again, create a new KafkaStreams"
             )
         if Open() not in self._owner.call(OpeningBegins()):
-            log.info("%s closed before it had started", self._announcer.owner)
+            log.info("%s was closed before it had started", self._announcer.owner)
             return
         try:
             program_end.close_client(self, self._client_id, self._close_at_exit, self._view)
             self._config.log_without_effect()
             self._open()
         except ClosedMeanwhile:
-            log.info("%s closed while it was starting", self._announcer.owner)
+            log.info("%s was closed while it was starting", self._announcer.owner)
         except (KeyboardInterrupt, SystemExit):
             self._owner.call(CloseAsked())
             self._owner.call(OpeningEnded())
@@ -298,8 +298,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             if earlier is self or earlier._directory.path != self._directory.path:
                 continue
             log.warning(
-                "%s replaces client '%s' of the same application and state directory, which this session has "
-                "started before and which is %s: closing that one",
+                "%s replaces client '%s' of the same application and state directory, which this session "
+                "started earlier and which is %s: closing that one",
                 self._announcer.owner,
                 earlier.client_id,
                 earlier.state,
@@ -356,7 +356,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 return True
         if self._announcer.in_listener() or self._on_own_thread():
             log.warning(
-                "%s close() was called on a thread that closing waits for (%s), so it does not wait; the "
+                "%s close() was called on a thread that it would wait for (%s), so it does not wait; the "
                 "client closes in the background",
                 self._announcer.owner,
                 threading.current_thread().name,
@@ -412,7 +412,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         seconds = seconds_of(timeout)
         if self.state is State.CREATED:
             raise IllegalStateException(
-                f"client '{self._client_id}' is CREATED, so it will not be RUNNING; call start() first"
+                f"client '{self._client_id}' is CREATED, so it will not become RUNNING; call start() first"
             )
         settled = set(State) - {State.REBALANCING}
         in_time = yield self._owner.until(lambda value: value.state in settled, seconds)
@@ -556,7 +556,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """
         self._only_created("StateListener")
         if listener is not None and not callable(listener):
-            raise TypeError(f"a state listener is called as listener(new, old); got {listener!r}")
+            raise TypeError(f"a state listener must be callable as listener(new, old); got {listener!r}")
         self._listener = listener
 
     def set_uncaught_exception_handler(self, handler: Handler | None) -> None:
@@ -814,8 +814,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         except RuntimeError as error:
             # Not here: instructions are carried out on this thread, and closing waits for what they do.
             log.error(
-                "%s closes, and no thread could be started for that (%s): the next call of close() or wait() "
-                "closes it, or the end of the program",
+                "%s is closing, but no thread could be started to close it (%s): the next call of close() or "
+                "wait(), or the end of the program, closes it",
                 self._announcer.owner,
                 error,
             )
@@ -891,7 +891,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     def _close_at_exit(self) -> None:
         # From Python 3.12 on no thread can be started any more by now, so this one does the work.
         if BeginClosing(here=True) in self._owner.call(CloseAsked(here=True)):
-            log.warning("%s the program ends and nobody closed the client; closing it", self._announcer.owner)
+            log.warning("%s the program ends and the client is still open; closing it", self._announcer.owner)
             self._close_all()
         else:
             self._wait_closed(_EXIT_S.total_seconds())

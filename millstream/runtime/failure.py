@@ -188,16 +188,16 @@ class Budget:
 
     def __post_init__(self) -> None:
         if isinstance(self.max_failures, bool) or not isinstance(self.max_failures, int):
-            raise TypeError(f"max_failures is a whole number; got {self.max_failures!r}")
+            raise TypeError(f"max_failures must be a whole number; got {self.max_failures!r}")
         if not 1 <= self.max_failures <= MOST_FAILURES:
             raise ValueError(
-                f"max_failures is from 1 to {MOST_FAILURES}, which is what the history keeps of each "
-                f"pipeline; got {self.max_failures}"
+                f"max_failures is from 1 to {MOST_FAILURES}, which is how many failures of each pipeline the "
+                f"history keeps; got {self.max_failures}"
             )
         for name in ("window", "first_delay", "backoff", "backoff_max"):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
-                raise TypeError(f"{name} is a timedelta, such as timedelta(minutes=10); got {value!r}")
+                raise TypeError(f"{name} must be a timedelta, such as timedelta(minutes=10); got {value!r}")
             if value < NO_PAUSE or (name == "window" and value == NO_PAUSE):
                 raise ValueError(
                     f"{name} can't be {'zero or ' if name == 'window' else ''}negative; got {in_words(value)}"
@@ -211,7 +211,7 @@ class Budget:
             raise TypeError(not_a_response("then", self.then))
         if self.then is Response.REPLACE_THREAD:
             raise ValueError(
-                "then is what happens when replacing has not helped, so it can't be REPLACE_THREAD; take "
+                "then is what happens when replacing has not helped, so it can't be REPLACE_THREAD; use "
                 "SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION or SHUTDOWN_THREAD"
             )
 
@@ -235,8 +235,8 @@ class Answer:
 def not_a_response(what: str, value: object) -> str:
     hint = ""
     if isinstance(value, str) and value in StreamThreadExceptionResponse.__members__:
-        hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a text"
-    return f"{what} is a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
+        hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a string"
+    return f"{what} must be a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
 
 
 def in_short(error: BaseException) -> str:

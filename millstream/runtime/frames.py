@@ -58,7 +58,7 @@ class DataFrames:
         found = self._topology.frame_tables.get(name)
         if found is None:
             known = ", ".join(f"'{each}'" for each in self._topology.frame_tables) or "none"
-            raise TopologyException(f"no table of a DataFrame is called {name!r}; the program has {known}")
+            raise TopologyException(f"no DataFrame table is called {name!r}; the program has {known}")
         return self._while_running(lambda: self._assembly.refresh(found))
 
     def dataframe(self, stream: StreamDataFrame | str, **options: Any) -> Any:
@@ -94,5 +94,5 @@ class DataFrames:
         except Stopped:
             pass
         raise IllegalStateException(
-            f"client '{self._client_id}' is {self.state}, and its Spark has ended with it or is about to"
+            f"client '{self._client_id}' is {self.state}, and its Spark session has ended or is about to"
         )

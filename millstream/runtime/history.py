@@ -124,7 +124,7 @@ class FailureHistory:
 
     def __post_init__(self) -> None:
         if self.maxlen < 1:
-            raise ValueError(f"maxlen is 1 or more; got {self.maxlen}")
+            raise ValueError(f"maxlen must be 1 or more; got {self.maxlen}")
 
     def adding(self, record: FailureRecord) -> FailureHistory:
         """The same with one more."""

@@ -41,7 +41,8 @@ class UncaughtExceptionPolicy:
 
     def __init__(self) -> None:
         raise TypeError(
-            "make a policy with UncaughtExceptionPolicy.replace(), .always(response) or .by_exception({...})"
+            "create a policy with UncaughtExceptionPolicy.replace(), .always(response) or "
+            ".by_exception({...})"
         )
 
     @classmethod
@@ -97,12 +98,10 @@ class UncaughtExceptionPolicy:
             TypeError: a key is no class of exceptions, or a value neither a response nor a policy.
         """
         if not isinstance(responses, Mapping):
-            raise TypeError(
-                f"by_exception takes a dict from exception classes to responses; got {responses!r}"
-            )
+            raise TypeError(f"by_exception takes a dict of exception classes to responses; got {responses!r}")
         for kind in responses:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise TypeError(f"by_exception takes classes of exceptions as keys; got {kind!r}")
+                raise TypeError(f"by_exception takes exception classes as keys; got {kind!r}")
         rules = tuple(
             (kind, _policy(f"the value of {kind.__name__}", value)) for kind, value in responses.items()
         )
@@ -237,5 +236,5 @@ def default_budget(config: StreamsConfig) -> Budget:
         )
     except (ValueError, OverflowError) as error:
         raise ConfigException(
-            f"the keys 'replace.thread.…' give no budget for replacing threads: {error}"
+            f"the keys 'replace.thread.…' do not form a valid budget for replacing threads: {error}"
         ) from error

@@ -269,7 +269,7 @@ class StoreThread(ABC, Generic[S]):
         """
         partition, updater = part.changelog, self._updater
         _, store = self._open[partition]
-        assert updater is not None, "a store is open, and nothing fills it"
+        assert updater is not None, "a store is open, but nothing fills it"
         self._view.role_changed(part)
         if part.standby:
             self._unrestored -= {partition}

@@ -96,7 +96,7 @@ def test_an_address_is_read_and_printed(text: str, host: HostInfo) -> None:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     """With the text in the message."""
-    with pytest.raises(ValueError, match="is no address of a client"):
+    with pytest.raises(ValueError, match="is not a client address"):
         HostInfo.parse(text)
 
 

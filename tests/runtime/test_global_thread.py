@@ -239,10 +239,10 @@ def test_it_can_be_started_once() -> None:
     """A dead one stays dead."""
     scene = Scene()
     scene.thread.start(SOON)
-    with pytest.raises(IllegalStateException, match="started already; make a new one"):
+    with pytest.raises(IllegalStateException, match="already been started; create a new one"):
         scene.thread.start(SOON)
     scene.end()
-    with pytest.raises(IllegalStateException, match="started already; make a new one"):
+    with pytest.raises(IllegalStateException, match="already been started; create a new one"):
         scene.thread.start(SOON)
     assert scene.thread.state is GlobalThreadState.DEAD
 
@@ -562,7 +562,7 @@ def test_a_topic_that_is_gone_is_a_missing_source_topic(again: bool) -> None:
         scene.topics.recreate("users")
     else:
         scene.topics.remove("users")
-        scene.consumer.fail(StreamsException("changelog 'users' does not exist any more"))
+        scene.consumer.fail(StreamsException("changelog 'users' no longer exists"))
     wait_until(lambda: scene.thread.state is GlobalThreadState.DEAD, "its end", SOON)
     ((_, error, _, all_open),) = scene.failures
     assert isinstance(error, MissingSourceTopicException)

@@ -169,7 +169,7 @@ def test_a_topic_that_does_not_get_into_the_store_is_a_mistake() -> None:
     for written in ({TopicPartition("others", 0): 1}, {TopicPartition("nobodys", 0): 1}, {}):
         progress = Scripted({"p0": written, "p1": written, "p2": dict.fromkeys(written, 99)})
         progress.all_ends = {}
-        with pytest.raises(ValueError, match="store 'counts' is not made from"):
+        with pytest.raises(ValueError, match="store 'counts' is not built from"):
             bound_after(topology.stores["counts"], written, topology, "app", progress)
 
 

@@ -292,7 +292,7 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
         wait_until(lambda: len(lone.supplies.did) == 5, "noted", SOON_S)
     noted = ["note logs-2 for p0", "note logs-2 for p1"]
     assert lone.supplies.did == ["stop p0", "note what p0 has read, not logs-2", "start p0", *noted]
-    assert "goes on without it. Offsets that were not read when" in caplog.text
+    assert "continues without it. These offsets had not been read when" in caplog.text
     assert "are lost: 5 of partition 1" in caplog.text
     assert lone.thread.state is S.RUNNING
     lone.thread.pause(True)
